@@ -20,8 +20,8 @@ BUILT_KERNELS := $(patsubst %.cu,target/%.fatbin,$(KERNELS)) $(CUDA12_KERNELS)
 # dora starts `python` nodes and its own daemon by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo record replay view sensors hub offline lerobot test check check-format check-licences check-dataflows check-layout check-kernels clippy doc \
-  advisories check-engine test-rust test-gpu test-emulator test-python test-policies test-lerobot test-view archive test-archive python python-policies python-view kernels emulator emulator-plain build accuracy bench bench-gpu bench-modes \
+.PHONY: demo record replay view sensors hub offline lerobot test check check-format check-prose check-licences check-dataflows check-layout check-kernels check-hip clippy doc \
+  advisories check-engine test-rust test-gpu test-emulator test-python test-policies test-lerobot test-view archive test-archive python python-policies python-view kernels kernels-hip emulator emulator-plain build accuracy bench bench-gpu bench-modes \
   bench-voxels bench-loader bench-lerobot bench-view view-picture profile-gpu clean-out
 
 demo: build python out/policy.onnx
@@ -66,16 +66,20 @@ lerobot: build python-policies out/lerobot/diffusion/robocache.json
 	.venv-policies/bin/dora run examples/lerobot.yml --log-level info
 
 # What a contributor needs. Cheap checks first; the closing lines of cargo and pytest come last.
-test: check-format check-dataflows check-layout clippy test-rust test-gpu test-python
+test: check-format check-dataflows clippy test-rust check-layout test-gpu test-python
 	@echo "make test: all passed"
 
 # The rest: kernels against their sources, the features one by one, the documentation of all, the emulator in its variants.
 # Continuous integration runs both.
-check: check-licences check-kernels doc check-engine test-emulator
+check: check-prose check-licences check-kernels check-hip doc check-engine test-emulator
 	@echo "make check: all passed"
 
 check-format:
 	$(CARGO) fmt --all --check
+
+# How doc comments begin, and phrases at which a reader stops.
+check-prose:
+	$(PYTHON) tests/prose.py
 
 # Licences, versions and sources of all dependencies: deny.toml.
 check-licences: .venv/.stamp
@@ -88,14 +92,20 @@ advisories: .venv/.stamp
 check-dataflows: .venv/.stamp
 	python tests/dataflows.py
 
-# The structs that Rust hands to the kernels are theirs, and the kernels wait for each other.
+# The structs that Rust hands to the kernels are theirs, and the kernels wait for each other. It runs after test-rust, which
+# builds the tests that write what Rust says.
 check-layout:
+	$(CARGO) test --release --workspace --locked --lib --quiet the_layout_is_written
 	$(PYTHON) tests/layout.py
 
 # The kernels that are checked in are those that the pinned compilers make, and drivers of CUDA 12 can take theirs.
 check-kernels: $(BUILT_KERNELS) target/kernels/.checked-cuda12
 	@for fatbin in kernels/*.fatbin $(patsubst target/%,%,$(BUILT_KERNELS)); do cmp $$fatbin target/$$fatbin \
 	  || { echo "$$fatbin is not what its source compiles to: run make kernels, and check it in" >&2; exit 1; }; done
+
+# So are those for AMD. Where clang is not installed, or is another one, it says that it skips.
+check-hip: .venv/.stamp
+	python kernels/hip/compile.py check
 
 clippy:
 	$(CARGO) clippy --release --workspace --all-targets --locked -- -D warnings
@@ -104,7 +114,7 @@ doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps --locked
 
 # The library without dora and without CUDA: neither is among its dependencies, its own tests pass,
-# and its documentation has no warning. Then with either. With dora alone it is looked at and not built: cargo would
+# and its documentation has no warning. Then with CUDA; with dora and HIP it is looked at and not built: cargo would
 # build all of dora again, since the command's dependencies want other features of what dora depends on.
 LAYERS := robocache-yaml robocache-device robocache-geometry robocache-time robocache-stream robocache-ops robocache
 ENGINE := --no-default-features $(addprefix -p ,$(LAYERS)) --locked
@@ -113,7 +123,7 @@ check-engine:
 	  echo "the library depends on them without the features dora and cuda" >&2; exit 1; fi
 	$(CARGO) test --release $(ENGINE) --lib
 	$(CARGO) test --release $(ENGINE) --lib --features robocache/cuda
-	$(CARGO) clippy --release $(ENGINE) --lib --features robocache/dora -- -D warnings
+	$(CARGO) clippy --release $(ENGINE) --lib --features robocache/dora,robocache/hip -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps $(ENGINE)
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps $(ENGINE) --features robocache/cuda
 
@@ -157,6 +167,10 @@ target/kernels/.checked-cuda12: $(CUDA12_KERNELS) kernels/cuda12.py docs/gpu.md
 # The CUDA kernels, with the compilers of kernels/requirements.txt. A build takes the checked-in ones and needs none.
 kernels: $(BUILT_KERNELS)
 	cp $^ kernels/
+
+# Those for AMD GPUs, with clang 22: on Debian 12, apt-get install clang-22 lld-22.
+kernels-hip: .venv/.stamp
+	python kernels/hip/compile.py write
 
 target/kernels/%.fatbin: kernels/%.cu $(wildcard kernels/*.cuh) kernels/nvcc.options .nvcc/.stamp
 	@mkdir -p $(@D)
@@ -204,7 +218,7 @@ emulator:
 
 # Without the sanitized one and the one that watches shared memory.
 emulator-plain:
-	@$(MAKE) --no-print-directory -j 2 -f tests/emulator/Makefile plain broken target/emulator/self_test
+	@$(MAKE) --no-print-directory -j 2 -f tests/emulator/Makefile plain hip broken target/emulator/self_test
 
 # How far interpolated values are from the truth and from SciPy's: the tables of docs/accuracy.md.
 accuracy: build

@@ -1,4 +1,4 @@
-"""How many messages are lost on the way from a Python sender: samples at 1 kHz beside clouds of 2 MB at 10 Hz.
+"""Messages lost on the way from a Python sender: samples at 1 kHz beside clouds of 2 MB at 10 Hz.
 
     benches/bursts.py [SECONDS]
 

@@ -4,7 +4,7 @@
     python benches/compare.py --before ROWS.jsonl ROWS.jsonl ...
 
 Prints the tables. With --write they go between the markers of docs/performance.md: `<!-- gpu -->` (targets),
-`<!-- gpu-bounds -->` (what is held against the machine itself), `<!-- gpu-rows -->` (all) and `<!-- gpu-more -->` (several
+`<!-- gpu-bounds -->` (figures that are held against the machine itself), `<!-- gpu-rows -->` (all) and `<!-- gpu-more -->` (several
 devices, dataflows), and the plot to docs/performance-gpu.svg. A table of which there are no rows stays as it is. Rows that
 are held against each other must be of one run on one machine: what the rows say of that stands under the tables. A row that
 came more than once counts as its last.
@@ -102,7 +102,7 @@ class Figures:
         raise Missing(f"ceiling, {config}")
 
     def configs(self, op: str) -> list[str]:
-        """What was measured on one device."""
+        """Configurations of an operation that were measured on one device."""
         return list(dict.fromkeys(config for of, config, by, _ in self.rows if of == op and not is_shared(by)))
 
     def caption(self) -> str:
@@ -128,7 +128,7 @@ class Figures:
 
 
 def is_rotated(op: str, config: str, backend: str, scope: str) -> bool:
-    """Whether a row is of captured calls over sets that no cache holds."""
+    """True if a row is of captured calls over sets that no cache holds."""
     is_captured = scope == "device" and (backend == "cuda" or backend.endswith("+ graph"))
     return is_captured and op != "ceiling" and not config.endswith(("in L2", "same grids"))
 
@@ -186,7 +186,8 @@ def at_most(bound: float, came: float, why: str) -> tuple[str, str, bool]:
 
 
 def bounds(get: Figures):
-    """What is held against the machine itself: what, and a function that gives the bound, what came, whether it is met."""
+    """Figures held against the machine itself: the name, a function that gives the bound, the measured value, and
+    whether it is met."""
     lines = []
     for shape in COPY_SHAPES:
         for dtype in ("bfloat16", "float32"):
@@ -252,7 +253,7 @@ def bound_table(lines) -> list[str]:
 
 
 def shared(get: Figures) -> list[tuple[str, str, str]]:
-    """What was measured on several devices, ceilings last."""
+    """Figures of several devices, ceilings last."""
     rows = [(op, config, scope) for op, config, backend, scope in get.rows if backend == "cuda x1"]
     return sorted(rows, key=lambda row: row[0] == "ceiling")
 
@@ -310,9 +311,9 @@ def table_of(get: Figures, columns) -> list[str]:
 
 
 def row_tables(get: Figures) -> list[str]:
-    lines = ["In a CUDA graph of many calls, or, where a column says *alone*, of one that is waited for:", ""]
+    lines = ["In a CUDA graph of many calls, or, in columns that say *alone*, of one that is waited for:", ""]
     lines += table_of(get, CAPTURED)
-    lines += ["", "Issued call by call, which for the peers is what Python takes, and from messages to messages:", ""]
+    lines += ["", "Issued call by call, which for the peers is the time of Python, and from messages to messages:", ""]
     lines += table_of(get, ISSUED)
     lines += ["", "| ceiling | p50 | p99 | GB/s |", "|---|---|---|---|"]
     for (op, config, backend, scope), row in get.rows.items():

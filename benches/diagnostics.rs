@@ -1,4 +1,4 @@
-//! What diagnostics cost: `cargo bench --profile release --bench diagnostics`, one JSON line per row.
+//! The cost of diagnostics: `cargo bench --profile release --bench diagnostics`, one JSON line per row.
 //!
 //! A minute of a wrench at 1 kHz and camera features at 30 Hz, fused at 50 Hz, through a graph as a node runs it, with and
 //! without diagnostics; and a report of them.

@@ -1,4 +1,4 @@
-//! What an observation costs: `cargo bench --profile release --bench fuse`, one JSON line per row.
+//! The cost of an observation: `cargo bench --profile release --bench fuse`, one JSON line per row.
 //!
 //! Twenty seconds of a robot: camera features at 30 Hz, proprioception at 500 Hz, a wrench at 1 kHz, fused at 50 Hz into
 //! windows of 16 rows. An observation is everything from the arrival of the sample that makes it due to the last value
@@ -11,16 +11,16 @@ use std::time::Instant;
 
 const DURATION_NS: i64 = 20_000_000_000;
 const WARM_UP_NS: i64 = 2_000_000_000;
-/// A stream's rows are taken in turn from so many, so that values differ from sample to sample.
+/// Number of different rows that a stream takes in turn, so that values differ from sample to sample.
 const DIFFERENT_ROWS: usize = 97;
 
-struct Stream {
+struct SampleRows {
     period_ns: i64,
     dim: usize,
     rows: Vec<f32>,
 }
 
-impl Stream {
+impl SampleRows {
     fn new(period_ns: i64, dim: usize) -> Self {
         let rows = (0..DIFFERENT_ROWS * dim).map(|i| (i as f32 * 0.37).sin()).collect();
         Self { period_ns, dim, rows }
@@ -57,9 +57,9 @@ fn measure<E: Element>(config: &AlignConfig) {
         Err(error) => panic!("{error}"),
     };
     let streams = [
-        Stream::new(33_333_333, 128),
-        Stream::new(2_000_000, 15),
-        Stream::new(1_000_000, 6),
+        SampleRows::new(33_333_333, 128),
+        SampleRows::new(2_000_000, 15),
+        SampleRows::new(1_000_000, 6),
     ];
     let mut arrivals: Vec<(i64, usize, i64)> = streams
         .iter()

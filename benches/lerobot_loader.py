@@ -1,4 +1,4 @@
-"""What PyTorch's DataLoader gives of state alone, in windows per second: LeRobot's dataset, and robocache's.
+"""Windows per second that PyTorch's DataLoader gives of state alone: from LeRobot's dataset and from robocache's.
 
 Prints a line of JSON. Both have the same float32 rows of 149 values at 50 Hz: a LeRobotDataset of `observation.state`,
 in episodes of a minute, and a recording of three streams (128, 6 and 15 values), made in a temporary folder. Both give
@@ -93,7 +93,8 @@ def windows_per_s(dataset, key: str, workers: int, at_least_s: float = 2.0) -> f
 
 
 def check(lerobot: LeRobotDataset, recording: robocache.RecordingDataset, values: np.ndarray) -> None:
-    """That the windows are these rows, and that what is before the start is masked: LeRobot has episodes, one here."""
+    """Checks that the windows are these rows, and that rows before the start are masked: LeRobot has episodes, here
+    one."""
     assert len(lerobot) == len(recording) == len(values)
     for at in (0, 3, WINDOW - 1, EPISODE - 1, EPISODE + 500, len(values) - 1):
         wanted = np.arange(at - WINDOW + 1, at + 1)

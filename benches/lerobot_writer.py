@@ -1,4 +1,4 @@
-"""How long a dataset of LeRobot takes to write, in frames a second: `robocache convert`, and LeRobot's own writer.
+"""Frames a second at which a LeRobot dataset is written: by `robocache convert`, and by LeRobot's own writer.
 
 Prints a line of JSON. Both have the same frames, 50 a second: `observation.state` of 32 values, `action` of 8, and a
 window of the 20 newest samples of a force of 500 Hz x 6, all float32, in one episode a minute. robocache gets a recording of the

@@ -71,7 +71,8 @@ def angle(a: np.ndarray, b: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 def slerp(a: np.ndarray, b: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Of quaternions in the last axis. Where the two are close, the chord: its error is under float32's there."""
+    """Interpolates quaternions of the last axis. Takes the chord for two that are close: its error is below that of
+    float32."""
     dot = np.einsum("...i,...i->...", a, b)[..., None]
     sign, dot = np.copysign(np.float32(1), dot), np.minimum(np.abs(dot), 1)
     half, is_close = np.arccos(dot), dot > 0.9995
@@ -103,7 +104,7 @@ def bessel(h, outer, _other, d, d_outer, _d_other):
 
 
 def monotone(h, outer, other, d, d_outer, d_other):
-    """That of PCHIP."""
+    """Monotone cubic of PCHIP."""
     whole = 3 * (h + outer)
     has = outer > 0
     inside = ((h + 2 * outer) / whole).astype(np.float32)[:, None]
@@ -141,7 +142,7 @@ def scipy_linear(times: np.ndarray, samples: np.ndarray, targets: np.ndarray) ->
 
 
 def scipy_slerp(times: np.ndarray, samples: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """What `Slerp` does, but of all quaternions at once, and between those samples alone that a target needs."""
+    """Interpolates as `Slerp` does, but all quaternions at once, and only between the samples that a target needs."""
     before, after, weight = around(times, targets)
     count = samples.shape[1] // 4
     a, b = (Rotation.from_quat(samples[at].reshape(-1, 4)) for at in (before, after))
@@ -236,7 +237,7 @@ class Robot:
         self.targets = np.arange(2_000_000_000, end, STEP_NS)
 
     def observations(self, observe) -> tuple[list[float], np.ndarray]:
-        """How long each took, us, and all of them. What a stream has kept at a target is a slice of it."""
+        """Time of each observation, us, and all observations. A stream's kept samples at a target are a slice of it."""
         taken, made = [], []
         for target in self.targets:
             kept = []
@@ -252,7 +253,7 @@ class Robot:
         return taken, np.stack(made)
 
     def write(self, path: pathlib.Path) -> None:
-        """What tf2_like.cpp reads."""
+        """Writes the input of tf2_like.cpp."""
         with path.open("wb") as file:
             for times, samples in zip(self.times, self.samples, strict=True):
                 file.write(np.int64(len(times)).tobytes() + times.astype(np.int64).tobytes() + samples.tobytes())

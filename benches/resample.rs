@@ -1,4 +1,4 @@
-//! How long a batch of trajectories takes: one JSON line for each configuration.
+//! Times resampling of trajectories in batches: one JSON line for each configuration.
 //!
 //! The inputs are rotated through more memory than the caches hold, as batches of a data loader are.
 

@@ -235,7 +235,7 @@ def p50_p99(row: dict) -> tuple[str, str]:
 
 
 def voxel_targets(get: Figures) -> list[tuple[str, str, str, str, str, bool]]:
-    """Those of `targets` that sparse voxels are held to."""
+    """The part of `targets` for sparse voxels."""
     cloud = get("voxelize", "voxelize", f"{CLOUD}, coo")
     peers = {row["peer"].partition(" ")[2].partition(" ")[2]: row for row in get.peers("voxelize")}
     what = "131,072 points to sparse voxels: occupancy, count, mean"
@@ -249,7 +249,7 @@ def voxel_targets(get: Figures) -> list[tuple[str, str, str, str, str, bool]]:
 
 
 def targets(get: Figures) -> list[tuple[str, str, str, str, str, bool]]:
-    """What was aimed at, and what came of it: what, robocache, p99, the other, the factor, whether it is met."""
+    """The targets and what was measured: name, robocache, p99, the peer, the factor, and whether it is met."""
     batch, interp = get("resample", "resample", BATCH), get("peers", "resample", peer="NumPy", config=BATCH)
     observation = get("fuse", "fuse", "T = 16, 128 + 15 + 6 columns, float32, one")
     in_place, copied = get("dataflows", "dense", "in place"), get("dataflows", "dense", "dense 256")
@@ -313,7 +313,7 @@ def full_table(get: Figures) -> list[str]:
 
 
 def mode_table(rows: list[dict]) -> list[str]:
-    """What each mode takes, and how many times as long the peers need."""
+    """Times of each mode, and the factor by which the peers are slower."""
     lines = [f"| | robocache p50 | p99 | {' | '.join(MODE_PEERS)} |", f"|---|---|---|{'---|' * len(MODE_PEERS)}"]
     for op, modes in MODES.items():
         for mode in modes:

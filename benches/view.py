@@ -1,4 +1,4 @@
-"""What a message costs the viewer, in the thread that takes it and in the one that draws it; into a file.
+"""The cost of a message to the viewer, in the thread that takes it and in the one that draws it; into a file.
 
 `make bench-view` prints the table of nodes/view/README.md.
 """

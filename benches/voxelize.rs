@@ -1,4 +1,4 @@
-//! What a cloud costs: `cargo bench --bench voxelize`, one JSON line per row. An argument selects the rows it is in.
+//! The cost of a cloud: `cargo bench --bench voxelize`, one JSON line per row. An argument selects the rows it is in.
 //!
 //! A room as a 128-beam lidar sees it, 1024 columns in firing order; the same points shuffled; as many points anywhere
 //! in the grid. Eight clouds are rotated, so that none is in the cache from its last turn, and the first rounds are not

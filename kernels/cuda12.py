@@ -24,7 +24,7 @@ def strings(texts: list[str]) -> ctypes.Array:
 
 
 def read(size_of, contents_of, handle) -> bytes:
-    """What the library holds under a handle: a log, a result."""
+    """The contents of a handle of the library: a log, a result."""
     size = ctypes.c_size_t()
     size_of(handle, ctypes.byref(size))
     contents = ctypes.create_string_buffer(max(size.value, 1))

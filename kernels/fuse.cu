@@ -72,6 +72,9 @@ constexpr i64 NO_ROW = -0x7fffffffffffffff - 1;
 template <class T> __device__ __forceinline__ T* global(T* pointer) {
 #ifdef __CUDACC__
     __builtin_assume(__isGlobal(pointer));
+#elif defined(__HIP__)
+    // By way of an integer: two casts of a pointer would cancel each other.
+    return (T*)(__attribute__((address_space(1))) T*)(u64)pointer;
 #endif
     return pointer;
 }

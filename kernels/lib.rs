@@ -5,7 +5,7 @@
 //! assert_eq!((APPEND.image.name, APPEND.name), ("fuse", "fuse_append"));
 //! ```
 //!
-//! Without the feature `cuda` an image holds no code.
+//! Without the features `cuda` and `hip` an image holds no code.
 
 /// The compiled kernels of one file.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +16,8 @@ pub struct Image {
     pub cuda13: &'static [u8],
     /// Fat binary with PTX alone, for drivers of CUDA 12, which refuse the other.
     pub cuda12: &'static [u8],
+    /// Code objects for AMD's families of GPUs, one each, compressed with Zstandard. A device loads that of its family.
+    pub hip: &'static [&'static [u8]],
 }
 
 impl Image {

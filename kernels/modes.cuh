@@ -36,7 +36,7 @@ __device__ __forceinline__ Distances distances(const Bracket& found, i64 target)
 // The weight of the sample after a target in a value between the two.
 __device__ __forceinline__ double later_weight(const Distances& apart) { return (double)apart.age / (double)apart.gap; }
 
-// The kind that `pick` of crates/time/src/blend.rs picks.
+// The kind that `pick` of crates/time/src/pick.rs picks.
 __device__ __forceinline__ PickKind pick_kind(const Distances& apart, u32 mode, const Limits& limits) {
     if (apart.has_before && apart.age == 0) return PICK_BEFORE;
     if (mode >= LINEAR) {

@@ -130,7 +130,7 @@ __device__ __forceinline__ Bracket find_bracket(const Times& times, const Slice&
     return bracket_at(any_time, at_or_before(any_time, times.count, target), times.count);
 }
 
-// From here on: the interpolation modes, the counterpart of crates/time/src/blend.rs. This file has the plain ones, which are the
+// From here on: the interpolation modes, the counterpart of crates/time/src/mode.rs. This file has the plain ones, which are the
 // first three; modes.cuh has the others but `rotvec`, which is computed on the CPU.
 enum Interpolation : u32 {
     PREVIOUS = 0,
@@ -153,7 +153,7 @@ enum Interpolation : u32 {
 // this to false: the value is then `blend` of the sample with itself.
 constexpr bool SAMPLES_KEEP_BITS = true;
 
-// How far from a target its samples may be, ns: `Limits` of crates/time/src/blend.rs.
+// How far from a target its samples may be, ns: `Limits` of crates/time/src/mode.rs.
 struct Limits {
     i64 max_age;
     i64 max_gap;
@@ -189,7 +189,7 @@ __device__ __forceinline__ i64 distance(i64 earlier, i64 later) {
     return (i64)min(apart, 0x7fffffffffffffffull);
 }
 
-// Equals `pick` of crates/time/src/blend.rs for the plain modes. `pick_kind` of modes.cuh says the same of any mode; it is apart
+// Equals `pick` of crates/time/src/pick.rs for the plain modes. `pick_kind` of modes.cuh says the same of any mode; it is apart
 // because these kernels are slower by up to 4 % with that.
 __device__ __forceinline__ Pick pick(const Bracket& found, i64 target, u32 mode, const Limits& limits) {
     Pick picked{PICK_INVALID, 0.0};
@@ -217,7 +217,7 @@ __device__ __forceinline__ Pick pick(const Bracket& found, i64 target, u32 mode,
     return picked;
 }
 
-// Equals `between` of crates/time/src/blend.rs for one channel: the value between samples a and b, where b has the weight. Of
+// Equals `write` of crates/time/src/channels.rs for one channel: the value between samples a and b, where b has the weight. Of
 // finite samples it is never a NaN. No fused multiply-add: the kernels are compiled without.
 template <class Real> __device__ __forceinline__ Real blend(u32, Real a, Real b, Real weight) {
     return a + weight * (b - a);

@@ -118,7 +118,7 @@ __device__ __forceinline__ void prefetch(const void* at) {
 // What a kernel does before it touches memory: from compute capability 9.0 on `Gpu::launch` has it start while the one
 // before it comes to its end, and here it waits for that.
 __device__ __forceinline__ void wait_for_previous() {
-#ifndef __CUDACC__
+#if !defined(__CUDACC__) && !defined(__HIP__)
     emulator::wait_for_previous();
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -23,7 +23,7 @@
 //!     modalities: vec![stream("gripper", Interpolation::Previous), stream("force", Interpolation::Linear)],
 //!     ..FuseConfig::default()
 //! };
-//! let mut aligner = Aligner::new(&config, &Placement::resolve(DeviceChoice::Auto, None)?)?;
+//! let mut aligner = Aligner::fused(&config, &Placement::resolve(DeviceChoice::Auto, None)?)?;
 //!
 //! let mut observations = Vec::new();
 //! for (modality, stamp_ns, value) in [(0, 0, 5.0), (1, 4 * MS, 1.0), (0, 12 * MS, 6.0), (1, 14 * MS, 2.0)] {
@@ -142,12 +142,6 @@
 //! | [`geometry`] | rotations and rigid transforms |
 //! | [`device`] | element types, memory, rings and devices |
 
-// Without CUDA no value of a device's types exists. Code that takes one still compiles, and is never reached.
-#![cfg_attr(
-    not(feature = "cuda"),
-    allow(dead_code, unreachable_code, unused_assignments, unused_mut, unused_variables)
-)]
-
 #[cfg(not(target_os = "linux"))]
 compile_error!("robocache is for Linux: its rings are anonymous files and abstract sockets, which other systems lack");
 
@@ -163,7 +157,7 @@ pub use robocache_ops as ops;
 pub use robocache_stream as stream;
 pub use robocache_time as time;
 
-/// What most programs need, for `use robocache::prelude::*`.
+/// Items that most programs need, for `use robocache::prelude::*`.
 pub mod prelude {
     pub use crate::app::plugins::{
         self, AlignPlugin, ClockPlugin, FusePlugin, GroupPlugin, RecordPlugin, ReplayPlugin, ResamplePlugin,
@@ -175,7 +169,9 @@ pub mod prelude {
     };
     pub use robocache_device::{Device, DeviceChoice, Dtype, Placement, Values};
     pub use robocache_ops::ConfigError;
-    pub use robocache_ops::align::{AlignConfig, Aligner, AttachConfig, Attached, GroupConfig, Masks, ModalityConfig};
+    pub use robocache_ops::align::{
+        AlignConfig, Aligner, AttachConfig, Attached, ChannelGroupConfig, Masks, ModalityConfig,
+    };
     pub use robocache_ops::fuse::FuseConfig;
     pub use robocache_ops::group::{Grouper, GroupingConfig, GroupingInput, GroupingPolicy};
     pub use robocache_ops::resample::{ResampleConfig, Resampler};

@@ -1,4 +1,4 @@
-"""How far interpolated values are from the truth, and robocache's from SciPy's: `make accuracy`.
+"""Errors of interpolated values against the truth, and of robocache against SciPy: `make accuracy`.
 
     python tests/accuracy.py
 
@@ -58,7 +58,7 @@ class Stream:
 
     @classmethod
     def thinned(cls, times: np.ndarray, values: np.ndarray, rate_hz: float) -> "Stream":
-        """What is left of a recording at that rate; the samples left out are the truth."""
+        """The stream at a lower rate; the samples left out are the truth."""
         count = int((times[-1] - times[0]) * rate_hz / S)
         wanted = times[0] + np.arange(count) * S / rate_hz
         # The nearest
@@ -77,7 +77,7 @@ def seconds(stream: Stream) -> tuple[np.ndarray, np.ndarray]:
 
 
 def resample(folder: pathlib.Path, asked: list[tuple[Stream, str]]) -> list[np.ndarray]:
-    """What robocache-resample makes of each stream in a mode, at its targets."""
+    """Resamples each stream with robocache-resample in a mode, at its targets."""
     flow, modes = Flow(folder), sorted({mode for _, mode in asked})
     steps = []
     for stream, mode in asked:
@@ -170,7 +170,7 @@ def distances(stream: Stream, values: np.ndarray) -> np.ndarray:
 
 
 def degrees(stream: Stream, values: np.ndarray) -> np.ndarray:
-    """By how much each rotation is off, once it is normalised."""
+    """Angle by which each rotation is off, once it is normalised."""
     unit = values / np.linalg.norm(values, axis=1, keepdims=True)
     return np.degrees(2 * between_quaternions(unit, stream.truth))
 
@@ -237,7 +237,8 @@ def recorded_curves(data: pathlib.Path) -> dict[str, Stream]:
 
 
 def recorded_bursts(data: pathlib.Path) -> dict[str, Stream]:
-    """What comes over a car's CAN bus, stamped when it was read; targets in the middle between two samples. No truth."""
+    """Messages of a car's CAN bus, stamped when they were read; targets in the middle between two samples. The truth is
+    not known."""
     bursts = {}
     for what, name in [("steering angle, degrees", "steering_angle"), ("speed, m/s", "speed")]:
         times, values = (np.load(data / "comma2k19_drive_1min" / f"CAN_{name}_{part}.npy") for part in ("t", "value"))
@@ -248,7 +249,7 @@ def recorded_bursts(data: pathlib.Path) -> dict[str, Stream]:
 
 
 def beyond(stream: Stream, values: np.ndarray) -> np.ndarray:
-    """How far each value is outside of what the two samples around it span."""
+    """Distance of each value from the range of the two samples around it."""
     before = np.searchsorted(stream.times, stream.targets, side="right") - 1
     pair = np.stack([stream.values[before], stream.values[before + 1]])
     return np.maximum(np.maximum(pair.min(axis=0) - values, values - pair.max(axis=0)), 0).max(axis=1)
@@ -381,11 +382,11 @@ def agreement(asked: list[tuple[Stream, str]], of) -> list[Bound]:
 
 
 def factors(*errors: dict[str, dict[str, np.ndarray]]) -> list[Bound]:
-    """How many times as far another mode is from the truth, rms."""
+    """Ratios of the errors of another mode to those of the first, rms."""
     of = {what: by_mode for group in errors for what, by_mode in group.items()}
 
     def compared(table: list[tuple[str, str, str, float]]) -> Iterator[tuple[str, float, float]]:
-        """How many times as far off one mode is as the other, and the limit."""
+        """Ratios of the errors of two modes, and the limit of each."""
         for what, mode, other, limit in table:
             if what in of:
                 yield f"{what}: `{other}` against `{mode}`", rms(of[what][other]) / rms(of[what][mode]), limit

@@ -4,12 +4,13 @@ use crate::common::{MS, Recorder, Sent};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use robocache::device::{Placement, Values};
+use robocache::ops;
 use robocache::ops::align::{AlignConfig, Aligner, Window};
 use std::collections::VecDeque;
 
 /// A stream: its rules, and its samples (ms, values) in the order in which they come.
 #[derive(Clone, Debug)]
-struct Stream {
+struct RandomStream {
     dim: usize,
     latency: i64,
     reorder: i64,
@@ -33,9 +34,9 @@ struct Robot {
     stride: i64,
     emit_every: i64,
     max_wait: Option<i64>,
-    /// What makes an observation; the oracle knows the grid alone.
+    /// The trigger of an observation; the oracle knows the grid alone.
     trigger: &'static str,
-    streams: Vec<Stream>,
+    streams: Vec<RandomStream>,
 }
 
 const PERIOD: i64 = 10;
@@ -91,13 +92,13 @@ impl Robot {
 
     fn aligner(&self) -> Aligner {
         let config: AlignConfig = serde_yaml::from_str(&self.yaml()).unwrap();
-        Aligner::new(&config, &Placement::cpu("a test")).unwrap()
+        Aligner::fused(&config, &Placement::cpu("a test")).unwrap()
     }
 }
 
 /// An observation, as the operation gives it and as the oracle does.
 #[derive(Clone, Debug, PartialEq)]
-struct Seen {
+struct Observation {
     ms: i64,
     late: i64,
     values: Vec<f32>,
@@ -105,10 +106,10 @@ struct Seen {
     age: Vec<i64>,
 }
 
-fn look(window: &mut Window<'_>) -> Seen {
+fn look(window: &mut Window<'_>) -> Observation {
     let mut values = vec![f32::NAN; window.output(0).layout().rows];
     window.write(0, &mut values);
-    Seen {
+    Observation {
         ms: window.target().time_ns / MS,
         late: window.target().late_samples,
         values,
@@ -117,7 +118,7 @@ fn look(window: &mut Window<'_>) -> Seen {
     }
 }
 
-/// What happens, in order.
+/// Events in order.
 #[derive(Clone, Debug)]
 enum Event {
     Sample(usize, i64, Vec<f32>),
@@ -125,7 +126,7 @@ enum Event {
     Open(usize),
 }
 
-fn run(robot: &Robot, events: &[Event]) -> Vec<Vec<Seen>> {
+fn run(robot: &Robot, events: &[Event]) -> Vec<Vec<Observation>> {
     let mut aligner = robot.aligner();
     let mut step = |event: &Event| {
         match event {
@@ -149,6 +150,8 @@ struct Oracle<'a> {
     robot: &'a Robot,
     came: Vec<Vec<(i64, &'a [f32])>>,
     open: Vec<bool>,
+    /// The grid's clock.
+    clock: Option<i64>,
     sent: Option<i64>,
     late: i64,
 }
@@ -159,12 +162,13 @@ impl<'a> Oracle<'a> {
             robot,
             came: vec![Vec::new(); robot.streams.len()],
             open: vec![true; robot.streams.len()],
+            clock: None,
             sent: None,
             late: 0,
         }
     }
 
-    fn happens(&mut self, event: &'a Event) -> Vec<Seen> {
+    fn happens(&mut self, event: &'a Event) -> Vec<Observation> {
         match event {
             Event::Sample(stream, stamp, values) => {
                 let time = stamp - self.robot.streams[*stream].latency;
@@ -176,6 +180,7 @@ impl<'a> Oracle<'a> {
             Event::Close(stream) => self.open[*stream] = false,
             Event::Open(stream) => self.open[*stream] = true,
         }
+        self.clock = self.leaders_newest().or(self.clock);
         let mut seen = Vec::new();
         while let Some(next) = self.next().filter(|&next| self.is_due(next)) {
             seen.push(self.at(next));
@@ -217,19 +222,23 @@ impl<'a> Oracle<'a> {
         (-100..1000).map(|k| k * PERIOD).find(|&t| t >= start)
     }
 
-    fn is_due(&self, t: i64) -> bool {
+    /// The newest time of the streams that lead, if one has a sample.
+    fn leaders_newest(&self) -> Option<i64> {
         let is_waited_for = |stream: &usize| self.open[*stream] && self.robot.streams[*stream].wait;
         let newest_of =
             |streams: &mut dyn Iterator<Item = usize>| streams.filter_map(|stream| self.newest(stream)).max();
-        let newest = match self.streams().any(|stream| is_waited_for(&stream)) {
+        match self.streams().any(|stream| is_waited_for(&stream)) {
             true => newest_of(&mut self.streams().filter(is_waited_for)),
             false => newest_of(&mut self.streams().filter(|&stream| self.robot.streams[stream].wait)),
-        };
+        }
+    }
+
+    fn is_due(&self, t: i64) -> bool {
         let waited = self
             .robot
             .max_wait
-            .is_some_and(|wait| newest.is_some_and(|newest| newest >= t + wait));
-        waited || newest.is_some_and(|newest| newest >= t) && self.streams().all(|stream| self.is_past(stream, t))
+            .is_some_and(|wait| self.clock.is_some_and(|clock| clock >= t + wait));
+        waited || self.clock.is_some_and(|clock| clock >= t) && self.streams().all(|stream| self.is_past(stream, t))
     }
 
     fn is_past(&self, stream: usize, t: i64) -> bool {
@@ -249,8 +258,8 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    fn at(&self, target: i64) -> Seen {
-        let mut seen = Seen {
+    fn at(&self, target: i64) -> Observation {
+        let mut seen = Observation {
             ms: target,
             late: self.late,
             values: Vec::new(),
@@ -321,7 +330,7 @@ fn rule() -> impl Strategy<Value = Rule> {
 }
 
 /// Samples with stamps of their own, each of which comes less than `reorder` after one that is newer.
-fn ordered_stream() -> impl Strategy<Value = Stream> + Clone {
+fn ordered_stream() -> impl Strategy<Value = RandomStream> + Clone {
     let groups = prop_oneof![
         rule().prop_map(|rule| vec![(2, rule)]),
         (rule(), rule()).prop_map(|(a, b)| vec![(1, a), (2, b)]),
@@ -342,7 +351,7 @@ fn ordered_stream() -> impl Strategy<Value = Stream> + Clone {
                 .collect();
             arrivals.sort();
             let values = |time: i64| vec![(time * 37 % 101) as f32 / 7.0, (time * 11 % 53) as f32];
-            Stream {
+            RandomStream {
                 dim: 2,
                 latency,
                 reorder,
@@ -353,7 +362,7 @@ fn ordered_stream() -> impl Strategy<Value = Stream> + Clone {
         })
 }
 
-fn robot(streams: impl Strategy<Value = Stream>) -> impl Strategy<Value = Robot> {
+fn robot(streams: impl Strategy<Value = RandomStream>) -> impl Strategy<Value = Robot> {
     (1..5usize, 1..4i64, 1..4i64, vec(streams, 1..4)).prop_map(|(window, stride, emit_every, streams)| Robot {
         window,
         stride,
@@ -365,7 +374,7 @@ fn robot(streams: impl Strategy<Value = Stream>) -> impl Strategy<Value = Robot>
 }
 
 /// One whose first stream's samples are the targets.
-fn led(streams: impl Strategy<Value = Stream>) -> impl Strategy<Value = Robot> {
+fn led(streams: impl Strategy<Value = RandomStream>) -> impl Strategy<Value = Robot> {
     let triggers = [
         "{ stream: s0 }",
         "{ stream: s0, rows: samples }",
@@ -379,7 +388,7 @@ fn led(streams: impl Strategy<Value = Stream>) -> impl Strategy<Value = Robot> {
 }
 
 /// One of either kind.
-fn any_robot(streams: impl Strategy<Value = Stream> + Clone) -> impl Strategy<Value = Robot> {
+fn any_robot(streams: impl Strategy<Value = RandomStream> + Clone) -> impl Strategy<Value = Robot> {
     prop_oneof![robot(streams.clone()), led(streams)]
 }
 
@@ -446,7 +455,7 @@ fn publish(config: &str, messages: &[(usize, robocache::stream::Message)]) -> Ve
     graph.close_all(&mut sink);
     let mut sent = sink.take();
     for message in &mut sent {
-        message.header.compute_us.clear();
+        message.header.remove(ops::key::compute_us.name);
     }
     sent
 }
@@ -477,6 +486,7 @@ proptest! {
             }
         }
         oracle.open.fill(false);
+        oracle.clock = oracle.leaders_newest();
         let mut want = Vec::new();
         while let Some(next) = oracle.next().filter(|&next| oracle.is_due(next)) {
             want.push(oracle.at(next));
@@ -485,7 +495,7 @@ proptest! {
         prop_assert_eq!(came, want);
     }
 
-    /// Nor do they where a stream's samples are the targets.
+    /// Gives the same observations in any order, also if a stream's samples are the targets.
     #[test]
     fn any_interleaving_gives_the_same_observations_at_the_samples_of_a_stream(
         robot in led(ordered_stream()),
@@ -546,7 +556,7 @@ proptest! {
         prop_assert_eq!(publish(&config, &whole), publish(&config, &single));
     }
 
-    /// What align publishes stream by stream is what fuse publishes side by side.
+    /// Compares what align publishes stream by stream with what fuse publishes side by side.
     #[test]
     fn aligned_outputs_side_by_side_are_the_fused_one(
         robot in any_robot(ordered_stream()),

@@ -22,11 +22,12 @@ use robocache::device::{Dtype, Placement, Values};
 use robocache::ops::align::{AlignConfig, Aligner};
 use robocache::ops::clock::{ClockConfig, ClockInput, Clocks};
 use robocache::stream::{
-    Cells, ColumnLayout, Header, Layout, Message, MetadataRef, MetadataValue, Payload, Reading, Selector, Wanted,
+    Cells, CloudFields, ColumnLayout, Header, Layout, Message, MetadataRef, MetadataValue, Payload, Selection,
+    Selector, form,
 };
 use std::sync::Arc;
 
-/// What `align:` and `fuse:` get.
+/// Keys of `align:` and `fuse:`.
 const KEYS: &str = "rate_hz: 50, window: 16, max_wait_ms: 40, modalities: [
     { input: camera, dim: 128, interpolation: previous, latency_ms: 33, max_age_ms: 100 },
     { input: force, dim: 6, interpolation: linear, max_gap_ms: 50, reorder_ms: 3 },
@@ -56,7 +57,7 @@ fn arrivals(seconds: std::ops::Range<i64>) -> impl Iterator<Item = (usize, i64)>
 fn the_operations_allocate_nothing_in_steady_state() {
     let config: AlignConfig = serde_yaml::from_str(&format!("{{ {KEYS} }}")).unwrap();
     let cpu = Placement::cpu("a test");
-    let mut aligners = [Aligner::new, Aligner::split].map(|new| new(&config, &cpu).unwrap());
+    let mut aligners = [Aligner::fused, Aligner::aligned].map(|new| new(&config, &cpu).unwrap());
     let sample = [0.5f32; 128];
     let mut out = vec![0f32; config.window * config.columns()];
     let mut observations = 0;
@@ -303,11 +304,7 @@ fn payloads_in_rings_allocate_nothing_in_steady_state() {
                     Ok(())
                 });
                 let ticket = ticket.unwrap();
-                header.residence.set("shared");
-                header.ring.set(&ticket.ring);
-                header.slot.set(ticket.slot as i64);
-                header.generation.set(ticket.generation as i64);
-                header.nbytes.set(ticket.nbytes as i64);
+                header.set_ticket("shared", &ticket);
                 message.read(header.iter(), &nothing).unwrap();
                 message.take_resident(&mut readers).unwrap();
                 assert_eq!(
@@ -325,7 +322,8 @@ fn payloads_in_rings_allocate_nothing_in_steady_state() {
     assert_eq!(allocations(), before);
 }
 
-/// Nor does taking samples and clouds out of the structs of other software, whatever order their names come in.
+/// Takes samples and clouds out of the structs of other software without allocating, whatever order their names come
+/// in.
 #[test]
 fn selecting_from_structs_allocates_nothing_in_steady_state() {
     let structure = |columns: Vec<(&str, ArrayRef)>| -> ArrayRef { Arc::new(StructArray::try_from(columns).unwrap()) };
@@ -373,9 +371,9 @@ fn selecting_from_structs_allocates_nothing_in_steady_state() {
         ("is_dense", Arc::new(BooleanArray::from(vec![true]))),
     ]);
     let from = "{ columns: [position], names: { key: name, order: [b, a] }, stamp: header.stamp }";
-    let mut of_names = Selector::new(Reading::samples(2, serde_yaml::from_str(from).unwrap()));
-    let mut of_joints = Selector::new(Reading::samples(3, None));
-    let mut of_clouds = Selector::new(Reading::cloud(Wanted::Every, None));
+    let mut of_names = Selector::new(Selection::samples(2, serde_yaml::from_str(from).unwrap()));
+    let mut of_joints = Selector::new(Selection::samples(3, None));
+    let mut of_clouds = Selector::new(Selection::cloud(CloudFields::All, None));
     let orders = [joints(["a", "b", "c"]), joints(["c", "b", "a"])];
     let mut messages = [Message::default(), Message::default(), Message::default()];
     let metadata = [("encoding", MetadataRef::String("jointstate"))];
@@ -397,7 +395,7 @@ fn selecting_from_structs_allocates_nothing_in_steady_state() {
     );
 }
 
-/// Nor does what align hands to fuse in one process.
+/// Hands messages from align to fuse in one process without allocating.
 #[test]
 fn messages_between_two_operations_allocate_nothing_in_steady_state() {
     let keys = KEYS.replace("window: 16", "window: 1");
@@ -456,8 +454,8 @@ fn the_metadata_of_a_message_is_copied_into_memory_that_is_there() {
     let before = allocations();
     message.read(metadata, &array).unwrap();
     assert_eq!(allocations(), before);
-    assert_eq!(**message.header.modalities, names);
-    assert_eq!(message.header.other.iter().count(), 2);
+    assert_eq!(form::modalities.get(&message.header), Some(&names[..]));
+    assert_eq!(message.header.other.iter().count(), 7);
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! Messages that fuse ties to its observations: what goes out, by hand and to the byte.
 
+use crate::common::kind::kind;
 use crate::common::{Keeper, MS, Overwrite, faults, graph, graph_of, input, sample};
 use robocache::app::{
     App, AppError, BuildContext, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, plugins,
 };
 use robocache::device::Dtype;
-use robocache::stream::{Cells, Header, Layout, Message, MetadataRef};
+use robocache::ops;
+use robocache::ops::{align, voxelize};
+use robocache::stream::{Cells, Header, Layout, Message, MetadataRef, form};
 use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
@@ -29,11 +32,11 @@ fn fuse(keys: &str, attach: &str) -> String {
 fn grid(ms: i64) -> Message {
     let mut message = sample(ms * MS, &[ms as f32; 4]);
     message.header.shape.set([2, 2, 1, 1]);
-    message.header.channels.set(["occupancy", "mean_z"]);
-    message.header.grid_shape.set([2, 1, 1]);
-    message.header.origin_m.set([0.5, 0.0, 0.0]);
-    message.header.voxel_size_m.set([0.25; 3]);
-    message.header.points_in.set(7);
+    form::channels.set(&mut message.header, ["occupancy", "mean_z"]);
+    form::grid_shape.set(&mut message.header, [2, 1, 1]);
+    form::origin_m.set(&mut message.header, [0.5, 0.0, 0.0]);
+    form::voxel_size_m.set(&mut message.header, [0.25; 3]);
+    voxelize::key::points_in.set(&mut message.header, 7);
     message
 }
 
@@ -85,16 +88,16 @@ fn a_window_has_the_newest_grid_at_or_before_each_row() {
         assert_eq!(message.timestamp_ns(), 30 * MS);
         assert_eq!(integers(message, "grid_index"), [0, 1, -1, 2]);
         assert_eq!(integers(message, "grid_age_ns"), [0, 9 * MS, -1, 8 * MS]);
-        assert_eq!(**message.header.attached, ["grids"]);
+        assert_eq!(align::key::attached.get(&message.header).unwrap(), ["grids"]);
     }
     let stacked: Vec<f32> = [1.0, 2.0, 23.0].iter().flat_map(|&ms| [ms; 4]).collect();
     assert_eq!(grids.flat().unwrap().as_slice::<f32>(), stacked);
     assert_eq!(integers(grids, "shape"), [3, 2, 2, 1, 1]);
     assert_eq!(integers(grids, "timestamps_ns"), [MS, 2 * MS, 23 * MS]);
-    assert_eq!(**grids.header.channels, ["occupancy", "mean_z"]);
-    assert_eq!(*grids.header.dtype, "float32");
+    assert_eq!(form::channels.get(&grids.header).unwrap(), ["occupancy", "mean_z"]);
+    assert_eq!(grids.header.dtype.get(), Some("float32"));
     // Counters are of one grid, and a message with `modalities` would be taken for an observation.
-    assert!(!grids.header.points_in.is_present() && !grids.header.modalities.is_present());
+    assert!(voxelize::key::points_in.get(&grids.header).is_none() && form::modalities.get(&grids.header).is_none());
 
     let columns: Vec<_> = whole.columns().iter().map(|column| column.name.as_str()).collect();
     assert_eq!((whole.rows, columns), (1, vec!["fused", "grids"]));
@@ -246,7 +249,7 @@ fn several_streams_have_an_output_and_a_place_in_each_row() {
     let sent = comes(&mut graph, &mut sink, "arm", &sample(10 * MS, &[1.0]));
     assert_eq!(names(&sent), ["grids", "clouds", "fused", "observation"]);
     for (name, message) in &sent {
-        assert_eq!(**message.header.attached, ["grids", "clouds"]);
+        assert_eq!(align::key::attached.get(&message.header).unwrap(), ["grids", "clouds"]);
         assert_eq!(integers(message, "grid_index"), [0, -1, 0, 0], "{name}");
         assert_eq!(integers(message, "grid_age_ns"), [0, -1, 10 * MS, MS], "{name}");
     }
@@ -284,7 +287,7 @@ fn what_can_t_be_attached_is_counted_and_the_rest_goes_on() {
         .copy_from(&[0; 32]);
     bad.push(other_type);
     let mut other_place = grid(5);
-    other_place.header.origin_m.set([1.0, 0.0, 0.0]);
+    form::origin_m.set(&mut other_place.header, [1.0, 0.0, 0.0]);
     bad.push(other_place);
     bad.push(cloud(6, 2));
     let mut lists = Message::default();
@@ -363,11 +366,11 @@ fn what_can_t_be_is_refused_by_its_key() {
         ),
         (
             "{ input: a, output: a.b }",
-            "attach[0].output: `a.b` is no name of an output",
+            "attach[0].output: `a.b` is not a name of an output",
         ),
         (
             "{ input: a, max_age_ms: -1 }",
-            "attach[0].max_age_ms: -1 is no duration",
+            "attach[0].max_age_ms: -1 is not a duration",
         ),
         (
             "{ input: a, max_held_mb: 0 }",
@@ -375,7 +378,7 @@ fn what_can_t_be_is_refused_by_its_key() {
         ),
         (
             "{ input: a, min_period_ms: -5 }",
-            "attach[0].min_period_ms: -5 is no duration",
+            "attach[0].min_period_ms: -5 is not a duration",
         ),
         (
             "{ input: a, reorder_ms: 5, reset_ms: 4 }",
@@ -448,8 +451,7 @@ impl Plugin for ProducerPlugin {
     }
 }
 
-/// What an earlier operation of the process made is held where it was written, and its memory comes back once no window
-/// needs it.
+/// Holds a message of an earlier operation where it was written, and gives its memory back once no window needs it.
 #[test]
 fn a_message_of_the_same_process_is_not_copied_to_be_held() {
     let written = Rc::new(RefCell::new(Vec::new()));
@@ -573,13 +575,17 @@ fn a_device_gives_the_same_bytes() {
             Ok(sink.take())
         };
         let on_cpu = run("cpu").unwrap();
-        let Ok(on_device) = run("cuda") else {
+        let Ok(on_device) = run(kind().name()) else {
             println!("gpu: skipped, as there is none");
             return;
         };
         assert_eq!(on_device.len(), on_cpu.len());
         for ((name, mut a), (_, mut b)) in on_cpu.into_iter().zip(on_device) {
-            assert_eq!((&**a.header.device, &**b.header.device), ("cpu", "cuda:0"), "{name}");
+            assert_eq!(
+                (ops::key::device.get(&a.header), ops::key::device.get(&b.header)),
+                (Some("cpu"), Some(&*format!("{}:0", kind()))),
+                "{name}"
+            );
             for key in ["device", "device_bytes"] {
                 a.header.remove(key);
                 b.header.remove(key);
@@ -589,7 +595,7 @@ fn a_device_gives_the_same_bytes() {
     }
 }
 
-/// What was recorded beside fuse replays to the same bytes, and the recorder keeps every output of it.
+/// Replays a recording made beside fuse to the same bytes; the recorder keeps every output of fuse.
 #[test]
 fn a_replay_gives_the_same_bytes() {
     let folder = |name: &str| {
@@ -758,7 +764,7 @@ fn a_flat_message_with_fields_has_whole_rows_or_is_dropped() {
         message
     };
     let mut bits = rows(1, &[2]);
-    bits.header.grid_shape.set([2, 1, 1]);
+    form::grid_shape.set(&mut bits.header, [2, 1, 1]);
     // What came first, and what then is none of its rows.
     let cases = [
         (rows(0, &[5, 0, 2]), rows(0, &[])),

@@ -1,4 +1,4 @@
-"""What every test shares: where the real recordings are, and a dataflow to fill."""
+"""Fixtures of every test: the place of the real recordings, and a dataflow to fill."""
 
 import importlib.util
 import os

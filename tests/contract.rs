@@ -19,8 +19,8 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use liveness::{Asked, Liveness};
-use oracle::{Came, Observation, Oracle, Refused};
+use liveness::{Liveness, TriggerBound};
+use oracle::{Observation, Oracle, PushOutcome, Refused};
 use random::Random;
 use robocache::device::{Placement, Values};
 use robocache::ops::align::{AlignConfig, Aligner, Attached, Notice, Refusal};
@@ -28,7 +28,7 @@ use scenario::{Event, Scenario, Trigger};
 
 /// A clock that is a day off makes millions of targets due: past this many the rest of a scenario is left out.
 const MOST_TARGETS: usize = 1500;
-/// Of so many mismatches the one with the fewest events is shown.
+/// Number of mismatches of which the one with the fewest events is shown.
 const MOST_MISMATCHES: usize = 12;
 
 /// The operation, told what the oracle is told.
@@ -40,12 +40,12 @@ struct Subject {
 impl Subject {
     fn new(scenario: &Scenario) -> Result<Self, String> {
         let config: AlignConfig = serde_yaml::from_str(&scenario.yaml()).map_err(|e| e.to_string())?;
-        let aligner = Aligner::new(&config, &Placement::cpu("a test")).map_err(|e| e.to_string())?;
+        let aligner = Aligner::fused(&config, &Placement::cpu("a test")).map_err(|e| e.to_string())?;
         let attached = Attached::new(aligner.timeline());
         Ok(Self { aligner, attached })
     }
 
-    fn push(&mut self, i: usize, stamp: i64, values: &[f32]) -> Result<Option<Came>, String> {
+    fn push(&mut self, i: usize, stamp: i64, values: &[f32]) -> Result<Option<PushOutcome>, String> {
         let pushed = match i.checked_sub(self.aligner.timeline().modalities()) {
             None => self.aligner.push(i, stamp, Values::from_f32(values)).ok(),
             Some(i) => {
@@ -58,7 +58,7 @@ impl Subject {
         if pushed.overflowed {
             return Err("a sample displaced another one that waited".into());
         }
-        Ok(Some(Came {
+        Ok(Some(PushOutcome {
             late: pushed.late,
             jumped: pushed.jumped_ns.is_some(),
         }))
@@ -66,17 +66,20 @@ impl Subject {
 
     fn apply(&mut self, event: &Event) -> Result<Outcome, String> {
         match *event {
-            Event::Push(i, stamp, ref values) => return self.push(i, stamp, values).map(Outcome::Came),
+            Event::Push(i, stamp, ref values) => return self.push(i, stamp, values).map(Outcome::Pushed),
             Event::Ask(time) => {
-                return Ok(Outcome::Asked(
-                    self.aligner.ask(time).map_err(|refusal| refused(&refusal)),
+                return Ok(Outcome::Requested(
+                    self.aligner
+                        .timeline_mut()
+                        .ask(time)
+                        .map_err(|refusal| refused(&refusal)),
                 ));
             }
-            Event::Tick => self.aligner.tick(),
-            Event::Close(i) => self.aligner.close(i),
-            Event::Open(i) => self.aligner.open(i),
-            Event::Latency(i, ms) => drop(self.aligner.set_latency_ms(i, ms)),
-            Event::MaxWait(ms) => drop(self.aligner.set_max_wait_ms(ms)),
+            Event::Tick => self.aligner.timeline_mut().tick(),
+            Event::Close(i) => self.aligner.timeline_mut().close(i),
+            Event::Open(i) => self.aligner.timeline_mut().open(i),
+            Event::Latency(i, ms) => drop(self.aligner.timeline_mut().set_latency_ms(i, ms)),
+            Event::MaxWait(ms) => drop(self.aligner.timeline_mut().set_max_wait_ms(ms)),
         }
         Ok(Outcome::Nothing)
     }
@@ -106,7 +109,7 @@ impl Subject {
         Some(observation)
     }
 
-    /// What each row has of each attached stream. Every message of the window is in one of them.
+    /// The message of each attached stream in each row. Every message of the window is in one of them.
     fn rows_of_messages(&self) -> Vec<Option<(u32, i128)>> {
         let streams = self.aligner.timeline().attached().len();
         let (index, age) = (self.attached.index(), self.attached.age_ns());
@@ -136,12 +139,12 @@ impl Subject {
     }
 }
 
-/// What an event did at once.
+/// Immediate result of an event.
 #[derive(Debug, PartialEq)]
 enum Outcome {
     Nothing,
-    Came(Option<Came>),
-    Asked(Result<u64, Refused>),
+    Pushed(Option<PushOutcome>),
+    Requested(Result<u64, Refused>),
 }
 
 fn refused(refusal: &Refusal) -> Refused {
@@ -158,8 +161,8 @@ fn refused(refusal: &Refusal) -> Refused {
 impl Oracle {
     fn apply(&mut self, event: &Event) -> Outcome {
         match *event {
-            Event::Push(i, stamp, ref values) => return Outcome::Came(self.push(i, stamp, values)),
-            Event::Ask(time) => return Outcome::Asked(self.ask(time)),
+            Event::Push(i, stamp, ref values) => return Outcome::Pushed(self.push(i, stamp, values)),
+            Event::Ask(time) => return Outcome::Requested(self.ask(time)),
             Event::Tick => self.tick(),
             Event::Close(i) => self.close(i),
             Event::Open(i) => self.open(i),
@@ -169,7 +172,7 @@ impl Oracle {
         Outcome::Nothing
     }
 
-    /// Whether an event says something: nothing comes from a stream that is closed, and what is open can't be opened.
+    /// True if an event is possible: nothing comes from a stream that is closed, and an open one can't be opened.
     fn takes(&self, event: &Event) -> bool {
         match *event {
             Event::Push(i, ..) | Event::Close(i) => self.is_open(i),
@@ -186,12 +189,12 @@ struct Mismatch {
     what: String,
 }
 
-/// What the operation sent, event by event compared with the oracle; `lively` asserts the bound on silence, too.
+/// Compares the operation's outputs with the oracle's, event by event; `lively` asserts the bound on silence, too.
 fn compare(scenario: &Scenario, lively: bool) -> Result<Vec<Observation>, Mismatch> {
     let mut oracle = Oracle::new(scenario);
     let mut subject = Subject::new(scenario).map_err(|what| Mismatch { event: 0, what })?;
     let mut liveness = Liveness::new(scenario);
-    let mut asked = Asked::new(scenario);
+    let mut asked = TriggerBound::new(scenario);
     let mut all = Vec::new();
     for (event_index, event) in scenario.events.iter().enumerate() {
         if !oracle.takes(event) {
@@ -232,7 +235,7 @@ fn compare(scenario: &Scenario, lively: bool) -> Result<Vec<Observation>, Mismat
                 return Ok(all);
             }
         }
-        let came_refused: Vec<_> = std::iter::from_fn(|| subject.aligner.take_refused()).collect();
+        let came_refused: Vec<_> = std::iter::from_fn(|| subject.aligner.timeline_mut().take_refused()).collect();
         let came_refused: Vec<_> = came_refused
             .iter()
             .map(|(number, refusal)| (*number, refused(refusal)))
@@ -243,11 +246,11 @@ fn compare(scenario: &Scenario, lively: bool) -> Result<Vec<Observation>, Mismat
                 "refused: expected {expected_refused:?}, came {came_refused:?}"
             )));
         }
-        let notices: Vec<Notice> = subject.aligner.take_notices().collect();
+        let notices: Vec<Notice> = subject.aligner.timeline_mut().take_notices().collect();
         let moved = notices.into_iter().any(|notice| matches!(notice, Notice::Moved { .. }));
         let (taken, number) = match &came {
-            Outcome::Came(came) => (*came, None),
-            Outcome::Asked(asked) => (None, asked.ok()),
+            Outcome::Pushed(came) => (*came, None),
+            Outcome::Requested(asked) => (None, asked.ok()),
             Outcome::Nothing => (None, None),
         };
         let numbers: Vec<u64> = came_refused.iter().map(|(number, _)| *number).collect();
@@ -461,8 +464,8 @@ fn on_random_rigs(salt: u64, cases: u64, make: fn(&mut Random) -> Scenario, chec
     );
 }
 
-/// Whether the order of arrival can't be seen. It can where a stream is not waited for, where one closes while others
-/// still speak, and (reading) where a sample comes again that was settled at once: a target that it settled may be sent.
+/// True if the order of arrival can't be seen. It can if a stream is not waited for, if one closes while others still
+/// speak, and (reading) if a sample comes again that was settled at once: a target that it settled may be sent.
 fn order_is_free(scenario: &Scenario) -> bool {
     let pushes_first = scenario
         .events
@@ -477,7 +480,7 @@ fn order_is_free(scenario: &Scenario) -> bool {
         })
 }
 
-/// That other orders of arrival give the same observations, where that is promised.
+/// Checks that other orders of arrival give the same observations, if that is promised.
 fn any_order_gives(scenario: &Scenario, sent: &[Observation]) -> Result<(), Mismatch> {
     for seed in 0..if order_is_free(scenario) { 2 } else { 0 } {
         let again = compare(&scenario::shuffled(scenario, &mut Random(seed)), false)?;
@@ -517,7 +520,7 @@ fn online_every_attached_message_is_the_naive_one_and_nothing_silences_the_node(
     on_random_rigs(6, 200, |r| scenario::attached(r, scenario::tuned), check);
 }
 
-/// Compares a scenario, and the same in other orders of arrival where these can't be seen.
+/// Compares a scenario, and the same in other orders of arrival if these can't be seen.
 fn in_any_order(scenario: &Scenario) -> Result<(), Mismatch> {
     let sent = compare(scenario, false)?;
     any_order_gives(scenario, &sent)

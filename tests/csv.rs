@@ -49,7 +49,8 @@ fn read_text(text: &str) -> (Vec<i64>, Vec<String>) {
     read(&path)
 }
 
-/// It would swallow every row up to the next quote, or to the end, as text of one cell.
+/// Loses only its own row to a quote that is not closed: it would swallow every row up to the next quote, or to the
+/// end, as text of one cell.
 #[test]
 fn a_quote_that_is_not_closed_costs_its_row_alone() {
     for rest in ["2,4,y\n3,5,z\n", "2,4,y\n3,5,\"z\"\n", "2,4,\"y\"\"y\"\n3,5,\"z\nz\"\n"] {
@@ -72,7 +73,7 @@ fn a_quote_that_is_not_closed_costs_its_row_alone() {
     assert!(said.is_empty(), "{said:?}");
 }
 
-/// What differs is said where the number of values is the same.
+/// Names the difference if the number of values is the same.
 #[test]
 fn a_row_of_other_columns_than_the_first_is_refused() {
     let folder = Folder::new();

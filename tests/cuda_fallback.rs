@@ -1,21 +1,21 @@
-//! What is said of a machine where CUDA can't be used, and that nothing panics there: with each of the fake drivers of
-//! tests/emulator, in a process of its own. They are built here; without make or a C++ compiler the tests skip.
+//! Reports on machines without usable CUDA do not panic: with each of the fake drivers of tests/emulator, in a process
+//! of its own. The drivers are built here; without make or a C++ compiler the tests skip.
 
 use crate::common::process_of;
-use robocache::device::cuda::{Gpu, Params, device_count, images};
+use robocache::device::gpu::{Gpu, Kind, Params, device_count, images};
 use std::env;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// What a process says that finds the driver of `target/<folder>`, on a machine that `settings` describe.
+/// Report of a process that finds the driver of `target/<folder>`, on a machine that `settings` describe.
 fn said_with(folder: &str, settings: &[(&str, &str)]) -> String {
     said("says_what_is_there", folder, settings)
 }
 
 /// Builds the drivers, once. Says whether they are there: not without the tools that build them.
-fn has_drivers() -> bool {
+pub fn has_drivers() -> bool {
     static BUILT: OnceLock<bool> = OnceLock::new();
     *BUILT.get_or_init(|| {
         let compiler = env::var("CXX").unwrap_or("g++".into());
@@ -28,7 +28,7 @@ fn has_drivers() -> bool {
         }
         let make = Command::new("make")
             .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args(["-j", "2", "-f", "tests/emulator/Makefile", "plain", "broken"])
+            .args(["-j", "2", "-f", "tests/emulator/Makefile", "plain", "hip", "broken"])
             .output()
             .expect("make runs");
         assert!(make.status.success(), "{}", String::from_utf8_lossy(&make.stderr));
@@ -57,10 +57,10 @@ fn said(test: &str, folder: &str, settings: &[(&str, &str)]) -> String {
 #[test]
 #[ignore = "is run by the others, with a driver each"]
 fn says_what_is_there() {
-    let opened = Gpu::open(1).map(|gpu| gpu.ordinal());
+    let opened = Gpu::open(Kind::Cuda, 1).map(|gpu| gpu.ordinal());
     println!(
         "\nSAID: {:?}, {}",
-        device_count(),
+        device_count(Kind::Cuda),
         opened.expect_err("there is no second device")
     );
 }
@@ -80,7 +80,7 @@ fn no_device() {
         return;
     }
     let said = said_with("emulator", &[("EMULATOR_DEVICES", "0")]);
-    assert!(said.starts_with("Err(NoDevice), "), "{said}");
+    assert!(said.starts_with("Err(NoDevice(Cuda)), "), "{said}");
 }
 
 #[test]
@@ -90,14 +90,14 @@ fn an_old_driver() {
     }
     let said = said_with("emulator", &[("EMULATOR_DRIVER_VERSION", "11080")]);
     assert!(
-        said.starts_with("Err(DriverTooOld { came: 11080, needed: 12000 }), "),
+        said.starts_with("Err(DriverTooOld { kind: Cuda, came: 11080, needed: 12000 }), "),
         "{said}"
     );
     let allowed = "the CUDA driver supports CUDA 11.8, too old (allowed: a driver of CUDA 12.0 or newer)";
     assert!(said.ends_with(allowed), "{said}");
 }
 
-/// What a process says of a kernel that it launches twice and times, with the driver of `folder` in that version.
+/// Report of a process on a kernel that it launches twice and times, with the driver of `folder` in that version.
 fn launched_with(folder: &str, version: &str) -> String {
     said("launches_a_kernel", folder, &[("EMULATOR_DRIVER_VERSION", version)])
 }
@@ -113,7 +113,7 @@ fn launches_a_kernel() {
     // SAFETY: it is `EmptyParams` of kernels/empty.cu.
     unsafe impl Params for EmptyParams {}
 
-    let gpu = Gpu::open(0).unwrap();
+    let gpu = Gpu::open(Kind::Cuda, 0).unwrap();
     let [first, last] = [gpu.event().unwrap(), gpu.event().unwrap()];
     first.record().unwrap();
     for _ in 0..2 {
@@ -151,7 +151,7 @@ fn a_driver_that_lacks_a_function() {
     }
     let said = said_with("emulator-no-symbol", &[]);
     assert!(
-        said.starts_with(r#"Err(MissingSymbol("cuStreamBeginCapture_v2")), "#),
+        said.starts_with(r#"Err(MissingSymbol(Cuda, "cuStreamBeginCapture_v2")), "#),
         "{said}"
     );
 }

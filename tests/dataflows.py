@@ -19,7 +19,7 @@ DORA = pathlib.Path(sys.executable).with_name("dora")
 
 
 def dora_says(*arguments: str) -> str | None:
-    """What `dora validate` finds wrong, None where nothing is."""
+    """The errors of `dora validate`, None if there are none."""
     done = subprocess.run([DORA, "validate", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=180)
     if done.returncode == 0:
         return None
@@ -43,7 +43,8 @@ def type_problems(manifest: dict, shipped: dict) -> list[str]:
 
 
 def node_problems(folder: pathlib.Path, manifest: dict) -> list[str]:
-    """Where a manifest is not that of its folder. The hub looks for the program below the folder only: test_hub.py."""
+    """Differences of a manifest from that of its folder. The hub looks for the program below the folder only:
+    test_hub.py."""
     name = f"robocache-{folder.name}"
     is_python = manifest.get("runtime") == "python"
     expected = {
@@ -57,7 +58,7 @@ def node_problems(folder: pathlib.Path, manifest: dict) -> list[str]:
 
 
 def readme_problems(path: pathlib.Path) -> list[str]:
-    """What is wrong with the YAML in a README: a block that is a list of nodes is wired up and validated by dora."""
+    """Errors in the YAML of a README: a block that is a list of nodes is wired up and validated by dora."""
     problems = []
     shown = set()
     for block in re.findall(r"^```yaml\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):

@@ -27,13 +27,13 @@ impl Robot {
         self.graph.message(input(&self.graph, name), message, &mut self.sink);
     }
 
-    /// Calls the operations that look at the clock, so much later.
+    /// Calls the operations that look at the clock, `seconds` later.
     fn wake_after(&mut self, seconds: f64) {
         self.now += Duration::from_secs_f64(seconds);
         self.graph.wake(self.now, true, &mut self.sink).unwrap();
     }
 
-    /// The report so much later; no message comes meanwhile.
+    /// The report `seconds` later; no message comes meanwhile.
     fn report_after(&mut self, seconds: f64) -> Report {
         self.now += Duration::from_secs_f64(seconds);
         self.graph.report(self.now).unwrap()
@@ -276,7 +276,7 @@ fn a_clock_says_where_it_stands() {
     assert!((imu.clock_skew_ppm.unwrap() - 20.0).abs() < 0.5, "{imu:?}");
 }
 
-/// Of the stamps that come to it. What it makes of them is in the time of this host.
+/// Judges the stamps that come to the clock; those that it makes are in the time of this host.
 #[test]
 fn a_clock_that_is_put_right_is_no_reason_to_warn() {
     for delay_ms in [60_000, -60_000] {
@@ -377,7 +377,7 @@ fn ages_are_told_however_long_they_are() {
     for ms in (0..200).step_by(10) {
         robot.comes("force", &sample(ms * MS, &[1.0, 2.0]));
     }
-    // Two days later by its stamps, in steps that are no jump.
+    // Two days later by its stamps, in steps that are not a jump.
     for hours in 1..=48 {
         robot.comes("force", &sample(hours * 3_600_000 * MS, &[1.0, 2.0]));
     }
@@ -461,8 +461,9 @@ fn clouds_whose_stamps_are_no_times_are_told() {
     let (level, words) = said(&robot.report_after(0.1), "lidar");
     assert_eq!(level, Level::Warn);
     assert!(
-        words
-            .contains("its stamps are no capture times: its first stamp is 1700000000000000: the time in microseconds"),
+        words.contains(
+            "its stamps are not capture times: its first stamp is 1700000000000000: the time in microseconds"
+        ),
         "{words}"
     );
 }

@@ -1,6 +1,6 @@
 //! docs/messages.md lists the metadata keys of the code, each with its type.
 
-use robocache::stream::Header;
+use robocache::app::key;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -15,7 +15,9 @@ fn the_page_on_messages_has_every_key_of_the_code_and_no_other() {
         Some((key.to_owned(), rest.split(' ').next()?.to_owned()))
     };
     let documented: BTreeMap<String, String> = metadata.lines().filter_map(row).collect();
-    let keys = Header::KEYS.iter();
-    let known = keys.map(|key| (key.name.to_owned(), key.kind.to_owned())).collect();
+    let known: BTreeMap<String, String> = key::all()
+        .map(|(key, kind)| (key.to_owned(), kind.to_owned()))
+        .collect();
     assert_eq!(documented, known);
+    assert_eq!(key::all().count(), known.len(), "each stands in one block");
 }

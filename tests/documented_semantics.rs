@@ -141,7 +141,7 @@ fn rows_have_the_attached_messages_of_their_table() {
         panic!("{} tables", examples.len())
     };
     let config: FuseConfig = example.section("fuse");
-    let mut aligner = Aligner::new(&config, &Placement::cpu("a test")).unwrap();
+    let mut aligner = Aligner::fused(&config, &Placement::cpu("a test")).unwrap();
     let mut attached = Attached::new(aligner.timeline());
     for row in &example.rows {
         let (name, time) = quoted(&row[0]);

@@ -6,7 +6,8 @@ use robocache::app::{
     App, AppError, BuildContext, Change, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Value, plugins,
 };
 use robocache::device::Dtype;
-use robocache::stream::{Cells, Header, Message, MetadataRef};
+use robocache::ops;
+use robocache::stream::{Cells, Header, Message, MetadataRef, form};
 use robocache::time::Interpolation;
 use std::cell::RefCell;
 use std::path::Path;
@@ -101,7 +102,7 @@ fn only_outputs_that_the_dataflow_declares_are_published() {
     assert_eq!(outputs(|_| false), [""; 0]);
 }
 
-/// What an operation publishes for the dataflow and for the next one is the same message.
+/// Publishes one and the same message for the dataflow and for the next operation.
 #[test]
 fn an_output_can_be_published_and_taken() {
     let mut robot = Robot::new(graph(ALIGN_TO_FUSE));
@@ -110,11 +111,11 @@ fn an_output_can_be_published_and_taken() {
     let sent = robot.comes("b", &sample(0, &[5.0]));
     assert_eq!(sent[0].values, [3.0, 4.0]);
     assert_eq!(sent[0].integers("shape"), [1, 2]);
-    assert_eq!(**sent[0].header.modalities, ["a"]);
+    assert_eq!(form::modalities.get(&sent[0].header).unwrap(), ["a"]);
     assert_eq!(sent[2].values[4..], [5.0, 3.0, 4.0, 7.0]);
 }
 
-/// A row of an aligned stream that is masked is no sample for what comes after it.
+/// Takes no sample from a masked row of an aligned stream.
 #[test]
 fn a_masked_row_is_not_taken_for_a_sample() {
     let config = "plugins:
@@ -179,7 +180,7 @@ fn what_is_wrong_with_a_message_is_counted_at_its_input_and_the_node_lives_on() 
         message
     };
     let mut no_stamps_for_all = samples(&[0, 10 * MS], &[1.0; 4]);
-    no_stamps_for_all.header.timestamps_ns.push(20 * MS);
+    no_stamps_for_all.header.timestamps_ns.set([20 * MS]);
     let wrong = [
         sample(0, &[1.0]),
         sample(0, &[1.0, 2.0, 3.0]),
@@ -221,7 +222,7 @@ fn stamps_that_go_backwards_are_late_or_a_clock_jump() {
     assert_eq!(faults(&robot.graph, "fuse: input `a`"), 2);
 }
 
-/// A window repeats all rows but its newest: downstream those are no samples, neither late ones nor jumps.
+/// Takes only the newest row of a window as a sample: the others repeat earlier ones, and are neither late nor jumps.
 #[test]
 fn of_observations_only_the_new_rows_are_samples() {
     let chain = "plugins:
@@ -491,15 +492,15 @@ fn an_observation_within_the_process_says_all_that_a_published_one_does() {
     let reset = robot.comes("a", &sample(-5000 * MS, &[3.0]));
     let (seen, sent) = (seen.borrow(), [sent, reset].concat());
     assert_eq!((seen.len(), sent.len()), (3, 3));
-    assert_eq!(*seen[2].epoch, 1);
-    assert_eq!(*seen[1].age_ns, [0, 7 * MS]);
+    assert_eq!(ops::key::epoch.get(&seen[2]), Some(1));
+    assert_eq!(form::age_ns.get(&seen[1]), Some(&[0, 7 * MS][..]));
     for (seen, sent) in seen.iter().zip(&sent) {
-        assert_eq!(**seen.modalities, ["a", "b"]);
+        assert_eq!(form::modalities.get(seen).unwrap(), ["a", "b"]);
         assert_eq!(*seen, *sent.header);
     }
 }
 
-/// What the type can't hold is neither published nor lost without a word.
+/// Counts values that the type can't hold: they are not published, and not lost without a word.
 #[test]
 fn values_that_the_type_cannot_hold_are_counted() {
     let mut robot = Robot::new(graph(&fuse(

@@ -33,7 +33,7 @@ def binary(name: str) -> pathlib.Path:
 
 @dataclasses.dataclass
 class Message:
-    """A received message: metadata, and a NumPy array or, of a struct, a dict of them (a list of arrays where ragged)."""
+    """A received message: metadata, and a NumPy array or, of a struct, a dict of them (a list of arrays if ragged)."""
 
     metadata: dict
     array: pa.Array
@@ -58,7 +58,7 @@ def to_numpy(array: pa.Array):
 
 
 def same_bits(a, b) -> bool:
-    """Whether two payloads have the same types, lengths and bits."""
+    """True if two payloads have the same types, lengths and bits."""
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(same_bits(a[key], b[key]) for key in a)
     if isinstance(a, list):
@@ -68,7 +68,7 @@ def same_bits(a, b) -> bool:
 
 @dataclasses.dataclass
 class Run:
-    """What came of a dataflow."""
+    """The results of a dataflow."""
 
     code: int
     output: str
@@ -76,7 +76,7 @@ class Run:
     folder: pathlib.Path
 
     def received(self, collector: str, name: str | None = None) -> list[Message]:
-        """What a collector got, in order; of one input, or of all."""
+        """The messages of a collector, in order; of one input, or of all."""
         path = self.folder / f"{collector}.pickle"
         messages = pickle.loads(path.read_bytes())
         problems = [metadata for what, metadata, _ in messages if what == "ERROR"]
@@ -180,12 +180,12 @@ class Flow:
         return result
 
     def status(self, name: str) -> dict:
-        """What the status file of a node says that has `status` in its configuration, with its inputs by name."""
+        """The status file of a node that has `status` in its configuration, with its inputs by name."""
         status = json.loads((self.folder / "status" / f"{name}.json").read_text())
         return status | {"inputs": {row["input"]: row for row in status["inputs"]}}
 
     def logs(self) -> dict[str, str]:
-        """What every node printed, without colours."""
+        """The output of every node, without colours."""
         logs = {node["id"]: "" for node in self.nodes}
         for path in sorted(self.folder.glob("out/*/log_*.jsonl")):
             name = path.stem.removeprefix("log_")
@@ -196,7 +196,8 @@ class Flow:
         return logs
 
     def where_nodes_are(self) -> str:
-        """Where the nodes of a dataflow that hangs are: what each thread waits for, and the stacks of those in Python."""
+        """State of the nodes of a dataflow that hangs: what each thread waits for, and the stacks of those in
+        Python."""
         lines = []
         for node in self.nodes:
             for pid in self.pids(node["id"]):
@@ -226,7 +227,7 @@ class Flow:
 
 
 def dora(*arguments: str, env: dict | None = None, timeout: float = 180.0, cwd: pathlib.Path = ROOT) -> str:
-    """What a dora command that succeeds prints."""
+    """The output of a dora command that succeeds."""
     done = subprocess.run(
         [DORA, *arguments],
         cwd=cwd,
@@ -243,7 +244,8 @@ def dora(*arguments: str, env: dict | None = None, timeout: float = 180.0, cwd: 
 
 
 def dora_run_until(is_enough, dataflow: str, cwd: pathlib.Path, timeout_s: int = 180) -> str:
-    """What a dataflow prints until that is enough. It is stopped then, or when the time is over: on a busy machine nodes start late."""
+    """The output of a dataflow up to the point at which it is enough. The dataflow is stopped then, or when the time is
+    over: on a busy machine nodes start late."""
     said = ""
     command = [DORA, "run", dataflow, "--stop-after", f"{timeout_s}s"]
     with subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
@@ -296,7 +298,8 @@ def wait_for(condition, timeout: float = 180.0, what: str = "it"):
 
 @contextlib.contextmanager
 def cpu_below(seconds: float):
-    """Holds what the processes took that end meanwhile to so much time of a core: a busy machine makes them wait, not compute."""
+    """Holds the processes that end meanwhile to `seconds` of a core's time: a busy machine makes them wait, not
+    compute."""
     of = lambda: (lambda used: used.ru_utime + used.ru_stime)(resource.getrusage(resource.RUSAGE_CHILDREN))  # noqa: E731
     before = of()
     yield

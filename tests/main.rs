@@ -18,12 +18,13 @@ mod documented_messages;
 mod documented_semantics;
 mod graph;
 mod group;
+#[cfg(all(feature = "cuda", feature = "hip"))]
+mod hip_fallback;
 #[cfg(feature = "mcap")]
 mod mcap;
 mod messages;
 mod metadata_keys;
 mod modes;
-#[cfg(feature = "cuda")]
 mod outbox;
 mod plugins;
 mod recording;

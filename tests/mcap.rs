@@ -3,7 +3,9 @@
 use crate::common::random::Random;
 use crate::common::{Folder, read_all};
 use robocache::formats::mcap::{Reader, Writer};
+use robocache::ops::{self, clock};
 use robocache::prelude::*;
+use robocache::stream::form;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
@@ -62,9 +64,9 @@ fn streams() -> Vec<(&'static str, Message)> {
                 header.frame_id.set("map");
                 header.fields.set(["x", "y", "z", "qx", "qy", "qz", "qw"]);
                 // What a clock says of each message.
-                header.clock_offset_ns.set(i * 3);
+                clock::key::clock_offset_ns.set(header, i * 3);
                 if i == 2 {
-                    header.clock_skew_ppm.set(f64::NAN);
+                    clock::key::clock_skew_ppm.set(header, f64::NAN);
                 }
             }),
         ));
@@ -125,18 +127,18 @@ fn streams() -> Vec<(&'static str, Message)> {
             ],
             stamp_ns,
         );
-        voxels.header.channels.set(["occupancy", "count"]);
-        voxels.header.grid_shape.set([64, 64, 64]);
-        voxels.header.origin_m.set([-1.0, 0.0, 0.5]);
-        voxels.header.voxel_size_m.set([0.1, 0.1, 0.1]);
-        voxels.header.compute_us.set(0.25 * i as f64);
+        form::channels.set(&mut voxels.header, ["occupancy", "count"]);
+        form::grid_shape.set(&mut voxels.header, [64, 64, 64]);
+        form::origin_m.set(&mut voxels.header, [-1.0, 0.0, 0.5]);
+        form::voxel_size_m.set(&mut voxels.header, [0.1, 0.1, 0.1]);
+        ops::key::compute_us.set(&mut voxels.header, 0.25 * i as f64);
         all.push(("voxels", voxels));
         all.push((
             "bits",
             flat(Dtype::UInt8, &[7u8, 0, i as u8], |header| {
                 header.timestamp_ns.set(stamp_ns);
                 header.shape.set([2, 3, 4]);
-                header.grid_shape.set([2, 3, 4]);
+                form::grid_shape.set(header, [2, 3, 4]);
             }),
         ));
         let ragged = [
@@ -255,7 +257,7 @@ fn records(bytes: &[u8]) -> Vec<(u8, std::ops::Range<usize>)> {
 }
 
 const CHUNK: u8 = 6;
-/// Where in a chunk's record its CRC is, and its compression.
+/// Offsets of the CRC and of the compression in a chunk's record.
 const CRC: usize = 24;
 const COMPRESSION: usize = 28;
 
@@ -293,7 +295,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
 }
 
-/// How many messages come, and what is said of the rest.
+/// The number of messages that come, and the reader's problems with the rest.
 fn read_broken(path: &Path) -> (usize, Vec<String>) {
     let mut reader = match Reader::open(path) {
         Ok(reader) => reader,
@@ -425,7 +427,7 @@ fn what_is_whole_of_a_broken_file_is_read() {
     }
 }
 
-/// The end of a file is found where the footer does not know it, too.
+/// The end of a file is found if the footer does not know it, too.
 #[test]
 fn what_a_file_says_of_itself_is_compared_with_what_is_read() {
     let folder = Folder::in_memory();

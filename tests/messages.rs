@@ -8,8 +8,10 @@ use arrow::array::{
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{Field, Float32Type, Int32Type, Int64Type};
 use robocache::device::Dtype;
-use robocache::ops::voxelize::Cloud;
-use robocache::stream::{Cells, Message, MessageError, MetadataValue as Value, Reading, Selector, Wanted};
+use robocache::ops;
+use robocache::stream::{
+    Cells, CloudFields, HostCloud, Message, MessageError, MetadataValue as Value, Selection, Selector, form,
+};
 use std::sync::Arc;
 
 fn read(metadata: &[(&str, Value)], array: impl Array + 'static) -> Result<Message, MessageError> {
@@ -32,9 +34,9 @@ fn a_tensor_is_copied_with_what_its_metadata_says() {
     ];
     let message = read(&parameters, array).unwrap();
     assert_eq!(message.timestamp_ns(), 7);
-    assert_eq!(*message.header.timestamps_ns, [5, 7]);
-    assert_eq!(*message.header.shape, [2, 2]);
-    assert_eq!(*message.header.frame_id, "tool");
+    assert_eq!(message.header.timestamps_ns.get(), Some(&[5, 7][..]));
+    assert_eq!(message.header.shape.get(), Some(&[2, 2][..]));
+    assert_eq!(message.header.frame_id.get(), Some("tool"));
     assert_eq!(message.flat().unwrap().as_slice::<f32>(), [1.0, 2.0, 3.0, 4.0]);
 }
 
@@ -80,11 +82,12 @@ fn what_an_observation_says_and_what_nobody_knows_is_kept() {
         ("gain", Value::Float(0.5)),
     ];
     let mut message = read(&parameters, Float32Array::from(vec![1.0])).unwrap();
-    assert_eq!(**message.header.modalities, ["camera", "force"]);
-    assert_eq!((*message.header.epoch, &message.header.age_ns[..]), (2, &[-1, 5][..]));
+    assert_eq!(form::modalities.get(&message.header).unwrap(), ["camera", "force"]);
+    assert_eq!(ops::key::epoch.get(&message.header), Some(2));
+    assert_eq!(form::age_ns.get(&message.header), Some(&[-1, 5][..]));
     let kept: Vec<_> = message.header.other.iter().collect();
     assert_eq!(
-        kept,
+        kept[3..],
         [
             ("encoding", &Value::String("rgb8".into())),
             ("gain", &Value::Float(0.5)),
@@ -107,7 +110,7 @@ fn what_an_observation_says_and_what_nobody_knows_is_kept() {
     let parameters = [("epoch", Value::Float(1.5)), ("modalities", Value::Integer(3))];
     let own = parameters.iter().map(|(key, value)| (*key, value.as_ref()));
     message.header.read(own).unwrap();
-    assert!(message.header.modalities.is_empty() && *message.header.epoch == 0);
+    assert!(form::modalities.get(&message.header).is_none() && ops::key::epoch.get(&message.header).is_none());
     assert_eq!(message.header.other.get("epoch"), Some(&Value::Float(1.5)));
     assert_eq!(message.header.iter().count(), 2);
 }
@@ -181,7 +184,7 @@ fn what_nothing_asks_for_is_skipped_and_what_is_asked_for_is_named() {
         None,
     );
     let message = read(&[], cloud).unwrap();
-    let cloud = Cloud::from_message(&message).unwrap();
+    let cloud = HostCloud::from_message(&message).unwrap();
     assert_eq!(cloud.len(), 2);
     let asked = |name| cloud.field(name).unwrap_err().to_string();
     assert!(asked("valid").starts_with("field `valid` is Boolean (allowed: arrays of floats"));
@@ -268,7 +271,7 @@ fn times_are_nanoseconds_in_every_unit() {
     let list = message.column("list").unwrap();
     assert_eq!(list.offsets, [0, 2, 2, 3]);
     assert_eq!(floats_of(&message, "list")[2], -2e9);
-    // What is under a null is no time.
+    // What is under a null is not a time.
     let hidden = TimestampMillisecondArray::new(vec![i64::MAX, 1].into(), Some(vec![false, true].into()));
     let message = read(&[], hidden).unwrap();
     assert_eq!(floats_of(&message, "")[1], 1e6);
@@ -350,20 +353,22 @@ fn text_is_skipped_where_samples_or_clouds_are_wanted() {
         vec![("x", x.clone()), ("y", x.clone()), ("z", x), ("label", label)],
         None,
     );
-    for (reading, is_copied) in [
-        (Reading::default(), true),
-        (Reading::cloud(Wanted::Every, None), false),
+    for (selection, is_copied) in [
+        (Selection::default(), true),
+        (Selection::cloud(CloudFields::All, None), false),
         (
-            Reading::cloud(Wanted::Every, None).and(Reading::default()).unwrap(),
+            Selection::cloud(CloudFields::All, None)
+                .and(Selection::default())
+                .unwrap(),
             true,
         ),
     ] {
         let mut message = Message::default();
         let array: ArrayRef = Arc::new(cloud.clone());
-        Selector::new(reading).read([], &array, &mut message).unwrap();
+        Selector::new(selection).read([], &array, &mut message).unwrap();
         assert_eq!(message.column("label").is_some(), is_copied);
         assert_eq!(message.skipped().len(), usize::from(!is_copied));
-        assert_eq!(Cloud::from_message(&message).unwrap().len(), 1);
+        assert_eq!(HostCloud::from_message(&message).unwrap().len(), 1);
     }
 }
 
@@ -382,7 +387,7 @@ fn lists_in_the_only_row_are_a_cloud() {
         None,
     );
     let message = read(&[], cloud).unwrap();
-    assert_eq!(Cloud::from_message(&message).unwrap().len(), 3);
+    assert_eq!(HostCloud::from_message(&message).unwrap().len(), 3);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Metadata keys stand in one place, and the declared types know them all.
 
-use robocache::stream::Header;
+use robocache::app::key;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -31,7 +31,7 @@ const OTHER_NAMES: [&str; 22] = [
     "voxel_size_m",
 ];
 
-/// Where a key as text is meant: the table of keys, and an example of a sender that does without the library.
+/// Files that may spell keys out: the table of keys, and an example of a sender that does without the library.
 const KEYS_AS_TEXT: [&str; 2] = ["crates/stream/src/header.rs", "examples/sensors/sensors.rs"];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -63,7 +63,7 @@ fn lines(folder: &str) -> Vec<(String, usize, String)> {
     lines
 }
 
-/// A product with a power of ten below one is no nearest number: 200,000 ns are 0.19999999999999998 ms by it.
+/// A product with a power of ten below one is not the nearest number: 200,000 ns are 0.19999999999999998 ms by it.
 #[test]
 fn nanoseconds_are_divided_into_larger_units() {
     for (file, number, line) in ["src", "crates", "cli/src", "python/src"]
@@ -82,13 +82,13 @@ fn no_metadata_key_is_spelled_out() {
         if KEYS_AS_TEXT.contains(&file.as_str()) {
             continue;
         }
-        for key in Header::KEYS {
-            let text = format!("\"{}\"", key.name);
+        for (key, _) in key::all() {
+            let text = format!("\"{key}\"");
             let Some(at) = line.find(&text) else { continue };
             let is_metadata = ["Parameter::", "MetadataRef::", "MetadataValue::", "header", "metadata"]
                 .iter()
                 .any(|name| line.contains(name));
-            let is_other = OTHER_NAMES.contains(&key.name) && !is_metadata;
+            let is_other = OTHER_NAMES.contains(&key) && !is_metadata;
             assert!(is_other, "{file}:{number}: {text} at {at}: {line}");
         }
     }
@@ -99,15 +99,15 @@ fn no_metadata_key_is_spelled_out() {
 fn the_declared_types_know_every_key() {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("types/robocache/v1.yml")).unwrap();
     let declared: serde_yaml::Value = serde_yaml::from_str(&text).unwrap();
-    let mut unsaid: Vec<&str> = Header::KEYS.iter().map(|key| key.name).collect();
+    let mut unsaid: Vec<&str> = key::all().map(|(key, _)| key).collect();
     for (name, kind) in declared["types"].as_mapping().unwrap() {
         for entry in kind["metadata"].as_sequence().into_iter().flatten() {
             let (key, about) = (entry["key"].as_str().unwrap(), entry["description"].as_str().unwrap());
-            let known = Header::KEYS.iter().find(|known| known.name == key);
-            let known = known.unwrap_or_else(|| panic!("{name:?}: no such key: {key}"));
+            let known = key::all().find(|(known, _)| *known == key);
+            let (_, known) = known.unwrap_or_else(|| panic!("{name:?}: no such key: {key}"));
             let types = about.split([':', ',']).next().unwrap();
             assert!(
-                types.split(" or ").any(|kind| kind == known.kind),
+                types.split(" or ").any(|kind| kind == known),
                 "{name:?}: {key}: {about}"
             );
             unsaid.retain(|name| *name != key);

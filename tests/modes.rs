@@ -67,7 +67,7 @@ fn vectors() -> Vec<Case> {
     cases
 }
 
-/// How far a value is from SciPy's: of a quaternion the angle between both, else the largest difference of a channel.
+/// Distance of a value from SciPy's: for a quaternion the angle between both, else the largest difference of a channel.
 fn distance(mode: &str, came: &[f64], expected: &[f64]) -> f64 {
     let differences = came.iter().zip(expected).map(|(a, b)| {
         let d = (a - b).abs();
@@ -106,7 +106,7 @@ fn farthest<T: Kind + Into<f64>>(mode: &str) -> f64 {
 
 #[test]
 fn every_mode_gives_the_values_of_scipy() {
-    // Of float32 first, then of float64. What is no rotation spans 20; the polynomial for slerp is good to 2e-7 of the share.
+    // Of float32 first, then of float64. What is not a rotation spans 20; the polynomial for slerp is good to 2e-7 of the share.
     let bounds = |mode| match mode {
         Interpolation::Angle => (2e-6, 1e-11),
         Interpolation::Slerp => (3e-7, 2e-7),
@@ -120,7 +120,7 @@ fn every_mode_gives_the_values_of_scipy() {
     }
 }
 
-/// Those have oracles of their own.
+/// True if the mode is plain; the others have oracles of their own.
 fn is_plain(mode: Interpolation) -> bool {
     matches!(
         mode,
@@ -129,7 +129,7 @@ fn is_plain(mode: Interpolation) -> bool {
 }
 
 /// A stream of random groups: its configuration but for the name, and its samples in order of time.
-struct Stream {
+struct RandomStream {
     dim: usize,
     groups: String,
     rules: String,
@@ -137,7 +137,7 @@ struct Stream {
     samples: Vec<(i64, Vec<f32>)>,
 }
 
-fn any_stream(r: &mut Random) -> Stream {
+fn any_stream(r: &mut Random) -> RandomStream {
     let (mut dim, mut groups) = (0, String::from("groups: ["));
     // One mode often, so that each is also the only one that a target waits for.
     for _ in 0..r.pick(&[1, 1, 2, 4]) {
@@ -175,7 +175,7 @@ fn any_stream(r: &mut Random) -> Stream {
         0 => format!("reorder_ms: {reorder}"),
         ms => format!("reorder_ms: {reorder}, min_period_ms: {ms}"),
     };
-    Stream {
+    RandomStream {
         dim,
         groups,
         rules,
@@ -187,8 +187,9 @@ fn any_stream(r: &mut Random) -> Stream {
 /// A time, and of each modality what is valid and the bits of the values, row by row.
 type Observation = (i64, Vec<i64>, Vec<u32>);
 
-/// What fuse makes of the streams, each sample of which comes less than `reorder_ms` late, in any order of the streams.
-fn fused(config: &AlignConfig, streams: &[Stream], r: &mut Random) -> Vec<Observation> {
+/// Observations that fuse makes of the streams, each sample of which comes less than `reorder_ms` late, in any order of
+/// the streams.
+fn fused(config: &AlignConfig, streams: &[RandomStream], r: &mut Random) -> Vec<Observation> {
     let mut queues = Vec::new();
     for (i, stream) in streams.iter().enumerate() {
         let mut order: Vec<(i64, &(i64, Vec<f32>))> = stream
@@ -200,8 +201,8 @@ fn fused(config: &AlignConfig, streams: &[Stream], r: &mut Random) -> Vec<Observ
         let samples: VecDeque<&(i64, Vec<f32>)> = order.into_iter().map(|(_, sample)| sample).collect();
         queues.push((i, samples));
     }
-    let mut whole = Aligner::new(config, &placement()).unwrap();
-    let mut split = Aligner::split(config, &placement()).unwrap();
+    let mut whole = Aligner::fused(config, &placement()).unwrap();
+    let mut split = Aligner::aligned(config, &placement()).unwrap();
     let mut observations = Vec::new();
     while !queues.is_empty() {
         let turn = r.below(queues.len());
@@ -232,7 +233,7 @@ fn fused(config: &AlignConfig, streams: &[Stream], r: &mut Random) -> Vec<Observ
 }
 
 /// Holds what align makes of the next target to an observation of fuse.
-fn aligned_is_fused(split: &mut Aligner, streams: &[Stream], (time, _, bits): &Observation) {
+fn aligned_is_fused(split: &mut Aligner, streams: &[RandomStream], (time, _, bits): &Observation) {
     let target = split.due().unwrap();
     assert_eq!(target.time_ns, *time);
     let columns: usize = streams.iter().map(|stream| stream.dim).sum();
@@ -256,14 +257,14 @@ fn every_value_of_a_stream_is_that_of_the_whole_of_it() {
     let mut compared = 0;
     for seed in 0..1500 {
         let r = &mut Random(seed);
-        let streams: Vec<Stream> = (0..1 + r.below(3)).map(|_| any_stream(r)).collect();
+        let streams: Vec<RandomStream> = (0..1 + r.below(3)).map(|_| any_stream(r)).collect();
         let mut yaml = format!(
             "{{ rate_hz: 100, window: {}, stride: {}, emit_every: {}, fill_value: -7, modalities: [",
             1 + r.below(4),
             1 + r.below(3),
             1 + r.below(3)
         );
-        for (i, Stream { dim, groups, rules, .. }) in streams.iter().enumerate() {
+        for (i, RandomStream { dim, groups, rules, .. }) in streams.iter().enumerate() {
             write!(yaml, "{{ input: s{i}, dim: {dim}, {rules}, {groups} }}, ").unwrap();
         }
         yaml += "] }";
@@ -387,7 +388,7 @@ fn a_sample_that_is_no_rotation_is_dropped_and_counted() {
         let (_, valid, dropped) = resample::<f32>(&format!("interpolation: {mode}"), dim, &row);
         assert_eq!((valid, dropped), (vec![1], 1), "{mode}");
         let text = format!("{{ rate_hz: 100, modalities: [{{ input: a, dim: {dim}, interpolation: {mode} }}] }}");
-        let mut aligner = Aligner::new(&serde_yaml::from_str(&text).unwrap(), &placement()).unwrap();
+        let mut aligner = Aligner::fused(&serde_yaml::from_str(&text).unwrap(), &placement()).unwrap();
         let values = |values: &[f64]| values.iter().map(|&value| value as f32).collect::<Vec<f32>>();
         let refused = aligner.push(0, 0, Values::from_f32(&values(&bad))).unwrap_err();
         assert!(
@@ -409,7 +410,7 @@ fn a_rotation_vector_goes_around() {
     assert!((came[2] - 0.75).abs() < 1e-6, "{came:?}");
 }
 
-/// The sample after a gap is no neighbour: the curve beside it is that of the stream without it.
+/// The sample after a gap is not a neighbour: the curve beside it is that of the stream without it.
 #[test]
 fn a_neighbour_beyond_a_gap_bends_no_curve() {
     for mode in ["cubic", "pchip"] {
@@ -443,10 +444,13 @@ fn a_result_that_the_type_cannot_hold_is_filled() {
 #[test]
 fn what_a_configuration_has_wrong_is_refused_by_its_key() {
     for (text, expected) in [
-        ("interpolation: euler", "`euler` is no interpolation: what lies between"),
+        (
+            "interpolation: euler",
+            "`euler` is not an interpolation: what lies between",
+        ),
         (
             "{ interpolation: slerp, order: zyxw }",
-            "`zyxw` is no order of a quaternion (allowed: xyzw, wxyz)",
+            "`zyxw` is not an order of a quaternion (allowed: xyzw, wxyz)",
         ),
         ("{ interpolation: slerp, shortest: true }", "unknown field `shortest`"),
     ] {

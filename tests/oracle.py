@@ -1,4 +1,5 @@
-"""What the operations mean, slowly and from the whole recording at once. Nothing here is shared with the engine."""
+"""The meaning of the operations, computed slowly and from the whole recording at once. Nothing here is shared with the
+engine."""
 
 import dataclasses
 import math
@@ -28,7 +29,7 @@ class Samples:
 
 
 def value_at(samples: Samples, t: int, rule: dict) -> np.ndarray | None:
-    """The value at t by `interpolation`, `max_age_ms`, `max_gap_ms` and `extrapolate_ms`; `None` where it is invalid."""
+    """The value at t by `interpolation`, `max_age_ms`, `max_gap_ms` and `extrapolate_ms`; `None` if it is invalid."""
     left, right = samples.around(t)
     if left is not None and samples.times[left] == t:
         return samples.values[left]
@@ -152,7 +153,7 @@ def bits_of_sum(config: dict, name: str, dtype: np.dtype) -> int:
 
 
 def is_usable(config: dict, name: str, values: np.ndarray) -> np.ndarray:
-    """Which values the channels of a field can take."""
+    """The values that the channels of a field can take."""
     with np.errstate(invalid="ignore", over="ignore"):
         if f"mean_{name}" in config["channels"]:
             return np.abs(values.astype(np.float64)) <= 2.0 ** (62 - bits_of_sum(config, name, values.dtype))

@@ -1,23 +1,24 @@
-//! What becomes of a message that can't be sent, or whose header contradicts its payload: the same on the host and on a device.
+//! Messages that can't be sent, or whose header contradicts its payload: the same on the host and on a device.
 
+use crate::common::kind::kind;
 use crate::common::{faults, input, sample};
 use robocache::app::{
     App, AppError, BuildContext, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink,
 };
 use robocache::device::Dtype;
-use robocache::device::cuda::{Budget, Gpu, device_count};
+use robocache::device::gpu::{Budget, Gpu, device_count};
 use robocache::stream::{Header, Layout, Message, Payload};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// Hands `a` on as `b`, on the device where there is one; a negative value with a shape that is not its own.
+/// Hands `a` on as `b`, on the device if there is one; a negative value with a shape that is not its own.
 struct Source;
 
 /// Two operations that take `b`.
 struct Takers(Arc<Log>);
 
-/// What came to them, until how many of it they take it on the device, and what came there.
+/// Messages that came to the takers, the number up to which they take them on the device, and those that came there.
 struct Log {
     came: Mutex<Vec<(usize, f32)>>,
     most_on_device: usize,
@@ -116,10 +117,10 @@ impl Sending {
 
 impl Operation for Taking {
     fn input(&mut self, input: usize, message: &Message, _: &mut Outbox<'_>) -> Result<(), Fault> {
-        assert_eq!(message.on_device().is_some(), self.device_of_input(input).is_some());
+        assert_eq!(message.data().gpu().is_some(), self.device_of_input(input).is_some());
         self.log
             .on_device
-            .fetch_add(usize::from(message.on_device().is_some()), Relaxed);
+            .fetch_add(usize::from(message.data().gpu().is_some()), Relaxed);
         let mut on_host = Message::default();
         on_host.fetch(message)?;
         let value = on_host.flat().ok_or("a struct")?.as_slice::<f32>()[0];
@@ -157,10 +158,10 @@ impl Sink for Picky {
     }
 }
 
-/// A graph of the two plugins, where the device can be had.
+/// A graph of the two plugins, if the device can be had.
 fn built(device: &str, most_on_device: usize) -> Option<(Graph, Arc<Log>)> {
-    if device == "cuda" {
-        device_count().ok()?;
+    if device != "cpu" {
+        device_count(kind()).ok()?;
     }
     let log = Arc::new(Log {
         came: Mutex::default(),
@@ -179,7 +180,7 @@ fn both(value: f32) -> [(usize, f32); 2] {
 
 #[test]
 fn what_goes_wrong_with_one_taker_of_a_message_holds_up_no_other() {
-    for device in ["cpu", "cuda"] {
+    for device in ["cpu", kind().name()] {
         let Some((mut graph, log)) = built(device, usize::MAX) else {
             continue;
         };
@@ -200,7 +201,7 @@ fn what_goes_wrong_with_one_taker_of_a_message_holds_up_no_other() {
 
 #[test]
 fn what_is_on_its_way_when_its_taker_goes_back_to_the_host_is_brought_there() {
-    let Some((mut graph, log)) = built("cuda", 1) else {
+    let Some((mut graph, log)) = built(kind().name(), 1) else {
         return;
     };
     let a = input(&graph, "a");

@@ -1,4 +1,4 @@
-//! Where plugins take their configuration and their names from.
+//! The sources of a plugin's configuration and names.
 
 use crate::common::{Folder, Keeper, MS, Recorder, faults, graph, input, sample};
 use robocache::app::plugins::{self, FusePlugin, RecordConfig, RecordPlugin};
@@ -133,11 +133,11 @@ fn what_names_and_configurations_cannot_be_is_said() {
     let built = |text: &str| graph(text);
     assert_eq!(
         refused(built(&format!("plugins: [fuse: {{ name: my wrist, {ONE} }}]"))),
-        "robot.yml: fuse: name: `my wrist` is no name (allowed: letters a to z, digits, `_` and `-`)"
+        "robot.yml: fuse: name: `my wrist` is not a name (allowed: letters a to z, digits, `_` and `-`)"
     );
     assert_eq!(
         refused(built(&format!("plugins: [fuse: {{ name: 7, {ONE} }}]"))),
-        "robot.yml: fuse: name: 7 is no name (allowed: text)"
+        "robot.yml: fuse: name: 7 is not a name (allowed: text)"
     );
     let twice = format!("plugins: [fuse: {{ name: a, {ONE} }}, fuse: {{ name: a, {ONE} }}]");
     assert!(refused(built(&twice)).contains("two of them publish `a/fused`"));
@@ -178,7 +178,7 @@ fn what_is_said_of_an_input_s_payload_is_refused_by_its_key() {
         ),
         (
             fuse("from: { columns: [a..b] }"),
-            "modalities[0].from.columns[0]: `a..b` is no path",
+            "modalities[0].from.columns[0]: `a..b` is not a path",
         ),
         (
             fuse(&format!("from: {{ columns: [a], {names} }}")),
@@ -216,7 +216,7 @@ fn what_is_said_of_an_input_s_payload_is_refused_by_its_key() {
     let text = format!("plugins: [fuse: {{ name: wrist, {ONE} }}, fuse: {{ {ONE} }}]");
     let graph = graph(&text).unwrap();
     assert_eq!(
-        graph.reading(input(&graph, "force")).unwrap().samples,
+        graph.selection(input(&graph, "force")).unwrap().samples,
         Some(Width::Of(1))
     );
 }

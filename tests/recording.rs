@@ -7,8 +7,9 @@ use arrow::ipc::reader::FileReader;
 use arrow::ipc::writer::FileWriter;
 use proptest::prelude::*;
 use robocache::device::Dtype;
+use robocache::ops;
 use robocache::stream::recording::{Mapped, Order, ReadError, Reader, WriteError, Writer};
-use robocache::stream::{Cells, Message, MetadataValue as Value};
+use robocache::stream::{Cells, Message, MetadataValue as Value, Names, form};
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
@@ -77,7 +78,7 @@ fn cloud(timestamp_ns: i64, points: usize) -> Message {
     let mut message = Message::default();
     message.header.timestamp_ns.set(timestamp_ns);
     message.rows = points;
-    message.header.frame_id.push_str("lidar_top");
+    message.header.frame_id.set("lidar_top");
     let numbers: Vec<u16> = (0..points * 3).map(|i| i as u16 + timestamp_ns as u16).collect();
     let x: Vec<f32> = (0..points).map(|i| i as f32 + timestamp_ns as f32).collect();
     message
@@ -123,7 +124,7 @@ fn read(folder: &Path) -> Result<Vec<Content>, ReadError> {
     error.map_or(Ok(contents), Err)
 }
 
-/// What comes before anything that can't be read, and that.
+/// Messages before the first one that can't be read, and the error for that.
 fn read_up_to(folder: &Path) -> Result<(Vec<Content>, Option<ReadError>), ReadError> {
     let mut reader = Reader::open(folder)?;
     let names: Vec<String> = reader.streams().map(str::to_owned).collect();
@@ -213,16 +214,16 @@ fn several_samples_and_what_is_said_of_them_come_back() {
     let messages: Vec<_> = (0..5)
         .map(|i| {
             let mut message = floats(i, &vec![i as f32; 6 * i as usize]);
-            message.header.shape.extend([2 * i, 3]);
-            message.header.timestamps_ns.extend((0..2 * i).map(|j| i * 100 + j));
-            message.header.valid.extend((0..i).map(|j| j % 2));
+            message.header.shape.set([2 * i, 3]);
+            message.header.timestamps_ns.set((0..2 * i).map(|j| i * 100 + j));
+            message.header.valid.set((0..i).map(|j| j % 2));
             message.header.fields.set(&["x", "a \"b\"", "c, d"]);
-            message.header.frame_id.push_str("tool0");
+            message.header.frame_id.set("tool0");
             message.header.dim.set(3);
             // The first message decides which lists there are.
             if i == 0 {
-                message.header.timestamps_ns.push(7);
-                message.header.valid.push(1);
+                message.header.timestamps_ns.set([7]);
+                message.header.valid.set([1]);
             }
             ("fused", message)
         })
@@ -249,7 +250,7 @@ fn streams_are_merged_by_time_then_name_then_row() {
     );
     let mut reader = Reader::open(&folder.0).unwrap();
     assert_eq!(reader.streams().collect::<Vec<_>>(), ["a", "b"]);
-    assert_eq!(reader.next_timestamp_ns(), Some(10));
+    assert_eq!(reader.next_stamp().map(|(time, _)| time), Some(10));
     let order = [4, 0, 1, 2, 5, 6, 3].map(|i: usize| written[i].clone());
     assert_eq!(read(&folder.0).unwrap(), order);
     reader.retain(|name| name == "b");
@@ -300,9 +301,9 @@ fn after_every_batch_any_arrow_reader_opens_the_file() {
 fn the_columns_and_the_metadata_are_those_of_the_format() {
     let folder = Folder::new();
     let mut message = tensor(5, Dtype::BFloat16, bytemuck::cast_slice(&[0x3f80u16, 0x4000]));
-    message.header.shape.extend([1, 2]);
+    message.header.shape.set([1, 2]);
     message.header.fields.set(["x", "y"]);
-    message.header.frame_id.push_str("map");
+    message.header.frame_id.set("map");
     record(&folder.0, &[("a", message), ("lidar", cloud(5, 2))]);
     let open = |stream| FileReader::try_new(File::open(folder.file(stream)).unwrap(), None).unwrap();
     let list = |item| DataType::List(Field::new_list_field(item, true).into());
@@ -364,8 +365,7 @@ fn a_struct_says_its_dtype_or_does_not_as_it_did() {
         while reader.next_into(&mut message).unwrap().is_some() {
             let column = message.column("descriptor").unwrap();
             assert_eq!(column.dtype, Dtype::BFloat16);
-            let said = message.header.dtype.is_present();
-            found.push(said.then(|| (*message.header.dtype).to_owned()));
+            found.push(message.header.dtype.get().map(str::to_owned));
         }
         found
     };
@@ -435,7 +435,7 @@ fn with_metadata(mut message: Message, step: usize) -> Message {
         0 => put("gain", Value::Float(1.0)),
         1 => put("gain", Value::Integer(1)),
         2 => put("gain", Value::ListFloat(vec![0.1, f64::NEG_INFINITY, -0.0])),
-        3 => put("gain", Value::ListString(vec!["a \"b\"".into(), "\u{fffe}".into()])),
+        3 => put("gain", Value::ListString(["a \"b\"", "\u{fffe}"].into_iter().collect())),
         4 => put("gain", Value::Bool(step > 4)),
         5 => put("gain", Value::Timestamp(1_700_000_000_123_456_789)),
         _ => {}
@@ -443,8 +443,8 @@ fn with_metadata(mut message: Message, step: usize) -> Message {
     // Where a key has a field, another type is kept all the same.
     message.header.frame_id.clear();
     match step % 5 {
-        0 => message.header.frame_id.push_str("map"),
-        1 => message.header.frame_id.push_str("odom \"1\""),
+        0 => message.header.frame_id.set("map"),
+        1 => message.header.frame_id.set("odom \"1\""),
         2 => *message.header.other.set("frame_id") = Value::Integer(7),
         3 => *message.header.other.set("frame_id") = Value::String(String::new()),
         _ => {}
@@ -452,16 +452,16 @@ fn with_metadata(mut message: Message, step: usize) -> Message {
     match step % 4 {
         1 => message.header.fields.set(["x"]),
         2 => message.header.fields.set(["x", "y"]),
-        3 => *message.header.other.set("fields") = Value::ListString(vec![]),
+        3 => *message.header.other.set("fields") = Value::ListString(Names::default()),
         _ => {}
     }
     match step % 3 {
         1 => message.header.dim.set(step as i64),
         2 => {
-            message.header.epoch.set(step as i64 / 4);
-            message.header.modalities.set(&["a", "b"][..step % 2 + 1]);
-            message.header.timestamps_ns.extend([step as i64, 5]);
-            message.header.valid.extend([1, 0, 1]);
+            ops::key::epoch.set(&mut message.header, step as i64 / 4);
+            form::modalities.set(&mut message.header, &["a", "b"][..step % 2 + 1]);
+            message.header.timestamps_ns.set([step as i64, 5]);
+            message.header.valid.set([1, 0, 1]);
         }
         _ => {}
     }
@@ -477,7 +477,7 @@ fn metadata_may_change_from_message_to_message() {
                 let step = first + i;
                 let mut cloud = with_metadata(cloud(i as i64, 2), step);
                 if step % 2 == 1 {
-                    cloud.header.shape.extend([1, 2]);
+                    cloud.header.shape.set([1, 2]);
                 }
                 [
                     ("cloud", cloud),
@@ -500,7 +500,7 @@ fn what_is_the_same_in_every_message_is_in_the_schema_and_what_changes_in_a_colu
     let messages: Vec<_> = (0..3)
         .map(|i| {
             let mut message = floats(i, &[1.0]);
-            message.header.frame_id.push_str("map");
+            message.header.frame_id.set("map");
             *message.header.other.set("encoding") = Value::String("rgb8".into());
             *message.header.other.set("width") = Value::Integer(if i == 1 { 2 } else { 640 });
             ("camera", message)
@@ -582,9 +582,9 @@ fn a_struct_s_fields_may_be_called_like_columns_of_a_recording() {
             let mut message = Message::default();
             message.header.timestamp_ns.set(i as i64);
             message.rows = i;
-            message.header.shape.push(i as i64 + 1);
-            message.header.timestamps_ns.push(9);
-            message.header.valid.push(1);
+            message.header.shape.set([i as i64 + 1]);
+            message.header.timestamps_ns.set([9]);
+            message.header.valid.set([1]);
             for (at, name) in names.iter().enumerate() {
                 let column = message.add_column(name, Dtype::UInt8, Cells::One);
                 column.data.copy_from(&vec![(10 * at + i) as u8; i]);
@@ -890,12 +890,12 @@ fn a_recording_is_gone_on_with_in_further_files() {
     let path = folder.0.join("run");
     let named = |stamp: i64, frame: &str| {
         let mut message = floats(stamp, &[stamp as f32; 3]);
-        message.header.frame_id.push_str(frame);
+        message.header.frame_id.set(frame);
         message
     };
     let mut written = Vec::new();
     for part in 0..3 {
-        let mut writer = Writer::create_or_go_on(&path, "run 7").unwrap().with_arrivals();
+        let mut writer = Writer::create_or_resume(&path, "run 7").unwrap().with_arrivals();
         for i in 0..4 {
             // Each part has a first message of its own, and the last one another form.
             let frame = ["map", "odom", "base"][part as usize];
@@ -909,7 +909,7 @@ fn a_recording_is_gone_on_with_in_further_files() {
         if part == 1 {
             writer.append("arm.2", &named(15, "arm"), Instant::now()).unwrap();
             // While it lives, nobody else records what it records.
-            let mut other = Writer::create_or_go_on(&path, "run 7").unwrap();
+            let mut other = Writer::create_or_resume(&path, "run 7").unwrap();
             let busy = other.append("a", &named(0, "map"), Instant::now()).unwrap_err();
             assert!(
                 busy.to_string().contains("a.arrow.2: another process is recording it"),
@@ -987,28 +987,28 @@ fn a_recording_is_gone_on_with_in_further_files() {
         assert_eq!(problems.join("\n"), words);
         assert_eq!(whole.unwrap().to_string(), words);
     }
-    let mut writer = Writer::create_or_go_on(&path, "run 7").unwrap();
+    let mut writer = Writer::create_or_resume(&path, "run 7").unwrap();
     writer.append("a", &floats(40, &[1.0; 3]), Instant::now()).unwrap();
     writer.finish().unwrap();
     assert!(path.join("a.arrow.5").exists());
     fs::remove_file(path.join("a.arrow.5")).unwrap();
     fs::rename(folder.0.join("aside"), path.join("a.arrow.3")).unwrap();
     // Another run is refused, by name, and so is none.
-    let refused = Writer::create_or_go_on(&path, "run 8").err().unwrap().to_string();
+    let refused = Writer::create_or_resume(&path, "run 8").err().unwrap().to_string();
     for words in ["a.arrow exists", "of the run run 7", "{start}"] {
         assert!(refused.contains(words), "{refused}");
     }
     fs::remove_file(path.join(".run")).unwrap();
-    let refused = Writer::create_or_go_on(&path, "run 7").err().unwrap().to_string();
+    let refused = Writer::create_or_resume(&path, "run 7").err().unwrap().to_string();
     assert!(refused.contains("of no dataflow's run"), "{refused}");
 }
 
-/// What a crash left of a part is told, and what comes behind it is read.
+/// Reports the damage that a crash did to a part, and reads the parts behind it.
 #[test]
 fn a_part_that_a_crash_cut_is_told_and_the_next_is_read() {
     let folder = Folder::new();
     for part in 0..2 {
-        let mut writer = Writer::create_or_go_on(&folder.0, "run").unwrap();
+        let mut writer = Writer::create_or_resume(&folder.0, "run").unwrap();
         for i in 0..3 {
             let now = Instant::now() + Duration::from_secs(i);
             writer

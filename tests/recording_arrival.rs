@@ -1,4 +1,4 @@
-//! What was recorded beside fuse in one process replays in the order in which it came, and so to the same bytes.
+//! Replays a recording made beside fuse in one process in the order of arrival, and so to the same bytes.
 
 use crate::common::{Folder, MS, Recorder, Sent, input, sample};
 use robocache::app::{App, Config, Graph, plugins};

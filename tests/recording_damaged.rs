@@ -17,8 +17,8 @@ fn message(stream: &str, i: usize) -> Message {
     message.header.timestamp_ns.set(i as i64 * 1000);
     if stream == "force" {
         message.rows = 6;
-        message.header.shape.extend([2, 3]);
-        message.header.timestamps_ns.extend([i as i64, i as i64 + 1]);
+        message.header.shape.set([2, 3]);
+        message.header.timestamps_ns.set([i as i64, i as i64 + 1]);
         let column = message.add_column("", Dtype::Float32, Cells::One);
         column.data.copy_from(&[i as u8; 24]);
     } else {
@@ -40,10 +40,7 @@ fn message(stream: &str, i: usize) -> Message {
     }
     *message.header.other.set("encoding") = MetadataValue::String("rgb8".into());
     *message.header.other.set("seq") = MetadataValue::Integer(i as i64);
-    message
-        .header
-        .frame_id
-        .push_str(if i % 50 < 40 { "map" } else { "odom" });
+    message.header.frame_id.set(if i % 50 < 40 { "map" } else { "odom" });
     message
 }
 

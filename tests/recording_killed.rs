@@ -12,14 +12,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const THIS: &str = "recording_killed::a_killed_recording_opens_and_lacks_no_more_than_its_last_second";
 const FOLDER: &str = "ROBOCACHE_TEST_RECORD_INTO";
-/// How many messages a second at the most.
+/// Most messages a second.
 const RATE_HZ: u32 = 1000;
 
 fn now_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64
 }
 
-/// How many messages the recorder has taken, as the file `taken` says.
+/// Number of messages that the recorder has taken, as the file `taken` says.
 fn taken(folder: &Path) -> u32 {
     let mut bytes = [0; 4];
     let Ok(file) = File::open(folder.join("taken")) else {

@@ -2,6 +2,7 @@
 
 use crate::common::{MS, Recorder, Sent, faults, graph, input, sample};
 use robocache::app::{Change, Graph};
+use robocache::ops::{align, group};
 use robocache::stream::{Message, MetadataRef, MetadataValue};
 
 const MODALITIES: &str = "modalities: [
@@ -36,7 +37,7 @@ fn request(id: &str, ms: Option<i64>) -> Message {
         *message.header.other.set(key) = value;
     }
     message.header.frame_id.set("base");
-    message.header.group.set(7);
+    group::key::group.set(&mut message.header, 7);
     if let Some(ms) = ms {
         message.header.timestamp_ns.set(ms * MS);
     }
@@ -51,20 +52,23 @@ fn own(id: &str) -> Vec<(&'static str, MetadataValue)> {
         ("real", MetadataValue::Float(f64::NAN)),
         ("wholes", MetadataValue::ListInt(vec![])),
         ("reals", MetadataValue::ListFloat(vec![0.5])),
-        ("names", MetadataValue::ListString(vec!["x".into()])),
+        ("names", MetadataValue::ListString(["x"].into_iter().collect())),
         ("time", MetadataValue::Timestamp(5)),
     ]
 }
 
-/// Whether an answer has what the request has.
+/// Checks that an answer has the metadata of the request.
 #[track_caller]
 fn answers(sent: &Sent, id: &str) {
     for (key, value) in own(id) {
         let came = sent.header.get(key).map(MetadataRef::to_owned);
         assert_eq!(format!("{came:?}"), format!("{:?}", Some(value)), "{key}");
     }
-    assert_eq!((&**sent.header.frame_id, *sent.header.group), ("base", 7));
-    assert_eq!(*sent.header.trigger, "request");
+    assert_eq!(
+        (sent.header.frame_id.get(), group::key::group.get(&sent.header)),
+        (Some("base"), Some(7))
+    );
+    assert_eq!(align::key::trigger.get(&sent.header), Some("request"));
 }
 
 #[test]
@@ -84,15 +88,23 @@ fn an_answer_has_all_that_its_request_has_but_the_form_of_its_payload() {
     let sent = robot.comes("b", &sample(10 * MS, &[5.0]));
     assert_eq!(sent.len(), 1);
     answers(&sent[0], "first");
-    assert_eq!((sent[0].ms(), *sent[0].header.deterministic), (10.0, 0));
-    assert!(sent[0].header.deterministic.is_present() && !sent[0].header.error.is_present());
+    assert_eq!(
+        (sent[0].ms(), align::key::deterministic.get(&sent[0].header)),
+        (10.0, Some(0))
+    );
+    assert!(
+        align::key::deterministic.get(&sent[0].header).is_some() && align::key::error.get(&sent[0].header).is_none()
+    );
     assert_eq!(sent[0].integers("shape"), [2, 3]);
     assert!(!sent[0].header.fields.is_present() && !sent[0].header.dim.is_present());
     assert_eq!(sent[0].integers("valid"), [0, 0, 1, 1]);
     robot.comes("a", &sample(20 * MS, &[1.0, 2.0]));
     let sent = robot.comes("b", &sample(20 * MS, &[6.0]));
     answers(&sent[0], "second");
-    assert_eq!((sent[0].ms(), sent[0].header.deterministic.is_present()), (15.0, false));
+    assert_eq!(
+        (sent[0].ms(), align::key::deterministic.get(&sent[0].header).is_some()),
+        (15.0, false)
+    );
     assert_eq!(sent[0].values[3..], [1.0, 2.0, 5.5]);
     assert_eq!(faults(&robot.graph, "fuse: input `ask`"), 0);
 }
@@ -118,9 +130,12 @@ fn every_output_answers_also_where_there_is_no_observation() {
         );
         assert_eq!((sent.ms(), sent.values.len()), (60_000.0, 0));
         assert!(
-            sent.header.error.contains("60.000 s ahead of the newest sample"),
+            align::key::error
+                .get(&sent.header)
+                .unwrap()
+                .contains("60.000 s ahead of the newest sample"),
             "{}",
-            *sent.header.error
+            align::key::error.get(&sent.header).unwrap()
         );
     }
     assert_eq!(sent.len(), 2);
@@ -134,12 +149,12 @@ fn whatever_form_a_request_has_it_gets_an_answer() {
     ));
     robot.comes("a", &sample(0, &[1.0, 2.0]));
     robot.comes("b", &sample(0, &[5.0]));
-    // A header that contradicts the payload is counted, and is no matter to a request.
+    // A header that contradicts the payload is counted, and is not a matter to a request.
     let mut contradicts = request("odd", None);
     contradicts.header.shape.set([3]);
     let sent = robot.comes("ask", &contradicts);
     answers(&sent[0], "odd");
-    assert!(!sent[0].header.error.is_present());
+    assert!(align::key::error.get(&sent[0].header).is_none());
     assert_eq!(faults(&robot.graph, "input `ask`"), 1);
     // A time that is none.
     let mut soon = request("soon", None);
@@ -147,10 +162,10 @@ fn whatever_form_a_request_has_it_gets_an_answer() {
     let sent = robot.comes("ask", &soon);
     answers(&sent[0], "soon");
     assert_eq!(
-        *sent[0].header.error,
+        align::key::error.get(&sent[0].header).unwrap(),
         "metadata `timestamp_ns` is String(\"soon\") (allowed: an Integer, or none for the newest)"
     );
-    // dora's own stamp is no time that was asked for.
+    // dora's own stamp is not a time that was asked for.
     let mut unstamped = request("unstamped", Some(60_000));
     unstamped.header.unstamped.set(1);
     let sent = robot.comes("ask", &unstamped);
@@ -168,7 +183,10 @@ fn what_waits_when_all_closes_or_the_node_ends_is_answered() {
     robot.graph.finish(&mut robot.sink).unwrap();
     let sent = robot.sink.take();
     answers(&sent[0], "waits");
-    assert_eq!((&**sent[0].header.error, sent.len()), ("the node ends", 1));
+    assert_eq!(
+        (align::key::error.get(&sent[0].header).unwrap(), sent.len()),
+        ("the node ends", 1)
+    );
 
     let mut robot = Robot::new(&plugins);
     robot.comes("a", &sample(0, &[1.0, 2.0]));
@@ -188,13 +206,13 @@ fn what_waits_when_all_closes_or_the_node_ends_is_answered() {
     answers(&sent[1], "too new");
     assert_eq!(sent[0].integers("valid"), [1, 0]);
     assert!(
-        sent[1]
-            .header
-            .error
+        align::key::error
+            .get(&sent[1].header)
+            .unwrap()
             .starts_with("every stream that is waited for is closed")
     );
     answers(&sent[2], "behind it");
-    assert!(!sent[2].header.error.is_present());
+    assert!(align::key::error.get(&sent[2].header).is_none());
     assert_eq!(sent.len(), 3);
 }
 
@@ -206,8 +224,14 @@ fn observations_of_the_grid_and_of_ticks_say_what_made_them() {
     assert_eq!(sent, []);
     robot.comes("b", &sample(17 * MS, &[5.0]));
     let sent = robot.comes("a", &sample(12 * MS, &[5.0, 1.0]));
-    assert_eq!((&**sent[0].header.trigger, *sent[0].header.wait_ns), ("grid", 7 * MS));
-    assert!(!sent[0].header.deterministic.is_present());
+    assert_eq!(
+        (
+            align::key::trigger.get(&sent[0].header),
+            align::key::wait_ns.get(&sent[0].header)
+        ),
+        (Some("grid"), Some(7 * MS))
+    );
+    assert!(align::key::deterministic.get(&sent[0].header).is_none());
 
     let mut robot = Robot::new(&format!(
         "fuse: {{ rate_hz: 100, trigger: {{ timer: tick }}, {MODALITIES} }}"
@@ -220,7 +244,7 @@ fn observations_of_the_grid_and_of_ticks_say_what_made_them() {
     assert_eq!(
         (
             sent[0].ms(),
-            &**sent[0].header.trigger,
+            align::key::trigger.get(&sent[0].header).unwrap(),
             sent[0].integer("deterministic")
         ),
         (4.0, "timer", 0)

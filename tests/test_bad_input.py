@@ -107,7 +107,7 @@ def test_a_flood_of_bad_messages_is_counted_and_logged_once_a_second(flow):
 
 
 def test_stamps_that_go_backwards(flow):
-    """A little: sorted in, and counted where it is too late. By more than `reset_ms`: the grid starts anew."""
+    """A little: sorted in, and counted if it is too late. By more than `reset_ms`: the grid starts anew."""
     start = 5000 * MS
     first, streams = samples([*range(1000, 1600, 10), 1598, 1605], range(1000, 1601, 20), start)
     # The target at 1600 lies between 1598 and 1605, which come in the other order, and before the flags of 1600.

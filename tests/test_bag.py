@@ -72,7 +72,7 @@ def test_a_bag_becomes_a_dataset(shown):
 
 def test_a_policy_runs_on_a_bag(shown):
     *_, report = shown
-    # A wait that runs out masks what comes late, on a machine that is busy: how often is no matter here.
+    # A wait that runs out masks late samples, on a machine that is busy: their number does not matter here.
     assert report["observations"] > 20 * SECONDS and report["actions"] > 0
     assert list(report["modalities"]) == ["camera_features", "joint_states", "wrench", "imu_data"]
     assert report["modalities"]["joint_states"]["valid_share"] > 0

@@ -1,4 +1,4 @@
-"""Clocks that differ, jump or stop: observations go on, and where they can't, a line of the log says why."""
+"""Clocks that differ, jump or stop: observations go on, and if they can't, a line of the log says why."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""How figures of a GPU are held against targets: benches/compare.py."""
+"""Holds figures of a GPU against targets: benches/compare.py."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ def row(config: str, backend: str, us: float, op: str = "resample", **more) -> d
 
 
 def cells_of(lines: list[str]) -> dict[str, list[str]]:
-    """By the first cell of a line, the others."""
+    """The cells of each line, by the first one."""
     split = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return {cells[0]: cells[1:] for cells in split}
 

@@ -242,7 +242,7 @@ def test_arrays_of_numbers_are_their_data(tmp_path):
 
 
 def opened(path):
-    """What rosbags finds in a file: for each topic its (log time, message)s."""
+    """Messages that rosbags finds in a file: for each topic its (log time, message)s."""
     from rosbags.highlevel import AnyReader
 
     found = {}
@@ -353,7 +353,7 @@ def test_a_table_keeps_every_digit_of_its_times(tmp_path):
     ]
     assert told["problems"] == [
         f"{path}:5: 2 cells (allowed: 4, as in the line of names)",
-        f"{path}:6: column `#timestamp [ns]`: `x` is no time in ns",
+        f"{path}:6: column `#timestamp [ns]`: `x` is not a time in ns",
         f"{path}: of 4 rows 2 can't be read",
     ]
 
@@ -386,10 +386,10 @@ def test_tables_as_others_write_them(tmp_path):
         f"{path}: whole numbers that have more digits than float64 holds, and were rounded: 1",
     ]
     assert told["problems"] == [
-        f"{path}:10: column `fy`: `x` is no number",
+        f"{path}:10: column `fy`: `x` is not a number",
         f"{path}:11: 1 cells in several lines (allowed: 4); is a quote not closed?",
         f"{path}:13: 5 cells (allowed: 4, as in the line of names)",
-        f"{path}:14: column `time`: `yesterday` is no time in ISO 8601",
+        f"{path}:14: column `time`: `yesterday` is not a time in ISO 8601",
         f"{path}: of 8 rows 4 can't be read",
     ]
 

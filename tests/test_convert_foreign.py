@@ -231,7 +231,7 @@ def test_schemas_that_do_not_say_it(tmp_path):
     for part in (
         "/absent (foxglove.Unheard): 1 messages are left out: type `.foxglove.Unheard` is not in its schema",
         "`.google.protobuf.Timestamp` of field `timestamp` is not described",
-        "/broken (foxglove.PoseInFrame): 1 messages are left out: its schema is no FileDescriptorSet: ",
+        "/broken (foxglove.PoseInFrame): 1 messages are left out: its schema is not a FileDescriptorSet: ",
         "/idl (pkg/msg/Some): 1 messages are left out: its schema is in `ros2idl`, which is not read (allowed: ros2msg)",
     ):
         assert part in notes, notes
@@ -307,7 +307,7 @@ def test_messages_of_a_topic_with_several_schemas_are_not_mixed(tmp_path):
 
 
 def test_what_stands_beside_the_messages_is_named(tmp_path):
-    """Attachments and metadata; what rosbag2 says of its own file is no loss."""
+    """Names attachments and metadata; the metadata that rosbag2 writes about its own file are not reported as lost."""
 
     def text(value):
         return struct.pack("<I", len(value)) + value

@@ -286,7 +286,7 @@ lerobot:
 
 
 def test_what_is_refused_and_what_nobody_takes_is_told(tmp_path):
-    """The gripper has three values where the configuration says two, and nothing takes the lidar."""
+    """The gripper has three values if the configuration says two, and nothing takes the lidar."""
     stamps = START + np.arange(0, 1000, 10) * MS
     write_stream(tmp_path / "recording", "a", stamps, np.zeros((100, 1), np.float32))
     write_stream(tmp_path / "recording", "gripper", stamps, np.zeros((100, 3), np.float32))
@@ -301,7 +301,7 @@ lerobot:
 """
     _, said = write(tmp_path, config, code=1)
     assert "`gripper`: 100 messages or samples are refused: they do not have the length or the shape" in said
-    assert "`lidar`: 100 messages are no part of the dataset: nothing in the configuration takes them" in said
+    assert "`lidar`: 100 messages are not part of the dataset: nothing in the configuration takes them" in said
 
 
 def test_what_is_not_valid_is_refused_held_or_filled(tmp_path):
@@ -371,9 +371,9 @@ lerobot:
         (("robot_type: made_up", "robot_typ: made_up"), "unknown key `robot_typ`"),
         (("name: action", "name: index"), "a dataset fills it itself"),
         (("name: action", "name: observation.state"), "there are two of this name"),
-        (("name: action", "name: a/b"), "it is no name of a feature"),
+        (("name: action", "name: a/b"), "it is not a name of a feature"),
         (("stream: command", "stream: comand"), "no sample came of `comand`"),
-        (("images: camera", "images: force"), "it is no image"),
+        (("images: camera", "images: force"), "it is not an image"),
         (("images: camera, max_age_ms: 100", "images: camera, max_age_ms: -1"), "max_age_ms: -1 (allowed: 0 to 1e12)"),
         (("  max_wait_ms: null", "  trigger: { request: ask }"), "no observation without somebody who asks"),
         (("fuse:", "align:"), "(allowed: a section of clock, voxelize, fuse"),

@@ -240,7 +240,7 @@ def test_a_time_that_is_none_is_told(tmp_path):
 
 
 def test_a_file_that_may_not_grow_is_told(tmp_path):
-    """What is unpacked, in the folder of temporary files, and what is written."""
+    """Covers both the unpacked data in the folder of temporary files and the written data."""
     messages, _ = made(40)
     for compression in ("file", None):
         bags.write(tmp_path / f"{compression}", messages, compression=compression, storage="sqlite3")
@@ -280,7 +280,7 @@ def test_a_database_that_is_locked_or_none(tmp_path):
 
 
 def test_little_that_unpacks_to_much_is_refused(tmp_path):
-    """Of a message and of a file: 400 MB of zeros in 13 kB."""
+    """Refuses a message and a file: 400 MB of zeros in 13 kB."""
     messages, truth = made(3)
     bags.write(tmp_path / "bag", messages, storage="sqlite3")
     zeros = zstd.compress(bytes(400_000_000))

@@ -1,4 +1,5 @@
-"""What `robocache info` and `robocache convert` say of what they do not read: nothing is left out without a line."""
+"""Reports of `robocache info` and `robocache convert` on the parts that they do not read: nothing is left out without a
+line."""
 
 import json
 import os
@@ -170,5 +171,5 @@ def test_stamps_without_samples_are_told(tmp_path):
     with pa.OSFile(str(folder / "s.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as file:
         file.write_table(table)
     assert info(folder, code=1)["problems"] == [
-        "stream `s`: of 3 messages 2 are no samples, the first: 3 `timestamps_ns` with 2 values (allowed: 1 values for each)"
+        "stream `s`: of 3 messages 2 are not samples, the first: 3 `timestamps_ns` with 2 values (allowed: 1 values for each)"
     ]

@@ -259,25 +259,20 @@ def test_a_tensor_that_can_not_be_fetched_from_the_device_is_not_sent_twice(flow
     assert "going on on the CPU: cuda:0: " in done.logs["auto"]
 
 
-def test_memory_that_does_not_do_is_cut_into_chunks_or_left_to_the_cpu(flow):
+def test_work_that_does_not_fit_the_memory_is_left_to_the_cpu(flow):
     flow.sender(trajectories(240), name="resample_sender")
     flow.sender(clouds(), name="coo_sender")
     add(flow, "resample_cpu", "resample", {"device": "cpu"})
-    add(flow, "chunks", "resample", {"device": "cuda", "max_device_mb": 0.2}, device())
-    add(flow, "halved", "resample", {"device": "cuda"}, device(memory_mb=1))
+    add(flow, "limited", "resample", {"device": "cuda", "max_device_mb": 0.2}, device())
+    add(flow, "small", "resample", {"device": "cuda"}, device(memory_mb=1))
     add(flow, "nothing", "resample", {"device": "cuda"}, device(memory_mb=0))
     add(flow, "coo_cpu", "coo", {"device": "cpu"})
     add(flow, "no_room", "coo", {"device": "cuda", "max_device_mb": 0.01}, device())
     done = flow.run()
-    for name in ("chunks", "halved"):
-        check_same_but_device(done.received("resample_cpu_sink"), done.received(f"{name}_sink"))
-        assert {*devices(done.received(f"{name}_sink"))} == {"cuda:0"}, done.logs[name]
-    assert "going on with chunks of" in done.logs["halved"]
-    check_same_but_device(done.received("resample_cpu_sink"), done.received("nothing_sink"))
-    assert {*devices(done.received("nothing_sink"))} == {"cpu"}
-    check_same_but_device(done.received("coo_cpu_sink"), done.received("no_room_sink"))
-    assert {*devices(done.received("no_room_sink"))} == {"cpu"}
-    assert "goes to the CPU for 10 s" in done.logs["no_room"]
+    for name, of in {"limited": "resample", "small": "resample", "nothing": "resample", "no_room": "coo"}.items():
+        check_same_but_device(done.received(f"{of}_cpu_sink"), done.received(f"{name}_sink"))
+        assert {*devices(done.received(f"{name}_sink"))} == {"cpu"}, done.logs[name]
+        assert "goes to the CPU for 10 s" in done.logs[name]
 
 
 @pytest.mark.parametrize(

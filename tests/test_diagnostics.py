@@ -109,7 +109,7 @@ def test_every_planted_fault_is_in_its_row(run):
     assert STALE in level["stops"] and any("nothing has come for" in words for words in said["stops"]), said
     # At its end every input is closed.
     assert set(level["good"][:-1]) <= {OK, WARN} and level["good"][-1] == STALE, said
-    # A selector's fault is no silence, here or in the log.
+    # A selector's fault is not a silence, here or in the log.
     named = last["named"]
     assert named["messages"] == 0 and named["faults"] > 200
     assert all(words.startswith("none of its messages can be used: ") and "`position`" in words for words in said["named"][:4]), said

@@ -1,4 +1,5 @@
-"""What the documentation shows works: its configurations are taken by the nodes, its consumer runs, its links lead somewhere."""
+"""The examples of the documentation work: its configurations are taken by the nodes, its consumer runs, its links lead
+somewhere."""
 
 import json
 import pathlib
@@ -46,7 +47,7 @@ def nodes_of(config: dict) -> list[pathlib.Path]:
 
 
 def refusal(node: pathlib.Path, text: str, folder: pathlib.Path) -> str | None:
-    """What a node finds wrong with a configuration; `None` where it gets as far as to look for dora."""
+    """A node's error for a configuration; `None` if the node gets as far as to look for dora."""
     config = yaml.safe_load(text)
     work = folder / "dataflow"
     work.mkdir(exist_ok=True)
@@ -74,7 +75,7 @@ def test_check_finds_nothing_wrong_with_a_configuration_of_the_documentation(tex
     (tmp_path / "config.yml").write_text(text)
     done = subprocess.run([COMMAND, "check", "config.yml", "--strict"], cwd=tmp_path, capture_output=True, text=True, timeout=180)
     if "force_mean" in text:  # a plugin that the command does not have
-        assert done.returncode == 2 and "`force_mean` is no plugin" in done.stdout
+        assert done.returncode == 2 and "`force_mean` is not a plugin" in done.stdout
     elif "semantics" in request.node.callspec.id:  # its examples have masks and late samples
         assert done.returncode != 2, done.stdout
     else:
@@ -130,7 +131,7 @@ def test_the_dataflow_of_the_page_on_sensors_runs(tmp_path):
         (tmp_path / name).write_text(block)
 
     def is_fused(said: str) -> bool:
-        """Whether there was a second in which nearly everything came."""
+        """True if there was a second in which nearly everything came."""
         lines = re.findall(r"(\d+) observations, \d+ ms old, valid camera (\d+) %, wrench (\d+) %; (\d+) grids, \d+ cells of 20000 points", said)
         return any(int(count) > 40 and int(camera) > 90 and int(wrench) > 90 and int(grids) > 7 for count, camera, wrench, grids in lines)
 
@@ -139,7 +140,7 @@ def test_the_dataflow_of_the_page_on_sensors_runs(tmp_path):
 
 
 def test_the_policy_of_the_page_on_sensors_asks_and_holds(tmp_path):
-    """It is refused once, and waits once for longer than it has patience."""
+    """The policy is refused once, and waits once for longer than it has patience."""
     files, asking = sensors_page(tmp_path)
     flow, config = (yaml.safe_load(files[name]) for name in ("my-robot.yml", "my-config.yml"))
     flow["nodes"] = [node for node in flow["nodes"] if node["id"] in ("camera", "wrench")] + asking
@@ -153,7 +154,7 @@ def test_the_policy_of_the_page_on_sensors_asks_and_holds(tmp_path):
     (tmp_path / "my_policy.py").write_text(asked)
 
     def is_over(said: str) -> bool:
-        """Whether it was refused, then had no answer, and acted again."""
+        """True if it was refused, then had no answer, and acted again."""
         lines = re.findall(r"act on a force of \[.*?\], \d+ ms old|hold: .*", said)
         acts = [i for i, line in enumerate(lines) if line.startswith("act")]
         refused = [i for i, line in enumerate(lines) if "it asks for 1 ns" in line]

@@ -37,12 +37,18 @@ def example(flow: Flow, name: str, change=lambda text: text) -> None:
 
 
 def sensors_example(flow: Flow, name: str, places: dict[str, str]) -> None:
-    """An example of sensors that send for SECONDS. Its nodes wait for 5 s, and their queues hold all that comes: on a busy
-    machine nothing is late, and nothing dropped."""
+    """An example of sensors that send for SECONDS. Its nodes wait for 5 s, its senders for 30 s for a consumer, and its queues
+    hold all that comes: on a busy machine nothing is late, and nothing dropped."""
+    # Copied beside each other, as docs/sensors.md has it.
+    sensors = flow.folder / "sensors.py"
+    sensors.write_text((EXAMPLES / "sensors" / "sensors.py").read_text())
+    transport = (EXAMPLES / "sensors" / "transport.json5").read_text()
+    assert "wait_before_drop: 100000 " in transport
+    (flow.folder / "transport.json5").write_text(transport.replace("wait_before_drop: 100000 ", "wait_before_drop: 30000000 "))
     config = flow.folder / "config.yml"
     text = re.sub(r"max_wait_ms: \d+", "max_wait_ms: 5000", (EXAMPLES / name / "config.yml").read_text())
     config.write_text(f"status: {flow.folder / 'status'}\n{text}")
-    places = {**places, f"{name}/config.yml": str(config)}
+    places = {**places, f"{name}/config.yml": str(config), "sensors/sensors.py": str(sensors)}
 
     def change(text: str) -> str:
         text = re.sub(r"(sensors\.py \w+) 10", rf"\1 {SECONDS}", re.sub(r"queue_size: \d+", "queue_size: 2000", text))
@@ -85,20 +91,20 @@ def sensors(tmp_path_factory, request):
     with pytest.MonkeyPatch.context() as environment:
         if request.param != "as it is":
             # What the page says of senders that can't set their transport up themselves.
-            environment.setenv("DORA_ZENOH_CONFIG_OVERLAY", str(EXAMPLES / "sensors" / "transport.json5"))
+            environment.setenv("DORA_ZENOH_CONFIG_OVERLAY", str(flow.folder / "transport.json5"))
         done = flow.run(timeout=180)
     check_well(flow, done.logs)
     return done
 
 
 def stamps_of(sensors, name: str) -> np.ndarray:
-    """What the recorder took of a sender. On a busy machine one starts seconds after another."""
+    """Stamps of a sender that the recorder took. On a busy machine one starts seconds after another."""
     with pa.memory_map(str(sensors.folder / "recording" / f"{name}.arrow")) as source:
         return pa.ipc.open_file(source).read_all()["timestamp_ns"].to_numpy()
 
 
 def was_sent(stamps: np.ndarray, target: int, max_gap_ns: int) -> bool:
-    """Whether a sender sent on both sides of a target, not further apart than that."""
+    """True if a sender sent on both sides of a target, not further apart than `max_gap_ns`."""
     after = np.searchsorted(stamps, target)
     return bool(0 < after < len(stamps) and stamps[after] - stamps[after - 1] <= max_gap_ns)
 

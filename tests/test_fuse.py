@@ -12,7 +12,7 @@ TYPES = ["float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", 
 
 
 def payload(values: np.ndarray, dtype: str) -> tuple[pa.Array, np.ndarray]:
-    """What is sent, and what it is in float32."""
+    """The payload that is sent, and its values in float32."""
     if dtype == "bfloat16":
         rounded = values.astype(DTYPES[dtype])
         return pa.array(rounded.view(np.uint16)), rounded.astype(np.float32)

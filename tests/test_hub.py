@@ -65,7 +65,7 @@ def hub(folder: pathlib.Path) -> dict:
 
 
 def ran(folder: pathlib.Path, manifests: dict[str, dict]) -> tuple[set[str], str]:
-    """Which of the nodes run from a hub, and what dora says."""
+    """The nodes that run from a hub, and the output of dora."""
     source = repository(folder / "source", manifests)
     env = hub(folder / "hub")
     nodes = []

@@ -84,7 +84,7 @@ def ran(request, tmp_path_factory):
 
 
 def usable(observation, rows: int) -> bool:
-    """Whether a policy of so many rows may act: all is there, but for rows before the robot started."""
+    """True if a policy that needs `rows` rows may act: all are there, but for rows before the robot started."""
     if not observation.valid[-1].all() or (observation.age_ns[-1, 1:] > 20 * MS).any():
         return False
     lacking = observation.age_ns[-2][~observation.valid[-2]]

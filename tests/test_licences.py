@@ -1,4 +1,4 @@
-"""What deny.toml lets pass and what it stops."""
+"""Dependencies that deny.toml lets pass, and those that it stops."""
 
 import pathlib
 import subprocess

@@ -42,7 +42,7 @@ def test_parameters_change_while_the_dataflow_runs(flow, daemon, tmp_path):
         return time.time_ns()
 
     def more(count: int, of=lambda status: status["observations"]) -> None:
-        """Waits until there are so many more observations, or messages of an input; the status is of each second."""
+        """Waits for `count` more observations, or messages of an input; the status is written each second."""
         now = time.time_ns()
         wait_for(lambda: flow.status("fuse")["timestamp_ns"] > now, what="a status of after now")
         before = of(flow.status("fuse"))
@@ -98,7 +98,7 @@ def test_parameters_change_while_the_dataflow_runs(flow, daemon, tmp_path):
 
 
 def is_recorded(folder, rows: int) -> bool:
-    """Whether a recording that is being written has so many messages."""
+    """True if a recording that is being written has `rows` messages."""
     try:
         return killed_table(folder).num_rows >= rows
     except (OSError, pa.ArrowInvalid):

@@ -26,7 +26,7 @@ CONFIG = {
 
 
 def bag(folder, early_ms: int, log_of_stamp: bool = False):
-    """Six seconds: joints at 50 Hz, images at 10 Hz whose stamps are so much before their capture."""
+    """Six seconds: joints at 50 Hz, images at 10 Hz with stamps `early_ms` before their capture."""
     messages = []
     for i in range(300):
         at = START + i * 20 * MS

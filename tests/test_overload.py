@@ -10,7 +10,7 @@ import pyarrow as pa
 from harness import send
 from oracle import MS
 
-# An observation of so many rotations takes the operation tens of milliseconds. Another one takes it in the same process, so that
+# An observation of this many rotations takes the operation tens of milliseconds. Another one takes it in the same process, so that
 # nothing large leaves the node: past what dora's pool holds, its transport keeps payloads in the node's own memory.
 CHANNELS = 1024
 ROTATIONS = [{"channels": [at, at + 4], "interpolation": "slerp"} for at in range(0, CHANNELS, 4)]
@@ -40,7 +40,7 @@ def test_a_flood_while_the_operations_are_busy(flow):
     """Messages that can't be read on one input, and on another one more of them than it holds, without a stamp."""
     force = [send("force", np.full(CHANNELS, 0.5, np.float32), i * MS + MS // 2) for i in range(2000)]
     text, unstamped = send("text", pa.array(["a"]), 0), send("unstamped", np.float32([1]), None)
-    # Pauses, or a busy machine has much of the flood wait inside dora, where nobody counts its memory.
+    # Pauses, or a busy machine has much of the flood wait inside dora, if nobody counts its memory.
     flood = [*[text, unstamped] * 500, ("sleep", 0.02)] * (FLOOD // 1000)
     flow.sender([*force, *flood], shared_memory_pool_size="8MB")
     queues = {"force": 2000, "text": 1000, "unstamped": 1000}

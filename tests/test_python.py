@@ -1,4 +1,4 @@
-"""What the Python package makes of messages of the nodes themselves, of every form, and what they make of its messages."""
+"""The Python package reads messages of the nodes themselves, of every form, and the nodes read its messages."""
 
 import pathlib
 import sys

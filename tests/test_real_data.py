@@ -188,7 +188,8 @@ def trajectory(streams: list[convert.Stream], targets: list[np.ndarray], dtype: 
 
 
 def test_the_wrench_on_the_trackers_stamps(flow, data):
-    """What a data loader does: one stream at the very stamps of another. In each type, cut into rows of any length."""
+    """Resamples as a data loader does: one stream at the very stamps of another. In each type, cut into rows of any
+    length."""
     streams = convert.arm_wrench_vision_screwdriving(data / "arm_wrench_vision_screwdriving")
     wrench, targets = streams["wrench"], streams["tracker"].stamps
     cuts = [slice(0, None), slice(0, 300), slice(300, 301), slice(0, 0), slice(310, 726)]

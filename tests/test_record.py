@@ -19,7 +19,8 @@ def table(path) -> pa.Table:
 
 
 def killed_table(path) -> pa.Table:
-    """What a process that was killed has left: where that was in a write there is no footer, and its whole batches are read as a stream."""
+    """Rows that a killed process has left: if it was in a write there is no footer, and its whole batches are read as a
+    stream."""
     try:
         return table(path)
     except pa.ArrowInvalid:
@@ -87,7 +88,7 @@ def test_every_form_of_message_comes_back_as_it_was(flow, tmp_path):
 
 
 def test_metadata_may_change_from_message_to_message(flow, tmp_path):
-    """Also what a struct's fields are called, and how many rows a message has."""
+    """Lets the names of a struct's fields change, too, and the number of rows."""
     values = [1, 2.5, "rgb8", True, [1, 2], [0.5, -1.0], ["a", "b"], float("inf"), "", 0.1]
     steps = []
     for i in range(20):
@@ -174,7 +175,7 @@ SIM = {"duration_s": 20.0, "real_time": True, "start_ns": None, "streams": {"lid
 
 @pytest.mark.parametrize("after_s", [0.1, 0.3])
 def test_killed_in_the_middle_it_has_lost_at_most_its_last_second(flow, tmp_path, after_s):
-    """So long after its third batch of force, of which there are two a second."""
+    """Kills it `after_s` after its third batch of force, of which there are two a second."""
     names = ["camera", "force", "proprio", "lidar"]
     recording = tmp_path / "recorded"
     flow.robocache("sim", {"sim": SIM}, outputs=names)
@@ -208,7 +209,7 @@ def test_killed_in_the_middle_it_has_lost_at_most_its_last_second(flow, tmp_path
 
 
 def test_a_file_that_breaks_off_anywhere_plays_up_to_there(flow, tmp_path, recording):
-    """What a crash of the machine may leave: the file of one stream is cut, in each of several places."""
+    """Cuts the file of one stream in each of several places, as a crash of the machine may."""
     whole = (recording / "force.arrow").read_bytes()
     stamps = table(recording / "force.arrow")["timestamp_ns"].to_pylist()
     cuts = [len(whole) - 1, len(whole) // 2, len(whole) // 7]

@@ -42,7 +42,7 @@ def replay(flow: Flow, recording, speed, outputs) -> None:
 
 
 def table(path) -> pa.Table:
-    """What was recorded, without when, and without metadata, which say how long it took: both differ from run to run."""
+    """The recorded rows without times, and without metadata that say how long it took: both differ from run to run."""
     with pa.OSFile(str(path)) as file:
         rows = pa.ipc.open_file(file).read_all()
     return rows.select([name for name in rows.column_names if name not in ("arrival_ns", "metadata")])
@@ -188,7 +188,7 @@ def test_fifty_thousand_messages_at_max_and_none_lost(flow):
 
 
 def test_one_process_gives_the_bytes_of_separate_nodes(flow, recording):
-    """And align gives, modality by modality, what fuse gives side by side."""
+    """Compares align's outputs, modality by modality, with those of fuse side by side."""
     replay(flow, recording, "max", [*SENSORS, "lidar"])
     sensors = {name: f"replay/{name}" for name in SENSORS}
     flow.robocache("fuse", {"fuse": FUSE}, sensors, ["fused"])

@@ -60,7 +60,7 @@ def test_the_first_observation_after_a_restart_is_refused_and_a_history_begins_a
 
 
 def test_every_node_says_which_process_published_and_recordings_are_the_same_to_the_byte(flow):
-    """Of the same input, by different processes; also where a message is passed on that another node published."""
+    """Sends the same input by different processes; also if a message is passed on that another node published."""
     steps = [send("force", np.float32([i, -i]), i * 10 * MS, sender="gripper") for i in range(100)]
     flow.sender(steps)
     for side in ("one", "other"):

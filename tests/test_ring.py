@@ -164,7 +164,7 @@ def test_a_ring_that_can_not_be_is_said_and_the_payloads_go_by_the_host(flow):
 def test_a_residence_that_makes_no_sense_is_refused_before_the_dataflow_is_joined(tmp_path):
     for residence, expected in [
         ("gpu", 'residence: "gpu" is not allowed (allowed: host, shared or cuda'),
-        ("{ voxels: cuda }", "residence: `voxels` is no output (allowed: fused"),
+        ("{ voxels: cuda }", "residence: `voxels` is not an output (allowed: fused"),
         ("{ fused: { kind: shared, slots: 1 } }", "residence.fused.slots: 1 is not allowed (allowed: 2 to 60)"),
     ]:
         text = f"fuse: {{ rate_hz: 50, modalities: [{{ input: a, dim: 1, interpolation: linear }}], residence: {residence} }}\n"

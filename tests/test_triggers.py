@@ -19,7 +19,7 @@ MODALITIES = [
 
 
 def test_a_thousand_requests_and_the_ticks_of_a_timer_give_observations(flow):
-    """How long answers at 200 Hz take, beside those of a service that does nothing, in the same run. It ends when it is
+    """Times answers at 200 Hz, beside those of a service that does nothing, in the same run. It ends when it is
     stopped: a timer of dora's never closes."""
     count = 1000
     flow.robocache("sim", {"sim": {"real_time": True, "duration_s": None, "start_ns": None}}, outputs=["force"])
@@ -92,7 +92,7 @@ def operations() -> list[dict]:
 
 
 def test_recorded_requests_and_ticks_replay_to_the_same_bytes(tmp_path):
-    """Of what was recorded beside fuse in one process, in its order of arrival: `max_wait_ms` depends on it."""
+    """Replays a recording made beside fuse in one process, in its order of arrival: `max_wait_ms` depends on it."""
     outputs = {"asked": "node/fused", "ticked": "node/ticked/fused", "led": "node/led/fused"}
     live = Flow(tmp_path / "live")
     live.sender(script())

@@ -1,4 +1,4 @@
-"""What the viewer draws, read back from the files it writes: `make test-view`, in an environment that has Rerun."""
+"""Drawings of the viewer, read back from the files it writes: `make test-view`, in an environment that has Rerun."""
 
 import datetime
 import os
@@ -36,7 +36,7 @@ WALL = 1_700_000_000_000_000_000
 
 
 class Drawn:
-    """What stands in a file of Rerun: by entity and component the values in order of their times."""
+    """Contents of a file of Rerun: by entity and component the values in order of their times."""
 
     def __init__(self, path: pathlib.Path):
         self.rows: dict[tuple[str, str], list] = {}
@@ -423,7 +423,7 @@ def test_a_disk_that_is_full_leaves_what_was_written(flow):
 
 @pytest.mark.parametrize("listens", [False, True])
 def test_a_viewer_that_takes_nothing_holds_nobody_back(flow, listens):
-    """There is none, or it accepts connections and reads nothing; 400 MB come."""
+    """Draws without a viewer, or with one that accepts connections and reads nothing; 400 MB come."""
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         if listens:

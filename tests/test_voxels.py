@@ -144,7 +144,7 @@ def test_every_kind_of_cloud_and_of_output(flow):
     configs = {f"dense_{dtype}": grid(0.5, small, "dense", dtype=dtype, channels=channels) for dtype in DTYPES}
     configs |= {"bits": grid(0.5, small, "bits"), "coo": grid(0.25, small, "coo", channels=channels)}
     configs["few"] = grid(0.25, small, "coo", channels=channels, max_voxels=300)
-    # Not a cube, and a number of cells that is no multiple of eight.
+    # Not a cube, and a number of cells that is not a multiple of eight.
     configs["odd"] = {**grid(0.5, small, "bits"), "shape": [7, 5, 3], "origin_m": [-1.5, -1.0, 0.25], "voxel_size_m": [0.4, 0.5, 0.7]}
     flow.sender(steps)
     for name, config in configs.items():

@@ -30,7 +30,7 @@ def run_with_report(dataflow: str, tmp_path: pathlib.Path) -> tuple[dict, str]:
 
 
 def check(report: dict) -> None:
-    """What holds of any run of the demo's robot, live or replayed."""
+    """Checks the properties of any run of the demo's robot, live or replayed."""
     assert report["malformed"] == {} and report["dropped"] >= 0
     assert report["observations"] >= 0.5 * FRAMES and report["observations"] + report["dropped"] >= 0.9 * FRAMES
     assert LOST_FRAMES <= report["observations_missed"] <= LOST_FRAMES + 0.05 * DURATION_S * RATE_HZ + report["dropped"]

@@ -1,6 +1,7 @@
-//! In steady state a cloud becomes a grid without an allocation, on the CPU and on a CUDA device where there is one.
+//! In steady state a cloud becomes a grid without an allocation, on the CPU and on a CUDA device if there is one.
 use crate::common::process_of;
 use crate::counting::allocations_of_all;
+use robocache::device::gpu::Kind;
 use robocache::device::{DeviceChoice, Dtype, Placement};
 use robocache::ops::voxelize::{VoxelizeConfig, Voxelizer};
 use robocache::stream::{Cells, Message, Payload};
@@ -49,7 +50,7 @@ fn a_steady_stream_of_clouds_allocates_nothing() {
     }
     let mut clouds: Vec<_> = (0..6).map(|i| cloud(20_000 + i * 10, i as u32, i % 2 == 0)).collect();
     let cpu = Placement::cpu("a test");
-    let cuda = Placement::resolve(DeviceChoice::Cuda(None), None).ok();
+    let cuda = Placement::resolve(DeviceChoice::Gpu(Kind::Cuda, None), None).ok();
     for layout in ["dense", "bits", "coo"] {
         let channels = match layout {
             "bits" => "[occupancy]",

@@ -4,8 +4,9 @@ use arrow::array::Float32Array;
 use dora_node_api::dora_core::config::DataId;
 use dora_node_api::{DoraNode, Event, Parameter};
 use robocache::dora::read_message;
+use robocache::ops;
 use robocache::ops::voxelize::{CpuVoxelizer, VoxelizeConfig};
-use robocache::stream::{Message, Reading, Selector, key};
+use robocache::stream::{Message, Selection, Selector};
 use std::error::Error;
 use std::time::Instant;
 
@@ -17,7 +18,7 @@ pub fn run(config: &str) -> Result<(), Box<dyn Error>> {
     let mut voxelizer = CpuVoxelizer::new(&config)?;
     let mut grid = vec![0.0f32; voxelizer.grid().cells() * config.channels.len()];
     let output = DataId::from("voxels".to_owned());
-    let (mut selector, mut message) = (Selector::new(Reading::default()), Message::default());
+    let (mut selector, mut message) = (Selector::new(Selection::default()), Message::default());
     let (mut node, mut events) = DoraNode::init_from_env()?;
     while let Some(event) = events.recv() {
         let Event::Input { mut metadata, data, .. } = event else {
@@ -32,7 +33,7 @@ pub fn run(config: &str) -> Result<(), Box<dyn Error>> {
         let compute_us = start.elapsed().as_secs_f64() * 1e6;
         metadata
             .parameters
-            .insert(key::compute_us.into(), Parameter::Float(compute_us));
+            .insert(ops::key::compute_us.name.into(), Parameter::Float(compute_us));
         let array = Float32Array::from(grid);
         node.send_output(output.clone(), metadata.parameters, array.clone())?;
         // The same memory each time: fresh pages would cost more than the copy.

@@ -2,6 +2,7 @@
 
 use crate::now_ns;
 use dora_node_api::{DoraNode, Event, Parameter};
+use robocache::ops;
 use robocache::stream::key;
 use std::error::Error;
 use std::fmt::Write;
@@ -20,7 +21,7 @@ pub fn run(log: &str) -> Result<(), Box<dyn Error>> {
             Some(Parameter::Integer(stamp)) => *stamp,
             other => return Err(format!("input `{id}`: `timestamp_ns` is {other:?}").into()),
         };
-        let compute_us = match metadata.parameters.get(key::compute_us) {
+        let compute_us = match metadata.parameters.get(ops::key::compute_us.name) {
             Some(Parameter::Float(us)) => *us,
             _ => 0.0,
         };

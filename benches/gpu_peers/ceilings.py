@@ -1,4 +1,4 @@
-"""What the machine can do at most: the rows that the others are held against."""
+"""The machine's ceilings: rows that the others are held against."""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""How a peer is timed, and the row that comes of it.
+"""Times a peer and makes the row of it.
 
 A pass goes through sets of inputs and outputs, so many that together the calls touch several times what the L2 cache
 holds before a set is used again. Without a graph, a pass is timed as one, launches and all; with one, it is captured
@@ -27,7 +27,7 @@ ALONE_SECONDS, ALONE_CALLS = 0.1, (20, 200)
 
 
 def sets_for(touched_bytes: int) -> int:
-    """How many sets of inputs and outputs to rotate through, where a call touches so many bytes of its set."""
+    """Number of sets of inputs and outputs to rotate through if a call touches `touched_bytes` of its set."""
     if touched_bytes > LARGE_SET_BYTES:
         return LARGE_SETS
     return min(max(-(-ROTATED_BYTES // touched_bytes), SETS[0]), SETS[1])
@@ -82,7 +82,7 @@ def time_calls(work, sets: list[tuple]) -> "Times":
 
 
 def time_graph(work, sets: list[tuple]) -> "Times":
-    """What `work` returns is kept until the end of the capture, so that every call writes to memory of its own."""
+    """Keeps the results of `work` until the end of the capture, so that every call writes to memory of its own."""
     for inputs in sets[:3]:
         work(*inputs)
     torch.cuda.synchronize()

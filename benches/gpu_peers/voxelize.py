@@ -258,7 +258,7 @@ def clouds(batch: int, beams: int, columns: int, uniform: bool) -> list[torch.Te
 
 
 def sectors(points: torch.Tensor, side: int) -> int:
-    """How many 32-byte sectors of dense grids have a point."""
+    """Number of 32-byte sectors of dense grids that have a point."""
     cell = cells_of(points, side).flatten()
     return len(torch.unique(cell[cell < points.shape[0] * side**3] // 8))
 

@@ -1,4 +1,4 @@
-//! How many times real time `robocache try` is: an hour of 1 kHz x 6, 500 Hz x 15 and 30 Hz x 128.
+//! Speed of `robocache try` as a multiple of real time: an hour of 1 kHz x 6, 500 Hz x 15 and 30 Hz x 128.
 //!
 //! `cargo bench --workspace --bench try`, with a number of seconds behind `--` for less than an hour.
 

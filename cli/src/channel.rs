@@ -1,12 +1,12 @@
 //! Channels of recorded streams: single values over time, as the command line names them.
 
-use robocache::device::{Dtype, Values};
+use robocache::ops::align;
 use robocache::stream::recording::Reader;
-use robocache::stream::{Cells, Message};
+use robocache::stream::{Cells, Header, Message, form};
 use std::ops::Range;
 use std::path::Path;
 
-/// What a channel is called on the command line.
+/// The notation of a channel on the command line.
 pub const NAMING: &str = "\
 A channel is STREAM[INDEX], STREAM.FIELD or STREAM.FIELD[INDEX]. A field is one of the `fields` of a tensor, a column of a
 struct, or a stream of an observation.";
@@ -20,7 +20,7 @@ struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    /// Of streams one of which may begin like another, the one with the longest name is meant.
+    /// Parses a channel. If the name of one stream begins like another's, the stream with the longest name is meant.
     fn parse(text: &'a str, streams: &[String]) -> eyre::Result<Self> {
         let (stream, rest) = streams
             .iter()
@@ -32,7 +32,8 @@ impl<'a> Selection<'a> {
         let (field, index) = match rest.strip_suffix(']').and_then(|rest| rest.rsplit_once('[')) {
             Some((field, index)) => {
                 let index = index.parse();
-                let index = index.map_err(|_| eyre::eyre!("`{text}`: the index is no number (allowed: 0, 1, ...)"))?;
+                let index =
+                    index.map_err(|_| eyre::eyre!("`{text}`: the index is not a number (allowed: 0, 1, ...)"))?;
                 (field, Some(index))
             }
             None => (rest, None),
@@ -41,7 +42,7 @@ impl<'a> Selection<'a> {
             Some(field) => Some(field),
             None if field.is_empty() => None,
             None => eyre::bail!(
-                "`{text}` is no channel (allowed: `STREAM`, `STREAM[INDEX]`, `STREAM.FIELD`, `STREAM.FIELD[INDEX]`)"
+                "`{text}` is not a channel (allowed: `STREAM`, `STREAM[INDEX]`, `STREAM.FIELD`, `STREAM.FIELD[INDEX]`)"
             ),
         };
         Ok(Self {
@@ -52,7 +53,7 @@ impl<'a> Selection<'a> {
         })
     }
 
-    /// Which values of a sample of this message are meant.
+    /// The values of a sample of this message that the channel names.
     fn values_of(&self, message: &Message) -> eyre::Result<Range<usize>> {
         let text = self.text;
         let all = sample_len(message).map_err(|problem| eyre::eyre!("`{text}`: {problem}"))?;
@@ -89,7 +90,7 @@ pub struct Channel {
     pub name: String,
     /// In the order in which they were recorded.
     pub times_ns: Vec<i64>,
-    /// NaN where it is not valid.
+    /// NaN if it is not valid.
     pub values: Vec<f64>,
 }
 
@@ -184,14 +185,15 @@ pub fn samples(message: &Message, sample: &mut Vec<f64>, mut take: impl FnMut(i6
     let header = &message.header;
     sample.clear();
     for column in message.columns().iter().filter(|column| is_number(column.cells)) {
-        append(column.values(), sample);
+        column.values().to_f64(sample);
     }
-    if header.modalities.is_present() {
+    let valid = header.valid.get().unwrap_or_default();
+    if let Some(modalities) = form::modalities.get(header) {
         let newest = &mut sample[..];
         let newest = newest.len().checked_sub(len).map(|from| &mut newest[from..]);
         let newest = newest.ok_or("fewer values than its `offsets` say")?;
-        let masks = header.valid.len().saturating_sub(header.modalities.len());
-        for (columns, &valid) in header.offsets.windows(2).zip(&header.valid[masks..]) {
+        let masks = valid.len().saturating_sub(modalities.len());
+        for (columns, &valid) in offsets(header).windows(2).zip(&valid[masks..]) {
             if valid == 0 {
                 newest[columns[0] as usize..columns[1] as usize].fill(f64::NAN);
             }
@@ -199,13 +201,10 @@ pub fn samples(message: &Message, sample: &mut Vec<f64>, mut take: impl FnMut(i6
         take(message.timestamp_ns(), newest);
         return Ok(());
     }
-    let stamps = match header.timestamps_ns.as_slice() {
-        [] => &[message.timestamp_ns()],
-        stamps => stamps,
-    };
-    let masks = header.valid.len() / stamps.len();
+    let stamps = message.stamps();
+    let masks = valid.len() / stamps.len();
     for (row, (values, &stamp_ns)) in sample.chunks_mut(len).zip(stamps).enumerate() {
-        if header.valid[row * masks..(row + 1) * masks].contains(&0) {
+        if valid[row * masks..(row + 1) * masks].contains(&0) {
             values.fill(f64::NAN);
         }
         take(stamp_ns, values);
@@ -213,22 +212,35 @@ pub fn samples(message: &Message, sample: &mut Vec<f64>, mut take: impl FnMut(i6
     Ok(())
 }
 
-/// How many values a sample of this message has.
+/// The columns of an observation, none if it says none.
+fn offsets(header: &Header) -> &[i64] {
+    align::key::offsets.get(header).unwrap_or_default()
+}
+
+/// The newest row of a list that has a column for each of some streams; none if the observation has neither.
+pub fn newest_row<'a>(list: Option<&'a [i64]>, streams: Option<&[String]>) -> &'a [i64] {
+    let list = list.unwrap_or_default();
+    let columns = streams.map_or(0, <[String]>::len);
+    &list[list.len().saturating_sub(columns)..]
+}
+
+/// Number of values in a sample of this message.
 pub fn sample_len(message: &Message) -> Result<usize, String> {
     let header = &message.header;
-    let len = if header.modalities.is_present() {
-        let ascend = header.offsets.windows(2).all(|pair| pair[0] <= pair[1]);
-        let last = header.offsets.last().and_then(|&last| usize::try_from(last).ok());
-        last.filter(|_| ascend && header.offsets[0] >= 0)
-            .ok_or("its `offsets` are no columns")?
+    let len = if form::modalities.get(header).is_some() {
+        let offsets = offsets(header);
+        let ascend = offsets.windows(2).all(|pair| pair[0] <= pair[1]);
+        let last = offsets.last().and_then(|&last| usize::try_from(last).ok());
+        last.filter(|_| ascend && offsets[0] >= 0)
+            .ok_or("its `offsets` are not columns")?
     } else if let Some(values) = message.flat() {
-        values.len() / header.timestamps_ns.len().max(1)
+        values.len() / message.stamps().len()
     } else if message.rows == 1 {
         let columns = message.columns().iter().filter(|column| is_number(column.cells));
         columns.map(|column| column.values().len()).sum()
     } else {
         return Err(format!(
-            "a struct of {} rows is no sample (allowed: tensors, and structs of one row)",
+            "a struct of {} rows is not a sample (allowed: tensors, and structs of one row)",
             message.rows
         ));
     };
@@ -241,12 +253,14 @@ pub fn sample_len(message: &Message) -> Result<usize, String> {
 /// Named parts of a sample, and which of its values they are.
 pub fn fields(message: &Message) -> Vec<(&str, Range<usize>)> {
     let header = &message.header;
-    if header.modalities.is_present() {
-        let columns = header.offsets.windows(2).map(|pair| pair[0] as usize..pair[1] as usize);
-        return header.modalities.iter().map(String::as_str).zip(columns).collect();
+    if let Some(modalities) = form::modalities.get(header) {
+        let columns = offsets(header)
+            .windows(2)
+            .map(|pair| pair[0] as usize..pair[1] as usize);
+        return modalities.iter().map(String::as_str).zip(columns).collect();
     }
     if message.flat().is_some() {
-        let names = header.fields.iter().map(String::as_str);
+        let names = header.fields.get().unwrap_or_default().iter().map(String::as_str);
         return names.enumerate().map(|(i, name)| (name, i..i + 1)).collect();
     }
     let mut end = 0;
@@ -260,7 +274,7 @@ pub fn fields(message: &Message) -> Vec<(&str, Range<usize>)> {
         .collect()
 }
 
-/// What stands behind the name of the stream for each of these values of a sample.
+/// Suffixes behind the stream's name, one for each of these values of a sample.
 pub fn names(message: &Message, values: Range<usize>) -> impl Iterator<Item = String> {
     let fields = fields(message);
     values.map(move |i| match fields.iter().find(|(_, range)| range.contains(&i)) {
@@ -273,19 +287,4 @@ pub fn names(message: &Message, values: Range<usize>) -> impl Iterator<Item = St
 /// Other columns hold text.
 fn is_number(cells: Cells) -> bool {
     matches!(cells, Cells::One | Cells::Fixed(_) | Cells::Ragged(_))
-}
-
-fn append(values: Values<'_>, out: &mut Vec<f64>) {
-    match values.dtype() {
-        Dtype::Float64 => out.extend(values.as_slice::<f64>()),
-        Dtype::Int64 => out.extend(values.as_slice::<i64>().iter().map(|&value| value as f64)),
-        Dtype::UInt64 => out.extend(values.as_slice::<u64>().iter().map(|&value| value as f64)),
-        Dtype::Int32 => out.extend(values.as_slice::<i32>().iter().map(|&value| f64::from(value))),
-        Dtype::UInt32 => out.extend(values.as_slice::<u32>().iter().map(|&value| f64::from(value))),
-        _ => {
-            let mut single = vec![0f32; values.len()];
-            values.to_f32(&mut single);
-            out.extend(single.into_iter().map(f64::from));
-        }
-    }
 }

@@ -1,9 +1,9 @@
 //! `robocache clock`: how the clocks that stamp the streams of a recording go against that of the recorder.
 
 use crate::output::{Output, Table, figure, figure_or_dash, plain};
-use robocache::ops::clock::{ClockConfig, ClockInput, ClockSpec, DeviceClock, Notice, Stamp};
-use robocache::stream::Message;
+use robocache::ops::clock::{ClockConfig, ClockInput, DeviceClock, Notice, Stamp};
 use robocache::stream::recording::Reader;
+use robocache::stream::{Message, form};
 use robocache::time::{ns_to_ms, ns_to_s};
 use serde::Serialize;
 use std::fmt::Write;
@@ -48,7 +48,7 @@ pub struct Args {
 struct Clocks {
     recording: PathBuf,
     streams: Vec<Clock>,
-    /// What can't be read.
+    /// Parts that can't be read.
     problems: Vec<String>,
 }
 
@@ -60,19 +60,19 @@ struct Clock {
     span_s: f64,
     /// Time of the recorder minus the stamp, at the last message, less jitter.
     offset_ms: Option<f64>,
-    /// How much more than a second passes on the recorder in a second of the stream, millionths.
+    /// Excess over a second that passes on the recorder in a second of the stream, millionths.
     skew_ppm: Option<f64>,
-    /// How far the earliest messages lie above the estimate, ms.
+    /// Distance of the earliest messages from the estimate above which they lie, ms.
     sigma_ms: Option<f64>,
-    /// How far the skew may be off, ppm: as far as the line turns where its ends lie that far off.
+    /// Uncertainty of the skew, ppm: the turn of the line if its ends are off by `sigma_ms`.
     skew_sigma_ppm: Option<f64>,
     /// The least skew and the greatest of the estimates over time, ppm: they tell how steady it is.
     skew_range_ppm: Option<(f64, f64)>,
-    /// Why there is none.
+    /// The reason why there is no estimate.
     refused: Option<String>,
     estimates: Vec<Estimate>,
-    /// What became of the clock.
-    notices: Vec<Said>,
+    /// Notices of the clock.
+    notices: Vec<TimedNotice>,
     notices_left_out: u64,
 }
 
@@ -86,27 +86,27 @@ struct Estimate {
 }
 
 #[derive(Serialize)]
-struct Said {
+struct TimedNotice {
     at_s: f64,
     text: String,
 }
 
 /// A stream, as it is read.
-struct Seen {
+struct StreamClock {
     name: String,
     clock: DeviceClock,
-    /// Whether its stamps are targets, and of no clock of its own.
+    /// True if its stamps are targets, and so of no clock of its own.
     is_observation: bool,
     messages: u64,
     arrived: u64,
     first_ns: Option<i64>,
     newest_ns: i64,
-    /// Where the estimate began, ns.
+    /// Start of the estimate, ns.
     since_ns: i64,
     last: Option<Stamp>,
     next_note_ns: i64,
     estimates: Vec<Estimate>,
-    notices: Vec<Said>,
+    notices: Vec<TimedNotice>,
     notices_left_out: u64,
 }
 
@@ -118,7 +118,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
         eyre::bail!("`{unknown}`: no such stream (allowed: {})", names.join(", "));
     }
     reader.retain(|name| args.stream.is_empty() || args.stream.iter().any(|stream| stream == name));
-    let mut seen: Vec<Seen> = Vec::new();
+    let mut seen: Vec<StreamClock> = Vec::new();
     for name in reader.streams() {
         let input = ClockInput {
             input: name.to_owned(),
@@ -126,11 +126,11 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
             lock_s: args.lock_s,
             ..ClockInput::default()
         };
-        let spec = ClockSpec::new(&ClockConfig { inputs: vec![input] })?;
+        let inputs = ClockConfig { inputs: vec![input] }.checked()?;
         seen.extend(
-            spec.inputs()
+            inputs
                 .iter()
-                .map(|input| Seen::new(name, DeviceClock::new(input))),
+                .map(|input| StreamClock::new(name, DeviceClock::new(input))),
         );
     }
     let mut message = Message::default();
@@ -158,7 +158,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!is_known || !clocks.problems.is_empty())))
 }
 
-impl Seen {
+impl StreamClock {
     fn new(name: &str, clock: DeviceClock) -> Self {
         Self {
             name: name.to_owned(),
@@ -178,7 +178,7 @@ impl Seen {
     }
 
     fn message(&mut self, message: &Message) {
-        self.is_observation |= message.header.modalities.is_present();
+        self.is_observation |= form::modalities.get(&message.header).is_some();
         self.messages += 1;
         let stamp_ns = message.timestamp_ns();
         let first_ns = *self.first_ns.get_or_insert(stamp_ns);
@@ -197,7 +197,7 @@ impl Seen {
             (self.next_note_ns, self.since_ns) = (i64::MIN, stamp_ns);
             if self.notices.len() < MOST_NOTICES {
                 let text = in_words(&notice);
-                self.notices.push(Said { at_s, text });
+                self.notices.push(TimedNotice { at_s, text });
             } else {
                 self.notices_left_out += 1;
             }
@@ -250,7 +250,7 @@ impl Seen {
 }
 
 impl Clock {
-    /// What the figures mean.
+    /// The meaning of the figures, in words.
     fn verdict(&self) -> String {
         match (&self.refused, self.skew_ppm.zip(self.skew_sigma_ppm)) {
             (Some(why), _) => why.clone(),
@@ -263,7 +263,7 @@ impl Clock {
     }
 }
 
-/// What became of a clock, as it is seen afterwards.
+/// A notice of the clock in words, as it is seen afterwards.
 fn in_words(notice: &Notice) -> String {
     match *notice {
         Notice::Reset { ns } => format!("it was set by {:+.3} s against the recorder's", ns_to_s(ns)),

@@ -7,7 +7,7 @@ use robocache::ops::align::AlignConfig;
 use robocache::ops::clock::ClockConfig;
 use robocache::ops::group::GroupingConfig;
 use robocache::ops::voxelize::VoxelizeConfig;
-use robocache::stream::Reading;
+use robocache::stream::Selection;
 use robocache_sim::config::SimConfig;
 use robocache_sim::plugin::SimPlugin;
 use std::cell::RefCell;
@@ -15,14 +15,14 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::rc::Rc;
 
-/// What runs where a configuration has sections for nodes of their own: each takes the outputs of those before it, as
-/// the nodes of a dataflow do.
+/// Order in which sections run that a configuration has for nodes of their own: each takes the outputs of those before
+/// it, as the nodes of a dataflow do.
 pub const ORDER: [&str; 6] = ["clock", "voxelize", "fuse", "align", "group", "resample"];
 
 /// A section, read.
 #[derive(Clone)]
 pub enum Section {
-    /// Of `fuse`, and of `align`.
+    /// Section `fuse` or `align`.
     Observe(AlignConfig),
     Clock(ClockConfig),
     Group(GroupingConfig),
@@ -38,13 +38,13 @@ pub enum Section {
 pub struct Operation {
     /// The plugin's name: the key of its section.
     pub plugin: &'static str,
-    /// Its own name, where it has one.
+    /// Its own name, if it has one.
     pub own_name: Option<String>,
     pub section: Section,
 }
 
 impl Operation {
-    /// What errors call it.
+    /// The operation's name in errors.
     pub fn label(&self) -> String {
         match &self.own_name {
             None => self.plugin.to_owned(),
@@ -52,7 +52,7 @@ impl Operation {
         }
     }
 
-    /// What one of its outputs is called outside of it.
+    /// The name outside of the operation of one of its outputs.
     pub fn output(&self, output: &str) -> String {
         match &self.own_name {
             None => output.to_owned(),
@@ -61,7 +61,7 @@ impl Operation {
     }
 }
 
-/// What a node's configuration comes to.
+/// The operations of a node's configuration.
 pub struct Built {
     pub operations: Vec<Operation>,
     /// The inputs that have to come from the dataflow.
@@ -140,14 +140,14 @@ pub fn graph(
     Ok((graph, notes.take()))
 }
 
-/// What is wanted of each input, by its name.
-pub type Readings = Vec<(String, Reading)>;
+/// The selection of each input, by its name.
+pub type Selections = Vec<(String, Selection)>;
 
-/// What the operations of a file want of each input that comes from outside, and the operations.
+/// The operations of a file, and their selections of the inputs that come from outside.
 ///
 /// # Errors
 /// A configuration that can't be used.
-pub fn readings(file: &Path) -> Result<(Readings, Vec<Operation>), AppError> {
+pub fn selections(file: &Path) -> Result<(Selections, Vec<Operation>), AppError> {
     let config = Config::read(file)?;
     let plugins = if config.has_plugins() {
         plugins(None)
@@ -162,8 +162,8 @@ pub fn readings(file: &Path) -> Result<(Readings, Vec<Operation>), AppError> {
     let notes = Notes::default();
     let graph = with_notes(App::new().with_config(config), plugins, &notes).check()?;
     let inputs = graph.external_inputs().enumerate();
-    let readings = inputs.map(|(i, (input, _))| (input.to_owned(), graph.reading(i).unwrap_or_default()));
-    Ok((readings.collect(), notes.take()))
+    let selections = inputs.map(|(i, (input, _))| (input.to_owned(), graph.selection(i).unwrap_or_default()));
+    Ok((selections.collect(), notes.take()))
 }
 
 /// Operations in the order in which their plugins are built.

@@ -11,15 +11,15 @@ use std::process::{Command, ExitCode};
 
 /// Says whether this machine is fit for a dataflow
 ///
-/// It looks at dora, shared memory, the NVIDIA driver and each of its devices (on which it runs a kernel, whose result it
-/// compares with the CPU's), the clock, limits, the governor of the CPU, the release of Jetson Linux, and the Python
+/// It looks at dora, shared memory, the drivers of GPUs and each of their devices (on which it runs a kernel, whose
+/// result it compares with the CPU's), the clock, limits, the governor of the CPU, the release of Jetson Linux, and the Python
 /// package.
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes:
   0   there is no error
   1   there is one")]
 pub struct Args {
-    /// Where the root of the machine's file system is
+    /// Path of the root of the machine's file system
     #[arg(long, default_value = "/", hide = true)]
     root: PathBuf,
 }
@@ -31,7 +31,7 @@ struct Report {
     checks: Vec<Check>,
 }
 
-/// What was looked at, and what was found.
+/// A check and its result.
 #[derive(Serialize)]
 pub struct Check {
     pub level: Level,

@@ -5,7 +5,7 @@ use crate::output::{Output, Table, bytes, figure, figure_or_dash, path, plain};
 use crate::stats::Spread;
 use robocache::device::{Dtype, Values};
 use robocache::stream::recording::Reader;
-use robocache::stream::{Column, Message, SamplesError};
+use robocache::stream::{Column, Message, SamplesError, form};
 use robocache::time::ns_to_s;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// A step longer than so many times the median one has lost a sample.
+/// A step longer than this many times the median one has lost a sample.
 const GAP: f64 = 1.5;
 
 /// Says what a recording, or a file or folder that `convert` reads, holds: rates, gaps, order, payloads
@@ -25,7 +25,7 @@ const GAP: f64 = 1.5;
 #[command(after_help = "Exit codes:
   0   all of it can be read
   1   a part of it can't be read, and the rest is told
-  2   it is no recording")]
+  2   it is not a recording")]
 pub struct Args {
     /// The folder of the recording, or what else `convert` reads
     recording: PathBuf,
@@ -39,22 +39,22 @@ pub struct Info {
     /// From the first stamp of any stream to the last.
     duration_s: f64,
     bytes: u64,
-    pub streams: Vec<Stream>,
-    /// What is not read, and of files of other software what stands for what is not there.
+    pub streams: Vec<StreamSummary>,
+    /// Parts that are not read, and, for files of other software, stand-ins for missing parts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
-    /// What can't be read.
+    /// Parts that can't be read.
     pub problems: Vec<String>,
 }
 
 #[derive(Serialize)]
-pub struct Stream {
+pub struct StreamSummary {
     name: String,
     messages: u64,
     samples: u64,
     rate_hz: Option<f64>,
     step_ms: Option<Spread>,
-    /// Where the longest step begins, after the first stamp of any stream.
+    /// Start of the longest step, after the first stamp of any stream.
     longest_step_at_s: Option<f64>,
     gaps: u64,
     lost: u64,
@@ -73,13 +73,13 @@ pub struct Stream {
     bytes: u64,
     payload: Option<String>,
     frame_id: Option<String>,
-    /// Whether the recorder ended in order.
+    /// True if the recorder ended in order.
     is_finished: bool,
 }
 
-/// What has been seen of a stream.
+/// State of a stream while a recording is read.
 #[derive(Default)]
-struct Seen {
+struct StreamStatistics {
     messages: u64,
     samples: u64,
     out_of_order: u64,
@@ -93,7 +93,7 @@ struct Seen {
     nonfinite: u64,
     payload: Option<String>,
     frame_id: Option<String>,
-    /// Of the payloads.
+    /// Bytes of the payloads.
     bytes: u64,
 }
 
@@ -106,14 +106,14 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!info.problems.is_empty())))
 }
 
-/// What a recording holds.
+/// Reads the facts about a recording.
 pub fn read(folder: &Path) -> eyre::Result<Info> {
     let (mut reader, refused) = Reader::open_readable(folder)?;
     let mut problems: Vec<String> = refused.iter().map(ToString::to_string).collect();
     let names: Vec<String> = reader.streams().map(str::to_owned).collect();
     let about = (0..names.len()).map(|stream| (reader.files(stream).to_vec(), reader.is_finished(stream)));
     let about: Vec<(Vec<PathBuf>, bool)> = about.collect();
-    let mut seen: Vec<Seen> = names.iter().map(|_| Seen::default()).collect();
+    let mut seen: Vec<StreamStatistics> = names.iter().map(|_| StreamStatistics::default()).collect();
     let mut no_samples: Vec<NoSamples> = names.iter().map(|_| NoSamples::default()).collect();
     let (mut message, mut scratch) = (Message::default(), Vec::new());
     loop {
@@ -130,7 +130,7 @@ pub fn read(folder: &Path) -> eyre::Result<Info> {
     }
     for ((name, seen), NoSamples { messages, first }) in names.iter().zip(&seen).zip(no_samples) {
         let of = seen.messages;
-        let words = |first| format!("stream `{name}`: of {of} messages {messages} are no samples, the first: {first}");
+        let words = |first| format!("stream `{name}`: of {of} messages {messages} are not samples, the first: {first}");
         problems.extend(first.map(words));
     }
     let (first, last) = span(&seen);
@@ -166,22 +166,22 @@ impl NoSamples {
 
 /// Refuses a message that has not as many values for each of its `timestamps_ns`, and at least one.
 fn samples(message: &Message) -> Result<(), SamplesError> {
-    let stamps = message.header.timestamps_ns.len();
+    let stamps = message.header.timestamps_ns.get().map_or(0, <[i64]>::len);
     let values = message.flat().map_or(0, |values| values.len());
     let dim = (values / stamps.max(1)).max(1);
     match message.flat() {
         // A window has a row for each stamp, of a shape of its own.
-        Some(_) if stamps > 0 && stamps * dim != values && !message.header.modalities.is_present() => {
+        Some(_) if stamps > 0 && stamps * dim != values && form::modalities.get(&message.header).is_none() => {
             Err(SamplesError::Stamps { stamps, values, dim })
         }
         _ => Ok(()),
     }
 }
 
-/// What a file or folder of other software holds.
+/// Reads the facts about a file or folder of other software.
 fn read_other(path: &Path, format: Format, how: &InputArgs) -> eyre::Result<Info> {
     let mut source = convert::open(path, format, how, &[])?;
-    let mut seen: BTreeMap<String, Seen> = BTreeMap::new();
+    let mut seen: BTreeMap<String, StreamStatistics> = BTreeMap::new();
     let (mut message, mut scratch) = (Message::default(), Vec::new());
     while let Some(name) = source.next_into(&mut message)? {
         match seen.get_mut(name) {
@@ -194,8 +194,8 @@ fn read_other(path: &Path, format: Format, how: &InputArgs) -> eyre::Result<Info
         let bytes = seen.bytes;
         seen.into_stream(name, (first, last), bytes, true)
     });
-    let streams: Vec<Stream> = streams.collect();
-    let mut told = source.told();
+    let streams: Vec<StreamSummary> = streams.collect();
+    let mut told = source.remarks();
     told.notes.extend(format.not_read(path));
     Ok(Info {
         recording: path.to_owned(),
@@ -208,7 +208,7 @@ fn read_other(path: &Path, format: Format, how: &InputArgs) -> eyre::Result<Info
 }
 
 /// The first stamp of any stream, and the last.
-fn span<'a>(seen: impl IntoIterator<Item = &'a Seen, IntoIter: Clone>) -> (Option<i64>, Option<i64>) {
+fn span<'a>(seen: impl IntoIterator<Item = &'a StreamStatistics, IntoIter: Clone>) -> (Option<i64>, Option<i64>) {
     let seen = seen.into_iter();
     let first = seen.clone().filter_map(|seen| seen.first_ns).min();
     (first, seen.filter_map(|seen| seen.newest_ns).max())
@@ -218,15 +218,15 @@ fn seconds(from: Option<i64>, to: Option<i64>) -> Option<f64> {
     Some(ns_to_s(to?.saturating_sub(from?)))
 }
 
-impl Seen {
+impl StreamStatistics {
     fn message(&mut self, message: &Message, scratch: &mut Vec<f32>) {
         let header = &message.header;
         self.messages += 1;
         // A window of observations repeats all rows but the newest.
-        if header.timestamps_ns.is_empty() || header.modalities.is_present() {
+        if form::modalities.get(header).is_some() {
             self.sample(message.timestamp_ns());
         } else {
-            header.timestamps_ns.iter().for_each(|&stamp_ns| self.sample(stamp_ns));
+            message.stamps().iter().for_each(|&stamp_ns| self.sample(stamp_ns));
         }
         if let Some(arrival_ns) = message.arrival_ns {
             self.delays_ns.push(arrival_ns.saturating_sub(message.timestamp_ns()));
@@ -240,7 +240,7 @@ impl Seen {
         self.bytes += message.columns().iter().map(bytes).sum::<usize>() as u64;
         if self.payload.is_none() {
             self.payload = Some(payload(message));
-            self.frame_id = header.frame_id.get().cloned();
+            self.frame_id = header.frame_id.get().map(str::to_owned);
         }
     }
 
@@ -267,7 +267,7 @@ impl Seen {
         (first, last): (Option<i64>, Option<i64>),
         bytes: u64,
         is_finished: bool,
-    ) -> Stream {
+    ) -> StreamSummary {
         let steps = Spread::of_ns(&mut self.steps_ns);
         let median_ns = steps.map_or(f64::INFINITY, |steps| steps.p50 * 1e6);
         let gaps = self
@@ -279,7 +279,7 @@ impl Seen {
             (gaps + 1, lost + steps.round() as u64 - 1)
         });
         let span = seconds(self.first_ns, self.newest_ns).filter(|&span| span > 0.0);
-        Stream {
+        StreamSummary {
             name,
             messages: self.messages,
             samples: self.samples,
@@ -304,7 +304,7 @@ impl Seen {
     }
 }
 
-/// How many values are NaN or infinite.
+/// Number of values that are NaN or infinite.
 fn nonfinite(values: Values<'_>, scratch: &mut Vec<f32>) -> u64 {
     let count = match values.dtype() {
         Dtype::Float32 => values
@@ -330,14 +330,13 @@ fn nonfinite(values: Values<'_>, scratch: &mut Vec<f32>) -> u64 {
 /// The form of the payload of a message, such as `float32 [16, 149]` or `{x: float32, ring: uint16}`.
 fn payload(message: &Message) -> String {
     if let Some(values) = message.flat() {
-        let shape = match message.header.shape.as_slice() {
-            [] => vec![values.len() as i64],
-            shape => shape.to_vec(),
+        let shape = match message.header.shape.get() {
+            None | Some([]) => vec![values.len() as i64],
+            Some(shape) => shape.to_vec(),
         };
-        let fields = &message.header.fields;
-        let fields = match fields.is_empty() {
-            true => String::new(),
-            false => format!(" {}", fields.iter().map(String::as_str).collect::<Vec<_>>().join(" ")),
+        let fields = match message.header.fields.get() {
+            None | Some([]) => String::new(),
+            Some(fields) => format!(" {}", fields.join(" ")),
         };
         return format!("{} {shape:?}{fields}", values.dtype());
     }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Parts of a recording are looked at by themselves, each of so much time, ns.
+/// Length of the parts of a recording that are looked at by themselves, ns.
 const PART_NS: i64 = 60_000_000_000;
 
 /// Columns of the curve in text.
@@ -17,7 +17,7 @@ const CURVE: usize = 21;
 /// Finds by how much one channel lags behind another that sees the same movement
 ///
 /// Both are differentiated and correlated at every lag of the range, and the lag is where they correlate best. It is refused
-/// where that can't be known. Of a recording of several minutes each is looked at by itself, too: lags that grow from one to
+/// if that can't be known. Of a recording of several minutes each is looked at by itself, too: lags that grow from one to
 /// the next are clocks that drift apart.
 #[derive(clap::Args)]
 #[command(after_help = format!("{}
@@ -38,7 +38,7 @@ pub struct Args {
     /// The lags that are looked at, ms
     #[arg(long, value_name = "FROM..TO", default_value = "-500..500", value_parser = range, allow_hyphen_values = true)]
     range: (f64, f64),
-    /// Differences are taken over so much time, ms: longer is steadier with noise
+    /// Time over which differences are taken, ms: longer is steadier with noise
     #[arg(long, value_name = "MS", default_value_t = LatencyConfig::default().smooth_ms)]
     smooth_ms: f64,
 }
@@ -47,33 +47,33 @@ fn range(text: &str) -> Result<(f64, f64), String> {
     let ends = text
         .split_once("..")
         .and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
-    ends.ok_or_else(|| "it is no range (allowed: FROM..TO in ms, such as -500..500)".to_owned())
+    ends.ok_or_else(|| "it is not a range (allowed: FROM..TO in ms, such as -500..500)".to_owned())
 }
 
 #[derive(Serialize)]
-struct Found {
+struct Comparison {
     a: String,
     b: String,
-    /// `None` where it can't be known.
+    /// `None` if it can't be known.
     #[serde(flatten)]
     lag: Option<Lag>,
-    /// Why it can't be known.
+    /// The reason why it can't be known.
     refused: Option<String>,
-    /// Of a recording of several minutes.
+    /// Results by minute, for a recording of several minutes.
     minutes: Vec<Minute>,
-    /// By how much the clock of `b` goes faster than that of `a`, by the lags of the minutes; `None` where fewer than three
+    /// Excess of the speed of `b`'s clock over that of `a`'s, by the lags of the minutes; `None` if fewer than three
     /// are known.
     drift_ppm: Option<f64>,
     curve: Option<Curve>,
-    /// What can't be read.
+    /// Parts that can't be read.
     problems: Vec<String>,
 }
 
 #[derive(Serialize)]
 struct Lag {
-    /// Of `b`, where that of `a` is 0.
+    /// Latency of `b`, if that of `a` is 0.
     latency_ms: f64,
-    /// How well they correlate, up to 1.
+    /// Correlation at the peak, up to 1.
     peak: f64,
     second_peak: Option<f64>,
     second_ms: Option<f64>,
@@ -83,7 +83,7 @@ struct Lag {
 
 #[derive(Serialize)]
 struct Minute {
-    /// How many minutes after the first sample of `a` it begins.
+    /// Minutes from the first sample of `a` to its start.
     minute: i64,
     #[serde(flatten)]
     lag: Option<Lag>,
@@ -122,7 +122,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
         step_ms: latency.curve.step_ms,
         values: latency.curve.values,
     });
-    let found = Found {
+    let found = Comparison {
         a: a.name,
         b: b.name,
         lag,
@@ -152,7 +152,7 @@ fn all(channel: &Channel) -> latency::Channel<'_> {
     }
 }
 
-/// What a channel has from one time up to another.
+/// Samples of a channel from one time up to another.
 fn between(channel: &Channel, from_ns: i64, to_ns: i64) -> latency::Channel<'_> {
     let before = |end_ns: i64| channel.times_ns.partition_point(|&ns| ns < end_ns);
     let (from, to) = (before(from_ns), before(to_ns));
@@ -162,7 +162,7 @@ fn between(channel: &Channel, from_ns: i64, to_ns: i64) -> latency::Channel<'_> 
     }
 }
 
-/// Each minute in which both have samples; none where that is one.
+/// Each minute in which both have samples; none if that is one.
 fn minutes(correlator: &Correlator, a: &Channel, b: &Channel) -> Vec<Minute> {
     let Some(&from) = a.times_ns.first() else {
         return Vec::new();
@@ -220,7 +220,7 @@ impl Lag {
     }
 }
 
-fn text(found: &Found) -> String {
+fn text(found: &Comparison) -> String {
     let mut text = String::new();
     // Writing to a string can't fail.
     match (&found.lag, &found.refused) {

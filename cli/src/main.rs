@@ -56,7 +56,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // What a limit on the size of files refuses is an error then, which is told.
+    // A write past the limit on the size of files is then an error, which is reported.
     // SAFETY: no other thread is there yet, and ignoring a signal runs no code.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let Cli { json, command } = Cli::parse();

@@ -11,16 +11,16 @@ use std::str::FromStr;
 
 const SENSORS: &str = include_str!("../templates/sensors.py");
 const SHOW: &str = include_str!("../templates/show.py");
-/// Observations a second, where a sensor is as quick.
+/// Observations a second, if a sensor is as quick.
 const RATE_HZ: f64 = 50.0;
 /// From this rate on a line between two samples is nearer to the truth than the one before.
 const LINEAR_HZ: f64 = 50.0;
 /// Cells of a grid that are occupied at most, and bytes of one: three coordinates and two channels.
 const MAX_VOXELS: u64 = 50_000;
 const POOL: &str = "16MB";
-/// That of dora, where none is said.
+/// Pool of dora if none is given.
 const DEFAULT_POOL_MB: usize = 8;
-/// What restarts a node that crashed, three times at most: one that can't start is no fault of a moment.
+/// Keys that restart a node that crashed, three times at most: one that can't start will not start later.
 const RESTART: &str = "    restart_policy: on-failure\n    max_restarts: 3\n";
 /// dora restarts only what has an input.
 const TICK: &str =
@@ -75,11 +75,11 @@ fn name(text: &str) -> Result<String, String> {
     let taken = ["fuse", "voxelize", "show", "fused", "voxels"];
     if text.is_empty() || !text.chars().all(is_name) {
         return Err(format!(
-            "`{text}` is no name (allowed: letters a to z, digits, `_` and `-`)"
+            "`{text}` is not a name (allowed: letters a to z, digits, `_` and `-`)"
         ));
     }
     if !matches!(serde_yaml::from_str(text), Ok(serde_yaml::Value::String(read)) if read == text) {
-        return Err(format!("`{text}` is no text in YAML (allowed: a name such as force)"));
+        return Err(format!("`{text}` is not text in YAML (allowed: a name such as force)"));
     }
     if taken.contains(&text) {
         return Err(format!(
@@ -92,7 +92,7 @@ fn name(text: &str) -> Result<String, String> {
 
 fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate| (0.1..=10_000.0).contains(rate));
-    rate.ok_or_else(|| format!("`{text}` is no rate (allowed: 0.1 to 10000 Hz)"))
+    rate.ok_or_else(|| format!("`{text}` is not a rate (allowed: 0.1 to 10000 Hz)"))
 }
 
 impl FromStr for Sensor {
@@ -106,7 +106,7 @@ impl FromStr for Sensor {
         let dim = dim.parse().ok().filter(|dim| (1..=1_000_000).contains(dim));
         Ok(Self {
             name: name(own_name)?,
-            dim: dim.ok_or("DIM is no number of values (allowed: 1 to 1000000)")?,
+            dim: dim.ok_or("DIM is not a number of values (allowed: 1 to 1000000)")?,
             rate_hz: rate(rate_hz)?,
         })
     }
@@ -176,7 +176,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// So many periods of a rate in whole ms, rounded up.
+/// Duration of a number of periods of a rate in whole ms, rounded up.
 fn periods_ms(periods: f64, rate_hz: f64) -> u64 {
     (periods * 1e3 / rate_hz).ceil() as u64
 }
@@ -234,7 +234,7 @@ fn config(args: &Args) -> String {
     text
 }
 
-/// The key of a pool for messages of so many float32, where that of dora is too small.
+/// Key of a pool for messages of `values` float32, if dora's own is too small.
 fn pool(values: usize) -> String {
     let mb = (4 * (4 * values + 4096)).div_ceil(1_000_000);
     match mb {

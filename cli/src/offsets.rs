@@ -1,4 +1,4 @@
-//! Whether the streams that a configuration takes are stamped by one clock, as far as their arrivals tell.
+//! Judges, by their arrivals, if the streams that a configuration takes are stamped by one clock.
 
 use crate::config::{Operation, Section};
 use robocache::ops::offsets::{Offset, Offsets, Severity};
@@ -18,9 +18,9 @@ pub struct Args {
 
 /// A stream whose stamps are off.
 #[derive(Serialize)]
-pub struct Found {
+pub struct StreamOffset {
     pub stream: String,
-    /// By how much they are ahead of those of the others, beyond `latency_ms`; below 0: behind.
+    /// Lead of its stamps over those of the others, beyond `latency_ms`; below 0: behind.
     pub ahead_ms: f64,
     /// From when on, after the first message.
     pub from_s: f64,
@@ -28,7 +28,7 @@ pub struct Found {
     pub text: String,
 }
 
-/// What is known of the arrivals of some streams.
+/// Arrivals of some streams.
 #[derive(Default)]
 pub struct Judge {
     offsets: Offsets,
@@ -36,7 +36,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Of these streams, each with its latency, ns, but for those that may be off.
+    /// Judges these streams, each with its latency, ns, but for those that may be off.
     pub fn new(streams: impl IntoIterator<Item = (String, i64)>, args: &Args) -> Self {
         let mut judged: Vec<(String, i64)> = Vec::new();
         for (name, latency_ns) in streams {
@@ -70,12 +70,12 @@ impl Judge {
     }
 
     /// The streams that are off.
-    pub fn found(&self) -> Vec<Found> {
-        self.offsets.judge().into_iter().map(Found::from).collect()
+    pub fn offsets(&self) -> Vec<StreamOffset> {
+        self.offsets.judge().into_iter().map(StreamOffset::from).collect()
     }
 }
 
-impl From<Offset> for Found {
+impl From<Offset> for StreamOffset {
     fn from(offset: Offset) -> Self {
         let is_refused = offset.severity() == Severity::Refused;
         let allow = format!("; `--allow-offset {}` takes it as it is", offset.stream);
@@ -110,7 +110,7 @@ pub fn latencies(operations: &[Operation]) -> Vec<(String, i64)> {
 }
 
 /// The streams that are off by too much, in words.
-pub fn refusal(found: &[Found]) -> Option<String> {
+pub fn refusal(found: &[StreamOffset]) -> Option<String> {
     let refused = found.iter().filter(|found| found.is_refused);
     let texts: Vec<&str> = refused.map(|found| found.text.as_str()).collect();
     (!texts.is_empty()).then(|| texts.join("; and "))

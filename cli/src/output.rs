@@ -1,4 +1,4 @@
-//! How results and remarks are written.
+//! Writes results and remarks.
 
 use eyre::WrapErr;
 use robocache::stream::is_obeyed;
@@ -31,13 +31,13 @@ pub fn quoted(text: &str) -> String {
     out + "\""
 }
 
-/// Where the result goes, and in which form.
+/// Destination and form of the result.
 pub struct Output {
     json: bool,
     colour: bool,
 }
 
-/// How well something is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -79,7 +79,7 @@ impl Output {
         }
     }
 
-    /// Whether results are JSON.
+    /// True if results are JSON.
     pub fn is_json(&self) -> bool {
         self.json
     }
@@ -115,8 +115,8 @@ impl Output {
     }
 }
 
-/// Writes a file that begins with `start`. What is there already is written over where it is such a file, too: a mistyped name
-/// is no reason to lose a recording or a configuration. A file is put in its place by one rename, so that it is whole.
+/// Writes a file that begins with `start`. An existing file is written over only if it begins so, too: a mistyped name
+/// must not cost a recording or a configuration. The file is put in its place by one rename, so that it is whole.
 pub fn write(path: &Path, start: &str, text: &str) -> eyre::Result<()> {
     let failed = |error| eyre::eyre!("{}: {error}", path.display());
     let mut begin = Vec::new();
@@ -127,7 +127,7 @@ pub fn write(path: &Path, start: &str, text: &str) -> eyre::Result<()> {
     }
     if !begin.is_empty() && begin != start.as_bytes() {
         eyre::bail!(
-            "{}: it is there and is no file of that kind (allowed: a new file, or one that begins with `{start}`, which is written over)",
+            "{}: it is there and is not a file of that kind (allowed: a new file, or one that begins with `{start}`, which is written over)",
             path.display()
         );
     }
@@ -179,7 +179,8 @@ impl Table {
         self.rows.push(cells.map(|cell| cut(&plain(&cell))).into());
     }
 
-    /// In lines of so many characters, as far as a narrow gap between columns, and names cut to [`LEAST_NAME`], make them.
+    /// Lays the table out in lines of `width` characters, as far as a narrow gap between columns, and names cut to
+    /// [`LEAST_NAME`], make that possible.
     pub fn within(&self, width: usize) -> String {
         let widths = self.widths();
         let needed = |gap: usize| widths.iter().sum::<usize>() + gap * widths.len().saturating_sub(1);
@@ -193,7 +194,7 @@ impl Table {
         (0..self.left.len()).map(widest).collect()
     }
 
-    /// With gaps of so many spaces, and at most so many characters of the first column.
+    /// Lines with `gap` spaces between columns, and at most `most` characters of the first column.
     fn lines(&self, gap: usize, most: usize) -> String {
         let mut widths = self.widths();
         widths[0] = widths[0].min(most);
@@ -241,7 +242,7 @@ pub fn figure(value: f64) -> String {
     }
 }
 
-/// A figure, or a dash where there is none.
+/// A figure, or a dash if there is none.
 pub fn figure_or_dash(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), figure)
 }
@@ -335,7 +336,7 @@ mod tests {
             "a camera of a long           1"
         );
         assert_eq!(table.within(10).lines().nth(3).unwrap(), "a camera o           1");
-        // A width has 16 bits where it is a format's.
+        // A width has 16 bits if it is a format's.
         table.row(["ü".repeat(70_000), "1".into()]);
         let text = table.to_string();
         assert!(text.lines().all(|line| line.chars().count() <= 200 + 2 + 11), "{text}");

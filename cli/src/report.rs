@@ -6,15 +6,15 @@ mod page;
 mod watched;
 
 use crate::info::{self, Info};
-use crate::offsets::{self, Found, Judge};
+use crate::offsets::{self, Judge, StreamOffset};
 use crate::output::{self, Output, bytes, figure};
 use crate::track::{MOST_POINTS, Tracks};
 use crate::trial::report::{Observations, Report as Trial};
 use crate::trial::tally::Counts;
 use crate::{channel, trial};
 use diagnosed::{Chart, Diagnosed};
-use robocache::stream::Message;
 use robocache::stream::recording::Reader;
+use robocache::stream::{Message, form};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use watched::Watched;
 /// Lines in the chart of `--channel`.
 const MOST_LINES: usize = 32;
 
-/// Samples of a stream that is drawn as it was recorded have at most so many values; others are clouds, grids or images.
+/// Most values in a sample of a stream that is drawn as it was recorded; others are clouds, grids or images.
 const LONGEST_SAMPLE: usize = 1024;
 
 /// Writes a page that shows a recording, and what a configuration makes of it
@@ -32,7 +32,7 @@ const LONGEST_SAMPLE: usize = 1024;
 /// One HTML file that needs no network: a verdict, what observations hold over time and where it is not valid, ages, waits,
 /// gaps, what was dropped, and the configuration. With --config its operations run over the recording as `robocache try` runs
 /// them, and the figures are those of `try --json`. Observations and diagnostics that were recorded are shown as they are;
-/// where there are no observations, the streams are.
+/// if there are no observations, the streams are.
 #[derive(clap::Args)]
 #[command(after_help = format!("{}
 
@@ -56,7 +56,7 @@ pub struct Args {
     offsets: offsets::Args,
 }
 
-/// What the page says in numbers.
+/// Numbers of the page.
 #[derive(Serialize)]
 pub struct Figures {
     recording: PathBuf,
@@ -71,30 +71,30 @@ pub struct Figures {
     /// As `info --json` has it.
     info: Info,
     /// Streams whose stamps are off from those of the others.
-    offsets: Vec<Found>,
+    offsets: Vec<StreamOffset>,
     /// Streams that are not drawn, and why.
     not_drawn: BTreeMap<String, String>,
-    /// What can't be read.
+    /// Parts that can't be read.
     pub problems: Vec<String>,
 }
 
-/// What the page draws.
+/// Drawings of the page.
 struct Drawings {
-    /// Those of `--channel`.
+    /// Charts of `--channel`.
     channels: Vec<Chart>,
     outputs: Vec<Watched>,
     diagnostics: Vec<Diagnosed>,
 }
 
-/// What was found in the recording beside the streams that sensors send.
+/// Contents of the recording beside the streams that sensors send.
 #[derive(Default)]
 struct Recorded {
     observations: Vec<Observations>,
     outputs: Vec<Watched>,
     diagnostics: Vec<Diagnosed>,
-    /// By stream.
+    /// Outputs and streams that are drawn.
     streams: Vec<Watched>,
-    offsets: Vec<Found>,
+    offsets: Vec<StreamOffset>,
     not_drawn: BTreeMap<String, String>,
 }
 
@@ -220,11 +220,11 @@ fn verdict(trial: Option<&Trial>, recorded: &[Observations]) -> String {
     }
 }
 
-/// What is drawn of the recording itself.
+/// Drawings of the recording itself.
 fn look(folder: &Path, args: &offsets::Args) -> eyre::Result<Recorded> {
     let (mut reader, _) = Reader::open_readable(folder)?;
     let names: Vec<String> = reader.streams().map(str::to_owned).collect();
-    let mut seen: Vec<Seen> = names.iter().map(|_| Seen::Nothing).collect();
+    let mut seen: Vec<StreamContent> = names.iter().map(|_| StreamContent::Nothing).collect();
     let mut judge = Judge::new(names.iter().map(|name| (name.clone(), 0)), args);
     let (mut message, mut sample) = (Message::default(), Vec::new());
     loop {
@@ -239,19 +239,19 @@ fn look(folder: &Path, args: &offsets::Args) -> eyre::Result<Recorded> {
         }
     }
     let mut recorded = Recorded {
-        offsets: judge.found(),
+        offsets: judge.offsets(),
         ..Recorded::default()
     };
     for (name, seen) in names.into_iter().zip(seen) {
         match seen {
-            Seen::Nothing => {}
-            Seen::Observations(watched, counts) => {
+            StreamContent::Nothing => {}
+            StreamContent::Observations(watched, counts) => {
                 recorded.observations.push(Observations::new(name, *counts, None));
                 recorded.outputs.push(watched);
             }
-            Seen::Diagnostics(diagnosed) => recorded.diagnostics.push(diagnosed),
-            Seen::Stream(watched) => recorded.streams.push(watched),
-            Seen::Undrawn(why) => {
+            StreamContent::Diagnostics(diagnosed) => recorded.diagnostics.push(diagnosed),
+            StreamContent::Stream(watched) => recorded.streams.push(watched),
+            StreamContent::Undrawn(why) => {
                 recorded.not_drawn.insert(name, why);
             }
         }
@@ -259,8 +259,8 @@ fn look(folder: &Path, args: &offsets::Args) -> eyre::Result<Recorded> {
     Ok(recorded)
 }
 
-/// What a stream turns out to be.
-enum Seen {
+/// Kind of a stream.
+enum StreamContent {
     Nothing,
     Observations(Watched, Box<Counts>),
     Diagnostics(Diagnosed),
@@ -268,7 +268,7 @@ enum Seen {
     Undrawn(String),
 }
 
-impl Seen {
+impl StreamContent {
     fn message(&mut self, name: &str, message: &Message, sample: &mut Vec<f64>) {
         if let Self::Nothing = self {
             *self = Self::of(name, message);
@@ -288,9 +288,9 @@ impl Seen {
         }
     }
 
-    /// What its first message shows it to be.
+    /// Kind of a stream by its first message.
     fn of(name: &str, message: &Message) -> Self {
-        if message.header.modalities.is_present() {
+        if form::modalities.get(&message.header).is_some() {
             return Self::Observations(Watched::new(name, false), Box::default());
         }
         if let Some(diagnosed) = Diagnosed::of(name, message) {

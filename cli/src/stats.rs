@@ -1,9 +1,9 @@
-//! What many numbers come to.
+//! Statistics of many numbers.
 
 use robocache::time::ns_to_ms;
 use serde::Serialize;
 
-/// Of many durations, ms.
+/// Statistics of durations, ms.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     pub p50: f64,
@@ -12,8 +12,8 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// That of these ns, which are reordered; `None` where there are none. A percentile is the smallest value that so
-    /// many of them do not exceed.
+    /// Statistics of these durations in ns, which are reordered; `None` if there are none. A percentile is the smallest
+    /// value that the given share of them does not exceed.
     pub fn of_ns(values: &mut [i64]) -> Option<Self> {
         let max = values.iter().max().copied()?;
         let mut at = |percent: usize| {

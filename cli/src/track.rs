@@ -5,10 +5,10 @@
 const BACK_NS: i64 = 1_000_000_000;
 const AHEAD_NS: i64 = 3_600_000_000_000;
 
-/// So many stretches between clocks that were set are drawn.
+/// Number of stretches between clocks that were set that are drawn.
 const MOST_STRETCHES: usize = 8;
 
-/// A step longer than so many times the median one is a gap, as for `info`.
+/// A step longer than this many times the median one is a gap, as for `info`.
 const GAP: f64 = 1.5;
 
 /// Points of a stretch of a report, or up to twice as many.
@@ -19,13 +19,13 @@ pub struct Tracks {
     columns: usize,
     most: usize,
     pub stretches: Vec<Track>,
-    /// How many stretches are not kept.
+    /// Number of stretches that are not kept.
     pub left_out: u64,
     newest_ns: Option<i64>,
 }
 
 impl Tracks {
-    /// Of so many columns. Where a stretch has more than twice `most` times, a point stands for several of them.
+    /// Points of `columns` columns. If a stretch has more than twice `most` times, a point stands for several of them.
     pub fn new(columns: usize, most: usize) -> Self {
         Self {
             columns,
@@ -66,11 +66,11 @@ pub struct Track {
     /// The time that a point may stand for, ns; 0: one time each.
     width_ns: i64,
     points: Vec<Point>,
-    /// Of each point the least and the greatest value of each column; NaN where it has none.
+    /// The least and the greatest value of each column, for each point; NaN if it has none.
     values: Vec<(f64, f64)>,
 }
 
-/// Where a point begins and ends.
+/// Start and end of a point.
 #[derive(Clone, Copy)]
 struct Point {
     first_ns: i64,
@@ -80,7 +80,7 @@ struct Point {
 /// Points to be joined by lines, but for those without a value.
 pub struct Lines {
     pub times_ns: Vec<i64>,
-    /// Of each column the value at each time.
+    /// The value of each column at each time.
     pub columns: Vec<Vec<Option<f64>>>,
 }
 
@@ -157,13 +157,13 @@ impl Track {
         }
     }
 
-    /// The time that a point may stand for, ns; 0 where each is of one time.
+    /// The time that a point may stand for, ns; 0 if each is of one time.
     pub fn width_ns(&self) -> i64 {
         self.width_ns
     }
 
-    /// The points: of one that stands for several times, the least values at its begin and the greatest at its end. Lines end
-    /// where values are missing, and at gaps.
+    /// The points: of one that stands for several times, the least values at its start and the greatest at its end. Lines end
+    /// if values are missing, and at gaps.
     pub fn lines(&self) -> Lines {
         let mut lines = Lines {
             times_ns: Vec::with_capacity(self.points.len()),

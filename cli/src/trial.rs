@@ -11,7 +11,7 @@ use report::Report;
 use robocache::app::{Change, Config};
 use robocache::ops::align::{AlignConfig, FUSED, TriggerConfig};
 use robocache::stream::recording::{Order, Reader};
-use robocache::stream::{Message, Reading};
+use robocache::stream::{Message, Selection};
 use robocache::time::ns_to_s;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -29,7 +29,7 @@ const TOO_MANY_TARGETS: RangeInclusive<i64> = (1 << 20) + 1..=1 << 32;
 /// Runs a configuration over a recording: would it have worked?
 ///
 /// The operations of every section run in one process, on the CPU and as fast as it goes, with the recorded messages in
-/// the order in which they came to the recorder, or that of their stamps where it did not keep that. Ages and validity
+/// the order in which they came to the recorder, or that of their stamps if it did not keep that. Ages and validity
 /// are those of the newest row of each observation. An input that the recording lacks is closed.
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes:
@@ -45,7 +45,7 @@ pub struct Args {
     /// The share of the observations that each stream should be valid in
     #[arg(long, default_value_t = MIN_VALID, value_name = "SHARE", value_parser = share)]
     min_valid: f64,
-    /// The order of the messages: `arrival` or `stamp`; absent: arrival, where the recording has it
+    /// The order of the messages: `arrival` or `stamp`; absent: arrival, if the recording has it
     #[arg(long, value_parser = order)]
     order: Option<Order>,
     #[command(flatten)]
@@ -54,19 +54,19 @@ pub struct Args {
 
 fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| "it is no share (allowed: 0 to 1)".to_owned())
+    share.ok_or_else(|| "it is not a share (allowed: 0 to 1)".to_owned())
 }
 
 fn order(text: &str) -> Result<Order, String> {
     match text {
         "stamp" => Ok(Order::Stamp),
         "arrival" => Ok(Order::Arrival),
-        _ => Err("it is no order (allowed: stamp, arrival)".to_owned()),
+        _ => Err("it is not an order (allowed: stamp, arrival)".to_owned()),
     }
 }
 
 impl Args {
-    /// What is tried without further words.
+    /// A trial without further options.
     pub fn new(config: &Path, recording: &Path, offsets: &offsets::Args) -> Self {
         Self {
             offsets: offsets.clone(),
@@ -92,7 +92,7 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
     let mut problems: Vec<String> = refused.iter().map(ToString::to_string).collect();
     let inputs: Vec<String> = graph.external_inputs().map(|(input, _)| input.to_owned()).collect();
     let recorded: BTreeSet<String> = reader.streams().map(str::to_owned).collect();
-    // What is wrong with that section is for `check` and for `convert`.
+    // Mistakes in that section are for `check` and for `convert`.
     let lerobot = Config::read(&args.config)?.read_section::<LerobotConfig>("lerobot");
     let lerobot = lerobot.ok().flatten().unwrap_or_default();
     let is_used = |stream: &String| inputs.contains(stream) || lerobot.streams().any(|taken| taken == stream);
@@ -118,7 +118,7 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
 
     let start = Instant::now();
     let mut tally = Tally::new(watch);
-    let mut fed = Fed::new(inputs.len());
+    let mut fed = Replayed::new(inputs.len());
     let mut latencies = offsets::latencies(&operations);
     // As of the section itself.
     latencies.extend(lerobot::latencies(&args.config, &latencies).unwrap_or_default());
@@ -131,9 +131,9 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
     {
         graph.changed(input, Change::Closed, &mut tally);
     }
-    let readings: Vec<Reading> = streams
+    let selections: Vec<Selection> = streams
         .iter()
-        .map(|&input| graph.reading(input).unwrap_or_default())
+        .map(|&input| graph.selection(input).unwrap_or_default())
         .collect();
     let mut message = Message::default();
     let finest = finest(&operations);
@@ -141,7 +141,7 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
     loop {
         match reader.next_into(&mut message) {
             Ok(Some(stream)) => {
-                if let Err(error) = readings[stream].restamp(&mut message.header) {
+                if let Err(error) = selections[stream].restamp(&mut message.header) {
                     problems.push(format!("stream `{}`: {error}", inputs[streams[stream]]));
                     continue;
                 }
@@ -170,7 +170,7 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
         took: start.elapsed(),
         order,
         min_valid: args.min_valid,
-        offsets: judge.found(),
+        offsets: judge.offsets(),
     };
     let report = Report::new(args, tally.outputs, &graph, run, (missing, unused, problems));
     Ok((report, operations))
@@ -193,18 +193,18 @@ fn judge_others(folder: &Path, taken: &[(String, i64)], inputs: &[String], judge
     }
 }
 
-/// What came from the recording.
-pub struct Fed {
+/// Messages that came from the recording.
+pub struct Replayed {
     messages: u64,
     /// For each input.
-    streams: Vec<Stream>,
+    streams: Vec<StampTally>,
     /// The first and the last stamp.
     span_ns: Option<(i64, i64)>,
 }
 
-/// What came on an input.
+/// Messages that came on an input.
 #[derive(Clone, Default)]
-struct Stream {
+struct StampTally {
     samples: u64,
     last_ns: Option<i64>,
     newest_ns: Option<i64>,
@@ -219,7 +219,7 @@ pub struct Leap {
     targets: i64,
 }
 
-/// Whether what the streams' stamps become is another matter.
+/// True if a clock changes the stamps of the streams.
 fn has_clock(operations: &[Operation]) -> bool {
     let mut sections = operations.iter().map(|operation| &operation.section);
     sections.any(|section| matches!(section, Section::Clock(_)))
@@ -237,17 +237,17 @@ fn finest(operations: &[Operation]) -> Option<(&Operation, i64)> {
     grids.min_by_key(|(_, period_ns)| *period_ns)
 }
 
-/// From one observation to the next, where they are on a grid, ns.
+/// From one observation to the next, if they are on a grid, ns.
 fn period_ns(config: &AlignConfig) -> Option<i64> {
     let period_ns = (1e9 / config.rate_hz).round() as i64 * config.emit_every as i64;
     config.trigger.is_none().then_some(period_ns)
 }
 
-impl Fed {
+impl Replayed {
     fn new(inputs: usize) -> Self {
         Self {
             messages: 0,
-            streams: vec![Stream::default(); inputs],
+            streams: vec![StampTally::default(); inputs],
             span_ns: None,
         }
     }
@@ -255,12 +255,12 @@ impl Fed {
     fn message(&mut self, input: usize, message: &Message) {
         self.messages += 1;
         let stamp_ns = message.timestamp_ns();
-        self.streams[input].message(message.header.timestamps_ns.len(), stamp_ns);
+        self.streams[input].message(message.header.timestamps_ns.get().map_or(0, <[i64]>::len), stamp_ns);
         let (first, last) = self.span_ns.unwrap_or((stamp_ns, stamp_ns));
         self.span_ns = Some((first.min(stamp_ns), last.max(stamp_ns)));
     }
 
-    /// Whether a message would have [`TOO_MANY_TARGETS`] fall due at once.
+    /// True if a message would have [`TOO_MANY_TARGETS`] fall due at once.
     fn leap(&self, input: usize, message: &Message, period_ns: i64) -> Option<Leap> {
         // A clock may have been set back before.
         let before_ns = self.streams.iter().filter_map(|stream| stream.last_ns).max()?;
@@ -279,7 +279,7 @@ impl Fed {
     }
 }
 
-impl Stream {
+impl StampTally {
     fn message(&mut self, samples: usize, stamp_ns: i64) {
         self.samples += samples.max(1) as u64;
         self.last_ns = Some(stamp_ns);
@@ -290,7 +290,8 @@ impl Stream {
         }
     }
 
-    /// For how long messages came by their stamps, ns: as many median steps as there are. Gaps and stamps far ahead are no time.
+    /// Time over which messages came by their stamps, ns: the median step for each one. Gaps and stamps far ahead do
+    /// not count.
     fn lasted_ns(&self) -> i64 {
         let mut steps_ns = self.steps_ns.clone();
         let middle = steps_ns.len() / 2;
@@ -305,7 +306,8 @@ impl Stream {
     }
 }
 
-/// Whether an output is looked at. What is attached is told by what `fused` says of it, and clocks change stamps alone.
+/// True if an output is counted. Attached outputs are judged by the row that `fused` has of them, and clocks change
+/// stamps alone.
 fn is_counted(output: &str, operations: &[Operation]) -> bool {
     operations.iter().any(|operation| match &operation.section {
         Section::Observe(config) if operation.plugin == "align" => config
@@ -323,7 +325,7 @@ fn is_counted(output: &str, operations: &[Operation]) -> bool {
     })
 }
 
-/// The input whose messages ask for observations, where a configuration has one.
+/// The input whose messages ask for observations, if a configuration has one.
 fn asked_by(operation: &Operation) -> Option<&str> {
     match &operation.section {
         Section::Observe(config) => match &config.trigger {

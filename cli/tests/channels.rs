@@ -1,7 +1,9 @@
 //! `robocache latency` and `clock`: on recordings whose answer is known, and on a drive.
 
 use crate::common::{Done, Folder, MS, record, root, run, sample};
+use robocache::ops::align;
 use robocache::prelude::*;
+use robocache::stream::form;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -116,7 +118,7 @@ fn record_arrivals(folder: &Folder, pairs: impl Iterator<Item = (i64, i64)>) -> 
 #[test]
 fn the_clock_of_a_device_is_found_and_its_reset_told() {
     let folder = Folder::new();
-    // 20 ppm slow, and late by up to 10 ms: not so the first one.
+    // 20 ppm slow, and late by up to 10 ms, but for the first one.
     let late = |i: i64| (i * 7919 % 11) * MS;
     let pairs = |from: i64| (0..6_000).map(move |i| (from + i * 10 * MS, i * 10 * MS + i * 200 + late(i) + 1000 * MS));
     let offset_ms = record_arrivals(&folder, pairs(5_000 * MS));
@@ -187,8 +189,8 @@ fn observations_have_no_clock() {
     for i in 0..2_000 {
         let arrival = start + Duration::from_millis(i * 10);
         let mut fused = sample(i as i64 * 10 * MS, &[1.0]);
-        fused.header.modalities.set(["imu"]);
-        fused.header.offsets.set([0, 1]);
+        form::modalities.set(&mut fused.header, ["imu"]);
+        align::key::offsets.set(&mut fused.header, [0, 1]);
         writer.append("fused", &fused, arrival).unwrap();
         writer
             .append("imu", &sample(i as i64 * 10 * MS, &[1.0]), arrival)

@@ -83,6 +83,7 @@ fn a_machine_that_has_everything_is_well() {
         "dora",
         "shared memory",
         "NVIDIA driver",
+        "AMD driver",
         "clock",
         "open files",
         "locked memory",
@@ -125,10 +126,10 @@ fn a_container_without_shared_memory_is_not_fit() {
     std::fs::remove_file(&shm).unwrap();
     machine.says(1, "shared memory", "error", "No such file or directory");
     machine.folder.write("root/dev/shm", "");
-    machine.says(1, "shared memory", "error", "is no folder");
+    machine.says(1, "shared memory", "error", "is not a folder");
 }
 
-/// As a container has it by default: in a mount namespace of its own, where the system allows one.
+/// As a container has it by default: in a mount namespace of its own, if the system allows one.
 #[test]
 fn little_shared_memory_is_a_warning() {
     let machine = Machine::new();
@@ -186,7 +187,7 @@ fn has_drivers() -> bool {
         }
         let mut make = Command::new("make");
         make.current_dir(root())
-            .args(["-j", "2", "-f", "tests/emulator/Makefile", "plain", "broken"]);
+            .args(["-j", "2", "-f", "tests/emulator/Makefile", "plain", "hip", "broken"]);
         let made = make.output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         true
@@ -222,4 +223,65 @@ fn a_device_that_fails_or_a_driver_that_is_too_old_is_an_error() {
     with_driver("emulator")
         .with("EMULATOR_DEVICES", 0)
         .says(0, "NVIDIA driver", "note", "everything runs on the CPU");
+}
+
+#[test]
+fn the_devices_of_amd_are_looked_at_as_those_of_nvidia_are() {
+    if !has_drivers() {
+        return;
+    }
+    let machine = with_driver("emulator-hip").with("EMULATOR_DEVICES", 2);
+    machine.says(0, "AMD driver", "ok", "HIP 6.4, 2 devices; not verified on a device");
+    machine.says(
+        0,
+        "NVIDIA driver",
+        "note",
+        "no CUDA driver is installed (libcuda.so.1 was not found)",
+    );
+    for device in ["hip:0", "hip:1"] {
+        machine.says(0, device, "ok", "the same as the CPU's");
+    }
+    let fails = with_driver("emulator-hip").with("EMULATOR_FAIL_LAUNCH", 1);
+    fails.says(1, "hip:0", "error", "hipErrorIllegalAddress");
+    let other = with_driver("emulator-hip").with("EMULATOR_HIP_FAMILY", 1);
+    other.says(1, "hip:0", "error", "hipErrorNoBinaryForGpu (209)");
+    let old = with_driver("emulator-hip").with("EMULATOR_HIP_VERSION", 50_200_000);
+    old.says(
+        1,
+        "AMD driver",
+        "error",
+        "HIP 5.2, too old (allowed: a driver of HIP 6.4 or newer)",
+    );
+    with_driver("emulator-hip-no-symbol").says(1, "AMD driver", "error", "no function hipGraphLaunch");
+    // The module of the kernel is there, and its library is not.
+    let machine = Machine::new();
+    machine.folder.write("root/dev/kfd", "");
+    machine.says(
+        1,
+        "AMD driver",
+        "error",
+        "/dev/kfd is there, and no AMD driver is installed",
+    );
+}
+
+/// Some calls only give things up, and their failure changes nothing.
+#[test]
+fn whichever_call_of_hip_fails_a_device_that_can_not_be_used_is_told() {
+    if !has_drivers() {
+        return;
+    }
+    let mut told = 0;
+    for call in 1..=60 {
+        let (code, checks) = with_driver("emulator-hip").with("EMULATOR_HIP_FAIL", call).checks();
+        let rows = checks
+            .iter()
+            .filter(|(name, ..)| name == "AMD driver" || name == "hip:0");
+        let wrong: Vec<_> = rows.filter(|(_, level, _)| level != "ok").collect();
+        let is_named =
+            |(_, level, found): &&(String, String, String)| level == "error" && found.contains("hipErrorUnknown (999)");
+        assert!(wrong.iter().all(is_named), "call {call}: {checks:#?}");
+        assert_eq!(code == 1, !wrong.is_empty(), "call {call}: {checks:#?}");
+        told += wrong.len();
+    }
+    assert!(told > 20, "{told} of 60 calls");
 }

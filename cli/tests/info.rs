@@ -1,6 +1,7 @@
 //! `robocache info`: what it says of recordings whose faults are known.
 
 use crate::common::{Folder, MS, command, record, record_robot, run, sample};
+use robocache::stream::form;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -72,7 +73,7 @@ fn a_window_counts_once_and_a_batch_by_its_samples() {
     };
     let window = |ms: i64| {
         let mut message = batch(ms);
-        message.header.modalities.set(["a"]);
+        form::modalities.set(&mut message.header, ["a"]);
         message
     };
     let batches = [2, 5, 8].map(|ms| ("imu", batch(ms)));

@@ -45,7 +45,7 @@ fn what_is_written_has_no_mistake() {
             (0, "0 errors, 0 warnings\n"),
             "{words:?}"
         );
-        // Every node is started again where it crashes, and those of robocache say how they are.
+        // Every node is started again if it crashes, and those of robocache say how they are.
         let text = std::fs::read_to_string(&dataflow).unwrap();
         let nodes = text.matches("  - id: ").count();
         assert_eq!(
@@ -91,10 +91,10 @@ fn a_list_that_makes_no_sense_is_refused() {
         (&[], "no sensor is given"),
         (&["--sensor", "force"], "allowed: NAME:DIM@RATE, such as force:6@1000"),
         (&["--sensor", "force:0@10"], "allowed: 1 to 1000000"),
-        (&["--sensor", "force:6@fast"], "`fast` is no rate"),
-        (&["--cloud", "a/b@10"], "`a/b` is no name"),
-        (&["--cloud", "null@10"], "`null` is no text in YAML"),
-        (&["--sensor", "1e3:6@10"], "`1e3` is no text in YAML"),
+        (&["--sensor", "force:6@fast"], "`fast` is not a rate"),
+        (&["--cloud", "a/b@10"], "`a/b` is not a name"),
+        (&["--cloud", "null@10"], "`null` is not text in YAML"),
+        (&["--sensor", "1e3:6@10"], "`1e3` is not text in YAML"),
         (&["--cloud", "fuse@10"], "`fuse` is the name of a node"),
         (&["--sensor", "a:1@10", "--cloud", "a@10"], "`a` is given twice"),
     ];

@@ -19,7 +19,7 @@ lerobot:
     - { name: action, stream: command, take: next }
 ";
 
-/// Ten seconds, each stream with its clock ahead by so much, ms; all arrive 3 ms after the capture.
+/// Ten seconds, each stream with its clock `ahead` by some ms; all arrive 3 ms after the capture.
 fn recorded(folder: &Folder, ahead: &[(&str, i64)]) {
     let mut messages: Vec<(&str, Message)> = Vec::new();
     for i in 0..500 {

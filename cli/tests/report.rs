@@ -1,7 +1,9 @@
 //! `robocache report`: its figures, what stands in the page, and the page in a browser.
 
 use crate::common::{Done, FUSE, Folder, MS, half, record, record_robot, root, run, sample};
+use robocache::ops::{self, align};
 use robocache::prelude::*;
+use robocache::stream::form;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::io::Write;
@@ -23,7 +25,7 @@ fn page(folder: &Folder) -> String {
     std::fs::read_to_string(folder.path("page.html")).unwrap()
 }
 
-/// What the script of the page is given.
+/// Data of the script of the page.
 fn data(page: &str) -> Value {
     let (_, from) = page.split_once("id=\"data\">").unwrap();
     serde_json::from_str(from.split_once("</script>").unwrap().0).unwrap()
@@ -38,7 +40,7 @@ fn lasting(mut report: Value) -> Value {
     report
 }
 
-/// The page after its script ran, in a Chromium that has no network; `None` where there is none.
+/// The page after its script ran, in a Chromium that has no network; `None` if there is none.
 fn opened(page: &Path) -> Option<String> {
     let Some(browser) = ["chromium", "chromium-browser", "google-chrome"]
         .into_iter()
@@ -201,7 +203,7 @@ fn the_demo_and_what_it_recorded_are_drawn() {
         data["figures"]["not_drawn"]["lidar"]
             .as_str()
             .unwrap()
-            .contains("rows is no sample")
+            .contains("rows is not a sample")
     );
     // 6,000 samples are more than there is room for.
     let force = &data["outputs"][1]["stretches"][0];
@@ -224,13 +226,13 @@ fn recorded_observations_and_diagnostics_are_used() {
             header.timestamp_ns.set(i * 10 * MS);
             header.timestamps_ns.set([(i - 1) * 10 * MS, i * 10 * MS]);
             header.shape.set([2, 3]);
-            header.modalities.set(["arm", "hand"]);
-            header.offsets.set([0, 1, 3]);
+            form::modalities.set(header, ["arm", "hand"]);
+            align::key::offsets.set(header, [0, 1, 3]);
             header.valid.set([0, 0, 1, i64::from(i % 4 > 0)]);
-            header.age_ns.set([-1, -1, MS, -1]);
-            header.wait_ns.set(2 * MS);
-            header.compute_us.set(40.0);
-            header.epoch.set(i / 50);
+            form::age_ns.set(header, [-1, -1, MS, -1]);
+            align::key::wait_ns.set(header, 2 * MS);
+            ops::key::compute_us.set(header, 40.0);
+            ops::key::epoch.set(header, i / 50);
         });
         message
     };
@@ -335,10 +337,10 @@ fn channels_are_named_in_the_order_asked_for() {
                 .copy_from_slice(&[0.0f32, 0.0, 0.0, 1.0, i as f32, 3.0]);
             header.timestamp_ns.set(i * 10 * MS);
             header.timestamps_ns.set([(i - 1) * 10 * MS, i * 10 * MS]);
-            header.modalities.set(["arm", "hand"]);
-            header.offsets.set([0, 1, 3]);
+            form::modalities.set(header, ["arm", "hand"]);
+            align::key::offsets.set(header, [0, 1, 3]);
             header.valid.set([1, 1, 1, i64::from(i < 15)]);
-            header.age_ns.set([0, 0, 0, 0]);
+            form::age_ns.set(header, [0, 0, 0, 0]);
         });
         let copy = |message: &Message| {
             let mut copy = Message::default();
@@ -371,7 +373,7 @@ fn channels_are_named_in_the_order_asked_for() {
     for (channel, expected) in [
         ("imu.z", "`imu.z`: no field `z` (allowed: x, y)"),
         ("imu[2]", "`imu[2]`: 2 values, none at 2 (allowed: 0 to 1)"),
-        ("imu[-1]", "the index is no number (allowed: 0, 1, ...)"),
+        ("imu[-1]", "the index is not a number (allowed: 0, 1, ...)"),
         ("gps", "`gps`: no such stream (allowed: fused, imu)"),
         ("imux", "`imux`: no such stream"),
         ("imu]", "`imu]`: no such stream"),
@@ -457,7 +459,7 @@ fn what_can_not_be_written_is_refused() {
     let cases = [
         (
             vec!["report", recording, "-o", own.to_str().unwrap()],
-            "it is there and is no file of that kind (allowed: a new file, ",
+            "it is there and is not a file of that kind (allowed: a new file, ",
         ),
         (vec!["report", "nowhere"], "nowhere: "),
         (

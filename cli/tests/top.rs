@@ -86,7 +86,7 @@ fn scripts_get_all_that_the_files_say() {
         of(2, "problem")
             .as_str()
             .unwrap()
-            .starts_with("its file is no status: EOF")
+            .starts_with("its file is not a status: EOF")
     );
 }
 
@@ -103,7 +103,7 @@ fn a_folder_that_is_not_there_is_refused_and_in_an_empty_one_nothing_is_well() {
     assert_eq!((done.code, done.err.contains("nowhere")), (2, true), "{}", done.err);
     let done = run(["top".as_ref(), folder.0.as_os_str()]);
     assert_eq!(
-        (done.code, done.err.contains("is no terminal")),
+        (done.code, done.err.contains("is not a terminal")),
         (2, true),
         "{}",
         done.err
@@ -146,7 +146,7 @@ fn prometheus_gets_its_figures() {
     std::fs::write(&file, "mine").unwrap();
     let done = run(words);
     assert_eq!(
-        (done.code, done.err.contains("no file of that kind")),
+        (done.code, done.err.contains("is not a file of that kind")),
         (2, true),
         "{}",
         done.err

@@ -95,7 +95,7 @@ fn the_demo_works_on_its_own_robot() {
     );
 }
 
-/// What is tried is what a node would have sent, by the engine itself.
+/// Counts the messages that a node would have sent: the engine itself makes them.
 #[test]
 fn the_counts_are_those_of_the_engine() {
     let folder = Folder::new();
@@ -138,13 +138,13 @@ impl Sink for Valid {
         message.write(layout, fill);
         self.observations += 1;
         for m in 0..2 {
-            self.valid[m] += message.header.valid[m] as u64;
+            self.valid[m] += message.header.valid.get().unwrap()[m] as u64;
         }
         Ok(())
     }
 }
 
-/// What only a dataset takes is used.
+/// Counts a stream as used if only a dataset takes it.
 #[test]
 fn a_stream_that_becomes_a_feature_of_a_dataset_is_not_called_unused() {
     let folder = Folder::new();
@@ -176,8 +176,12 @@ fn what_can_not_be_tried_is_refused() {
             "it has nothing to try (allowed: a section of clock, voxelize, fuse",
         ),
         (FUSE, &["--order", "arrival"], "no column `arrival_ns`"),
-        (FUSE, &["--order", "random"], "it is no order (allowed: stamp, arrival)"),
-        (FUSE, &["--min-valid", "90"], "it is no share (allowed: 0 to 1)"),
+        (
+            FUSE,
+            &["--order", "random"],
+            "it is not an order (allowed: stamp, arrival)",
+        ),
+        (FUSE, &["--min-valid", "90"], "it is not a share (allowed: 0 to 1)"),
     ];
     for (config, words, expected) in cases {
         let done = attempt(&folder, config, words);

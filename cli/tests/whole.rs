@@ -1,4 +1,4 @@
-//! What `convert` writes is whole or not there: killed at random points, on a full disk, twice at once.
+//! Output of `convert` is whole or not there: killed at random points, on a full disk, twice at once.
 //! `ROBOCACHE_KILL_POINTS` says at how many points each conversion is killed.
 
 use crate::common::{FUSE, Folder, MS, command, done, record, run, sample};
@@ -36,7 +36,7 @@ fn conversions([recording, bag, config]: &[String; 3]) -> Vec<(&'static str, Vec
     ]
 }
 
-/// All files of an output; `None` where it is not there.
+/// All files of an output; `None` if it is not there.
 fn contents(path: &Path) -> Option<BTreeMap<PathBuf, Vec<u8>>> {
     fn walk(path: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>, from: &Path) {
         if path.is_dir() {

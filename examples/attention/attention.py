@@ -25,7 +25,7 @@ class Tokens:
 
     @classmethod
     def of(cls, observations: list, device: torch.device | str = "cpu", each_sample_once: bool = False) -> "Tokens":
-        """Of observations of the same modalities (`robocache.Observation`).
+        """Makes tokens of observations of the same modalities (`robocache.Observation`).
 
         A stream slower than the rows stands in several of them. With `each_sample_once`, the oldest of these alone is
         attended to; it is meant for `previous` and `nearest`, which hold samples, and not for modes that blend them.
@@ -90,7 +90,7 @@ class TimeAttention(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(self, tokens: Tokens, query_times_s: torch.Tensor) -> torch.Tensor:
-        """What is known at each time of `query_times_s` [B, Q], seconds from the newest row on: [B, Q, width]."""
+        """Answers each time of `query_times_s` [B, Q], seconds from the newest row on: [B, Q, width]."""
         embedded = torch.stack([embed(values) for embed, values in zip(self.embed, tokens.values)], dim=2)
         keys = (embedded + self.modality + self.key_time(self.time(tokens.times_s))).flatten(1, 2)
         batch = len(keys)

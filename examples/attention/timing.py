@@ -1,4 +1,4 @@
-"""How far torch's attention is from what the device could do: why robocache has no kernel of its own for it.
+"""The distance of torch's attention from the device's limit: the reason why robocache has no kernel of its own for it.
 
     timing.py [FILE.json]       on a machine with a GPU; prints a table, and writes it as JSON
 

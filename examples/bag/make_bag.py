@@ -39,7 +39,7 @@ def vector(values):
 
 
 def arm(t: float) -> np.ndarray:
-    """Where the joints and the gripper are."""
+    """Position of the joints and the gripper."""
     return np.append(0.6 * np.sin(0.8 * t + np.arange(7)), 0.04 + 0.04 * math.sin(t))
 
 

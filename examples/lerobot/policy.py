@@ -67,7 +67,7 @@ class Policy:
         self.predict({key: torch.zeros(1, *rows, width) for key, width in self.widths.items()})
 
     def observe(self, event: dict) -> tuple[Observation, np.ndarray | None]:
-        """Takes an observation; returns it and its chunk [horizon, A], None where it refuses."""
+        """Takes an observation; returns it and its chunk [horizon, A], None if it refuses."""
         observation = Observation.from_event(event)
         self.counts["observations"] += 1
         refusal = self.gate.refusal(observation)
@@ -199,7 +199,7 @@ def main() -> int:
     )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
-    # The robot has other things to do; what is this small is no quicker on more.
+    # The robot has other things to do; work this small is not quicker on more.
     torch.set_num_threads(1)
     try:
         policy = Policy(args.policy, dict(args.require), args.device)

@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def missing(newest_ns: np.ndarray, epoch: np.ndarray) -> int:
-    """How many steps, within an epoch, are longer than the shortest."""
+    """Number of steps, within an epoch, that are longer than the shortest one."""
     steps = np.diff(newest_ns)[np.diff(epoch) == 0]
     return int((steps > steps.min()).sum()) if len(steps) else 0
 

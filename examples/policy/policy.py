@@ -46,7 +46,7 @@ class Policy:
         self.session.run(None, {name: np.zeros(shape, np.float32) for name, shape in self.shapes.items()})
 
     def observe(self, value, metadata: dict, received_ns: int):
-        """Takes an `observation`; returns it and its action chunk [horizon, 8], None where it refuses."""
+        """Takes an `observation`; returns it and its action chunk [horizon, 8], None if it refuses."""
         # The network is fed the mask, and was trained on zeros where it is 0.
         observation = rc.Observation.from_message(value, metadata, invalid=0.0)
         if observation.error is None and observation.modalities != self.modalities:

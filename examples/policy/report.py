@@ -1,4 +1,4 @@
-"""What a policy saw of its perception front-end, in figures: a table to read and a JSON line to test."""
+"""Figures of what a policy received from its perception front-end: a table to read and a JSON line to test."""
 
 import collections
 import json
@@ -9,12 +9,12 @@ import numpy as np
 
 # Beyond this a capture stamp is not on the wall clock (a replay, a simulated start) and its latency says nothing.
 WALL_CLOCK_NS = 60_000_000_000
-# Percentiles are of the newest so many values, half an hour at 50 Hz, so that a robot may run for days; counts are of all.
+# Percentiles are of this many of the newest values, half an hour at 50 Hz, so that a robot may run for days; counts are of all.
 KEPT = 90_000
 
 
 def percentiles(values, scale: float = 1.0) -> dict | None:
-    """p50 and p99 of `values` divided by `scale`, None where there are none."""
+    """p50 and p99 of `values` divided by `scale`, None if there are none."""
     values = np.asarray(values, np.float64)
     values = values[np.isfinite(values)]
     if len(values) == 0:

@@ -11,7 +11,7 @@ use std::f64::consts::PI;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What is still on its way when a process ends is lost with it.
+/// Time for messages that are still on their way: they are lost when the process ends.
 const LINGER: Duration = Duration::from_millis(500);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -127,7 +127,7 @@ fn wall() -> Vec<[f32; 3]> {
         .collect()
 }
 
-/// When the sample was measured, ns since 1970. A driver takes it from the sensor.
+/// Time of the measurement, ns since 1970. A driver takes it from the sensor.
 fn now_ns() -> Result<i64, Box<dyn Error>> {
     Ok(i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?)
 }

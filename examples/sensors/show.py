@@ -7,7 +7,7 @@ from dora import Node
 
 
 class Second:
-    """What came since the last line."""
+    """Messages that came since the last line."""
 
     def __init__(self):
         self.began = time.monotonic()

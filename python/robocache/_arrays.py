@@ -1,4 +1,4 @@
-"""What the offline functions take and give: configurations, and arrays of any library."""
+"""Arguments and results of the offline functions: configurations, and arrays of any library."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ Array = Any
 Config = Mapping[str, Any] | str | os.PathLike[str]
 """The keys of an operation's section, or the path of a YAML file that has the section."""
 
+_DEVICES = {2: "cuda", 10: "hip"}
+"""The names of GPUs by DLPack's kind."""
+
 Taker = Callable[[_native.Tensor], Array]
 """Makes a result an array."""
 
@@ -36,7 +39,7 @@ def source(section: str, config: Config) -> _native.Source:
 
 
 def described(value: object) -> str:
-    """What errors call a value of a type that is not allowed."""
+    """The name in errors of a value whose type is not allowed."""
     return "None" if value is None else f"a {type(value).__qualname__}"
 
 
@@ -56,18 +59,19 @@ def taker(like: Array) -> Taker:
 
 
 def host_taker(like: Array) -> Taker:
-    """As `taker`, but NumPy's where `like` is on a device: results are on the host."""
+    """As `taker`, but NumPy's if `like` is on a device: results are on the host."""
     return taker(like if device_of(like) is None else np.empty(0))
 
 
 def device_of(array: Array) -> str | None:
-    """`cuda:N`, or `None` for the host."""
+    """`cuda:N` or `hip:N`, or `None` for the host."""
     kind, ordinal = array.__dlpack_device__()
-    return f"cuda:{ordinal}" if kind == 2 else None
+    name = _DEVICES.get(kind)
+    return name and f"{name}:{ordinal}"
 
 
 def library_of(array: Array) -> Any:
-    """The module of an array's library; NumPy where none is known that takes DLPack."""
+    """The module of an array's library; NumPy if none is known that takes DLPack."""
     for cls in type(array).__mro__:
         library = sys.modules.get(cls.__module__.partition(".")[0])
         if library is not None and library.__name__ != __package__ and hasattr(library, "from_dlpack"):

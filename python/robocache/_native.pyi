@@ -26,7 +26,7 @@ class Tensor:
 
     @property
     def device(self) -> str:
-        """`cpu` or `cuda:N`."""
+        """`cpu`, `cuda:N` or `hip:N`."""
 
     @property
     def nbytes(self) -> int:
@@ -37,7 +37,7 @@ class Tensor:
         """The array of another library. It is not copied, but where it lies on the host with gaps."""
 
     def to(self, device: str) -> Tensor:
-        """A copy on another device: from `cpu` to `cuda:N`, or back. The tensor itself, where it is there already."""
+        """A copy on another device: from `cpu` to `cuda:N` or `hip:N`, or back. The tensor itself, if it is there already."""
 
     def reshape(self, shape: Sequence[int]) -> Tensor:
         """The same memory with other dimensions, of as many elements."""
@@ -47,7 +47,7 @@ class Tensor:
         may use the tensor yet."""
 
     def bits(self) -> Tensor:
-        """The same memory, the elements seen as uint16: bfloat16 for NumPy, which has no such type."""
+        """The same memory with its elements seen as uint16: NumPy does not know bfloat16."""
 
     def __dlpack__(
         self,
@@ -101,13 +101,14 @@ class Observed:
 
     @property
     def attached(self) -> list[tuple[str, str, Tensor, Tensor]]:
-        """What is attached: its output and its stream, and, both int64 `[N, T]`, the number of the message that a row has
-        and the time from that to the row's target, ns; -1 where it has none."""
+        """Attached streams: the output and the stream of each, and, both int64 `[N, T]`, the number of the message that
+        a row has and the time from that to the row's target, ns; -1 where a row has none."""
 
     @property
     def spans(self) -> list[tuple[str, int, int, int, int]]:
-        """Of each stream with a stamp: its name, its least and its greatest one, how many it has, and, where the last is
-        before the first, how many are before the one before them. Messages of several samples have one."""
+        """For each stream with a stamp: its name, its least and greatest stamp, their number, and, if the last is
+        before the first, the number of stamps that are before their predecessor. Messages of several samples have one
+        stamp."""
 
     @property
     def off(self) -> list[str]:
@@ -150,10 +151,10 @@ class Messages:
 
     @property
     def arrivals_ns(self) -> Tensor | None:
-        """When each message came, int64 `[N]`; `None` where the recording does not say."""
+        """Arrival of each message, int64 `[N]`; `None` if the recording does not have it."""
 
     def said(self, index: int) -> dict[str, Any]:
-        """What a message says of a grid, a cloud or a tensor, by key, where it says it."""
+        """Metadata of a message about a grid, a cloud or a tensor, by key, as far as they are there."""
 
     def message(self, index: int) -> tuple[int, list[int], list[str], dict[str, Tensor | list[str]]]:
         """`(timestamp_ns, shape, fields, columns)` of a message. A column of text is a list."""
@@ -221,22 +222,22 @@ class Resident:
 
     @property
     def columns(self) -> dict[str, Tensor]:
-        """The elements of each column by its name: `[rows]`, `[rows, n]`, or all of them where rows differ in length.
+        """The elements of each column by its name: `[rows]`, `[rows, n]`, or all of them if rows differ in length.
         The name of a flat array is empty."""
 
     @property
     def device(self) -> str:
-        """`cpu` or `cuda:N`."""
+        """`cpu`, `cuda:N` or `hip:N`."""
 
     def offsets(self, column: str) -> Tensor | None:
         """The offsets of the rows of a column whose rows differ in length."""
 
     @property
     def is_intact(self) -> bool:
-        """Whether the payload still is what was published. A copy always is."""
+        """True if the payload still is as it was published. A copy always is."""
 
 def take(ring: str, slot: int, generation: int, nbytes: int, *, copy: bool = True) -> Resident:
     """Takes a payload: a copy of it, or where it lies."""
 
 def ring_counters() -> dict[str, int]:
-    """What was counted in this process: payloads `taken`, those that were `stale` or `torn`, and those `copied`."""
+    """Counts of this process: payloads `taken`, those that were `stale` or `torn`, and those `copied`."""

@@ -15,7 +15,7 @@ _WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
 def flow(value: Any) -> str:
     """A value on one line; arrays of any library are lists, paths are text.
 
-    Raises TypeError where it is no value that a configuration can have.
+    Raises TypeError if a configuration can't have the value.
     """
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{flow(key)}: {flow(entry)}" for key, entry in value.items()) + " }"

@@ -1,4 +1,4 @@
-"""What a policy does around its network: when to hold, which steps to look back at, how to blend what it said."""
+"""Steps of a policy around its network: when to hold, which steps to look back at, how to blend its outputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NS_PER_MS = 1_000_000
 
 @dataclasses.dataclass
 class Gate:
-    """When an observation is too poor to act on: the robot then holds.
+    """Conditions under which an observation is too poor to act on: the robot then holds.
 
     >>> gate = Gate({"force": 20.0, "proprio": 20.0})
     >>> if (why := gate.refusal(observation)) is not None:
@@ -50,7 +50,7 @@ class Gate:
             _check_limit("max_delay_ms", self.max_delay_ms)
 
     def refusal(self, observation: Observation, now_ns: int | None = None) -> str | None:
-        """Why the newest row must not be acted on; None where it may be.
+        """The reason why the newest row must not be acted on; None if it may be.
 
         What stands before the colon is one of a few kinds, to be counted: `force too old: 21.0 ms old (max_age_ms: 20.0)`.
         """

@@ -1,4 +1,4 @@
-"""What is tied to the rows of an observation: voxel grids, clouds, images, any tensor."""
+"""Messages that are tied to the rows of an observation: voxel grids, clouds, images, any tensor."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Attached:
     index: np.ndarray
     """[T] int64: which of the U messages a row has, -1 for none."""
     age_ns: np.ndarray
-    """[T] int64: the row's target minus the time of its message, -1 where it has none."""
+    """[T] int64: the row's target minus the time of its message, -1 if it has none."""
     timestamps_ns: np.ndarray | None
-    """[U] int64, as they came; None where the messages came on an output of their own."""
+    """[U] int64, as they came; None if the messages came on an output of their own."""
     columns: Mapping[str, np.ndarray] | None
     """Their columns, flat and stacked; one that has no name is ``""``."""
     metadata: Mapping[str, Any]
@@ -41,7 +41,7 @@ class Attached:
         return self.index >= 0
 
     def at(self, row: int = -1) -> Voxels | Cloud | np.ndarray | None:
-        """The message of a row: a grid, a cloud, or a tensor in its own shape. None where the row has none."""
+        """The message of a row: a grid, a cloud, or a tensor in its own shape. None if the row has none."""
         index = int(self.index[row])
         return None if index < 0 else self.message(index)
 

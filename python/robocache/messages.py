@@ -35,13 +35,13 @@ def parts(event: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def is_resident(metadata: Mapping[str, Any]) -> bool:
-    """Whether the payload is not in the message, but in a ring of its producer."""
+    """True if the payload is in a ring of its producer and not in the message."""
     return "ring" in metadata or text(metadata, "residence") not in (None, "host")
 
 
 def take(metadata: Mapping[str, Any], copy: bool) -> Resident:
-    """The payload that is in a ring: a copy of it, or where it lies. Raises RingError where it can't be had any more."""
-    # What is wrong is looked for afterwards: where a process has just woken up, a look takes 20 us.
+    """The payload that is in a ring: a copy of it, or if it lies. Raises RingError if it can't be had any more."""
+    # What is wrong is looked for afterwards: if a process has just woken up, a look takes 20 us.
     try:
         ticket = metadata["ring"], metadata["slot"], metadata["generation"], metadata["nbytes"]
         if bool in map(type, ticket):
@@ -90,7 +90,7 @@ def integer(metadata: Mapping[str, Any], key: str) -> int:
 
 
 def integers(metadata: Mapping[str, Any], key: str, *shape: int) -> np.ndarray:
-    """A list of integers that must be there, int64 of this shape; of any length where none is given."""
+    """A list of integers that must be there, int64 of this shape; of any length if none is given."""
     value = get(metadata, key)
     try:
         values = np.asarray(value).reshape(-1)
@@ -105,7 +105,7 @@ def integers(metadata: Mapping[str, Any], key: str, *shape: int) -> np.ndarray:
 
 
 def dimensions(metadata: Mapping[str, Any], key: str) -> list[int]:
-    """A list of integers that must be there. Of dora's it is one already: NumPy takes 50 us for it where a process has
+    """A list of integers that must be there. Of dora's it is one already: NumPy takes 50 us for it if a process has
     just woken up."""
     value = get(metadata, key)
     if isinstance(value, list) and all(type(n) is int for n in value):
@@ -114,7 +114,7 @@ def dimensions(metadata: Mapping[str, Any], key: str) -> list[int]:
 
 
 def floats(metadata: Mapping[str, Any], key: str, count: int) -> tuple[float, ...]:
-    """A list of so many numbers that must be there."""
+    """A required list of `count` numbers."""
     value = get(metadata, key)
     try:
         values = np.asarray(value).reshape(-1)
@@ -128,7 +128,7 @@ def floats(metadata: Mapping[str, Any], key: str, count: int) -> tuple[float, ..
 
 
 def text(metadata: Mapping[str, Any], key: str) -> str | None:
-    """A string, where one is there."""
+    """A string, if one is there."""
     value = metadata.get(key)
     if value is not None and not isinstance(value, str):
         raise MessageError(f"{key} is {value!r:.80}, expected a string")
@@ -154,12 +154,12 @@ def shape_of(metadata: Mapping[str, Any], key: str, values: np.ndarray) -> tuple
 
 
 def is_columns(value: Any) -> bool:
-    """Whether a payload is a struct, or a dict of arrays, rather than a flat array."""
+    """True if a payload is a struct, or a dict of arrays, rather than a flat array."""
     return isinstance(value, Mapping) or str(getattr(value, "type", "")).startswith("struct<")
 
 
 def flat(value: Any) -> np.ndarray:
-    """A payload that is a flat array, without a copy where that is possible. A null becomes NaN."""
+    """A payload that is a flat array, without a copy if that is possible. A null becomes NaN."""
     if isinstance(value, np.ndarray):
         return value.reshape(-1)
     array = arrow(value)
@@ -188,7 +188,7 @@ def _column(column: Any) -> np.ndarray:
 
 
 def to_numpy(array: Any) -> np.ndarray:
-    """The values of an array of pyarrow, without a copy where that is possible. A null becomes NaN.
+    """The values of an array of pyarrow, without a copy if that is possible. A null becomes NaN.
 
     pyarrow's own conversion imports pandas where that is installed: 0.3 s at the first message.
     """

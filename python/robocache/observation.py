@@ -37,7 +37,7 @@ class Observation:
     valid: np.ndarray
     """[T, M] bool."""
     age_ns: np.ndarray
-    """[T, M] int64: the target minus the newest sample at or before it, -1 where there is none."""
+    """[T, M] int64: the target minus the newest sample at or before it, -1 if there is none."""
     timestamps_ns: np.ndarray
     """[T] int64, the targets, newest last."""
     modalities: tuple[str, ...]
@@ -61,7 +61,7 @@ class Observation:
     invalid: float | None = None
     """What entries that are not valid became; None: what the node wrote."""
     sender: int | None = None
-    """The process that published it: another one says that the node was started anew. None where the message does not say."""
+    """The process that published it: another one says that the node was started anew. None if the message does not say."""
 
     @functools.cached_property
     def fused(self) -> np.ndarray:
@@ -81,7 +81,7 @@ class Observation:
         return self.fused[:, self.offsets[m] : self.offsets[m + 1]]
 
     def index_of(self, modality: str) -> int:
-        """Which column of `valid` and `age_ns` a modality has. Raises KeyError with the names that there are."""
+        """The column of a modality in `valid` and `age_ns`. Raises KeyError with the names that there are."""
         if modality not in self.modalities:
             why = f": {self.error}" if self.error else ""
             raise KeyError(f"no modality {modality!r}: modalities are {list(self.modalities)}{why}")
@@ -98,7 +98,7 @@ class Observation:
         keeps the sender from using its memory again; `copy=False` keeps those that were received, read-only, and
         needs `invalid=None`. Values that lie on a device are marked there.
 
-        Raises MessageError where the message is no observation, or says what is not so.
+        Raises MessageError if the message is not an observation or contradicts itself.
         """
         return cls.from_message(*messages.parts(event), invalid=invalid, copy=copy)
 

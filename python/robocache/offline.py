@@ -45,11 +45,11 @@ class Observations:
     valid: Array
     """bool `[N, T, M]`: what can be trusted."""
     age_ns: Array
-    """int64 `[N, T, M]`: target minus the newest sample at or before it, -1 where there is none."""
+    """int64 `[N, T, M]`: target minus the newest sample at or before it, -1 if there is none."""
     timestamps_ns: Array
     """int64 `[N, T]`: the targets."""
     epoch: Array
-    """int64 `[N]`: goes up by one where the clock of a stream jumped."""
+    """int64 `[N]`: goes up by one if the clock of a stream jumped."""
     offsets: list[int]
     """M + 1: modality m is columns `offsets[m]:offsets[m + 1]`."""
     modalities: list[str]
@@ -100,7 +100,7 @@ def fuse(
     stamps are then 0.1 s or more off from those of the others are warned of, and from 1 s on refused. Those that
     `allow_offset` names are taken as they are.
 
-    `device` says where windows are made, `None` and `cpu`, `auto`, `cuda` or `cuda:N`. The CPU is quicker but for
+    `device` says where windows are made, `None` and `cpu`, `auto`, `cuda`, `cuda:N`, `hip` or `hip:N`. The CPU is quicker but for
     very wide windows. Samples that are on a GPU are brought to the host, since a stream goes through sample by
     sample; the rows go back there once each, and are gathered there.
 
@@ -157,7 +157,7 @@ def _observe(
 
 
 def number_of(invalid: float | None) -> float | None:
-    """What values become that are not valid."""
+    """The number that stands for values which are not valid."""
     if invalid is None or (hasattr(invalid, "__float__") and not isinstance(invalid, bool | np.bool_)):
         return None if invalid is None else float(invalid)
     raise TypeError(f"`invalid` is {described(invalid)} (allowed: a number, None for the `fill_value`)")
@@ -171,16 +171,16 @@ def names_of(key: str, names: Sequence[str]) -> list[str]:
 
 
 def too_many(error: MemoryError) -> Exception:
-    """Why observations do not fit into memory: for most it is the unit of a stream's times."""
+    """The error for observations that do not fit into memory: the cause is mostly the unit of a stream's times."""
     words, *spans = error.args or ("",)
     doubts = list(_doubts(spans[0])) if spans else []
     return ValueError(f"{'; '.join(doubts)} ({words})") if doubts else MemoryError(words)
 
 
-# Why samples are dropped, in words, where whoever trains must know.
+# Why samples are dropped, in words, if whoever trains must know.
 _DROPPED = {
     "wrong_length": "they do not have the length that the configuration says (`dim`)",
-    "stamp_out_of_range": "their stamps are no times",
+    "stamp_out_of_range": "their stamps are not times",
     "no_rotation": "they are quaternions without a direction",
     "max_held_mb": "they are larger than `max_held_mb` allows",
 }
@@ -208,7 +208,7 @@ _LEAST_STEP_NS = 20_001
 
 
 def _doubts(spans: Sequence[tuple[str, int, int, int, int]]) -> Iterator[str]:
-    """What says that times are not nanoseconds, or not of one clock, or in no order."""
+    """Signs that times are not nanoseconds, not of one clock, or out of order."""
     # One sample, such as of a map that does not change, may be of any time.
     spans = [span for span in spans if span[3] > 1]
     for name, first, last, samples, back in spans:
@@ -267,7 +267,7 @@ def gathered(observed: _native.Observed, take: Taker) -> Observations:
 
 
 def about(observed: _native.Observed) -> dict[str, Any]:
-    """What is said of all observations."""
+    """Facts that hold for all observations."""
     dropped: dict[str, dict[str, int]] = {}
     for name, reason, count in observed.dropped:
         dropped.setdefault(name, {})[reason] = count
@@ -319,7 +319,7 @@ def resample(
 
     Times are int64, ns, and ascend; values are float32, float64, float16 or bfloat16. The keys of the section
     `resample:` are arguments, or stand in `config`, a dict or a YAML file. Arrays on a GPU are resampled there; of
-    lists, and with `device` `auto` or `cuda` of arrays of the host, the results are on the host. `stream` as of
+    lists, and with `device` `auto`, `cuda` or `hip` of arrays of the host, the results are on the host. `stream` as of
     `fuse`.
 
     Raises `ValueError` where times do not ascend, or a shape or the configuration is wrong, `TypeError` where a type

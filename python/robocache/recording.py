@@ -40,7 +40,7 @@ class RecordedMessage:
     columns: dict[str, np.ndarray]
     """The columns of a struct, such as a cloud, by name; a tensor is the only one, by the name ``""``."""
     fields: list[str]
-    """The names of a tensor's last axis, where it has any."""
+    """The names of a tensor's last axis, if it has any."""
 
 
 class RecordedMessages(Sequence[RecordedMessage]):
@@ -68,7 +68,7 @@ class RecordedMessages(Sequence[RecordedMessage]):
 
     @functools.cached_property
     def arrivals_ns(self) -> np.ndarray | None:
-        """When each message came, int64 `[N]`; None where the recording does not say."""
+        """Arrival of each message, int64 `[N]`; None if the recording does not have it."""
         arrivals = self._native.arrivals_ns
         return None if arrivals is None else np.from_dlpack(arrivals)
 
@@ -101,7 +101,7 @@ class RecordedMessages(Sequence[RecordedMessage]):
         return timestamp_ns, shape, fields, arrays
 
     def attached(self, name: str, numbers: np.ndarray, age_ns: np.ndarray) -> Attached:
-        """What the rows of a window have of these messages, by number, -1 none: as an observation has it."""
+        """The messages that the rows of a window have, by number, -1 for none: as an observation has them."""
         distinct = [int(number) for number in dict.fromkeys(numbers.tolist()) if number >= 0]
         place = {number: i for i, number in enumerate(distinct)}
         index = np.array([place.get(number, -1) for number in numbers.tolist()], np.int64)
@@ -121,7 +121,7 @@ class RecordedMessages(Sequence[RecordedMessage]):
 
 
 def _rows_of(arrays: dict[str, np.ndarray], shape: list[int], width: int) -> int:
-    """The rows of a struct, or of a flat array with `fields`, of which a row has so many elements."""
+    """The rows of a struct, or of a flat array with `fields`, each of `width` elements."""
     if "" not in arrays:
         return len(next(iter(arrays.values())))
     return shape[0] if len(shape) > 1 else arrays[""].size // max(width, 1)
@@ -165,7 +165,7 @@ class Recording:
 
     def __getitem__(self, stream: str) -> tuple[np.ndarray, np.ndarray]:
         """All samples of a stream: their stamps, int64 `[S]`, ns, and values `[S, D]`, in the order in which they were
-        recorded. Rows that a node masked are no samples. bfloat16 comes as uint16, its bits."""
+        recorded. Rows that a node masked are left out. bfloat16 comes as uint16, its bits."""
         times, values = _native.read_samples(self._file(stream), self._uses_broken)
         take = taker(_HOST)
         return take(times), take(values)
@@ -176,7 +176,8 @@ class Recording:
         return RecordedMessages(self._file(stream), broken="use" if self._uses_broken else "refuse")
 
     def problems(self) -> list[str]:
-        """What can't be read, a line for each part, as `robocache info` says it: empty where all can. Reads every file."""
+        """Parts that can't be read, a line for each, in the words of `robocache info`: empty if everything can. Reads
+        every file."""
         return _native.recording_problems(os.fspath(self.path))
 
     def _file(self, stream: str) -> str:
@@ -250,7 +251,7 @@ class Item(dict[str, Any]):
     """What entries that are not valid are; None: what the node writes."""
 
     def observation(self) -> Observation:
-        """The same as an `Observation`, as a policy gets it. Raises ValueError where it is several."""
+        """The same as an `Observation`, as a policy gets it. Raises ValueError if it is several."""
         fused = self["fused"]
         if fused.ndim != 2:
             raise ValueError(f"there are {len(fused)} observations (allowed: one, such as dataset[7])")

@@ -182,7 +182,7 @@ def _names(output: str, fields: Sequence[str]) -> list[str]:
 
 
 def _valid(output: str, valid: Any, samples: int) -> list[int]:
-    """Which samples are some, 0 or 1 for each."""
+    """The mask of an output's samples: 1 for a valid one, else 0."""
     flags = np.asarray(valid)
     if flags.shape != (samples,) or not np.isin(flags, (0, 1)).all():
         raise ValueError(f"{output}: valid is {valid!r:.80}, expected 0 or 1 for each of {samples} samples")

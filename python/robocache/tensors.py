@@ -25,8 +25,8 @@ class MessageTensor:
         with robocache.open_tensor(event) as tensor:
             tensor.torch()
 
-    What was taken before stays there. The numbers of a bfloat16 tensor are its bits, uint16, because NumPy has no such
-    type: `numpy` widens them to float32, every other way hands on bfloat16.
+    Tensors that were taken before stay there. The numbers of a bfloat16 tensor are its bits, uint16, because NumPy does
+    not know the type: `numpy` widens them to float32, every other way hands on bfloat16.
 
     A payload of a ring that was opened with `copy=False` is held for as long as anything of it is used, and its producer
     overwrites it all the same where it has no other slot. The end of the `with` raises TornError then; what is used
@@ -62,8 +62,8 @@ class MessageTensor:
 
     @property
     def is_intact(self) -> bool:
-        """Whether the values are what was published. False can only come of a ring, with `copy=False`: ask after the use,
-        and before the tensor is closed."""
+        """True if the values still are as they were published. False occurs only for a ring with `copy=False`: ask
+        after the use, and before the tensor is closed."""
         self._open()
         return self._resident is None or self._resident.is_intact
 
@@ -92,7 +92,7 @@ class MessageTensor:
             return torch.from_dlpack(self)
         kind, ordinal = array.__dlpack_device__()
         if kind == _CUDA:
-            # Of an object, `from_dlpack` finds the current stream by 80 us of Python, where a process has just woken up.
+            # Of an object, `from_dlpack` finds the current stream by 80 us of Python, if a process has just woken up.
             try:
                 stream = torch._C._cuda_getCurrentRawStream(ordinal)
                 return torch.from_dlpack(array.__dlpack__(stream=stream or _LEGACY_STREAM, max_version=(1, 0)))
@@ -101,7 +101,7 @@ class MessageTensor:
         return torch.from_dlpack(array)
 
     def cupy(self) -> Any:
-        """A `cupy.ndarray`: on the same memory where that is on a device, else a copy on the current one. The program must
+        """A `cupy.ndarray`: on the same memory if that is on a device, else a copy on the current one. The program must
         have imported cupy."""
         cupy = _imported("cupy")
         return cupy.asarray(self.numpy()) if self.device == "cpu" else cupy.from_dlpack(self)
@@ -185,7 +185,7 @@ def _of_ring(metadata: Mapping[str, Any], column: str | None, copy: bool) -> Mes
 
 
 def is_bits(array: np.ndarray, metadata: Mapping[str, Any]) -> bool:
-    """Whether a payload is the bits of a voxel grid."""
+    """True if a payload is the bits of a voxel grid."""
     if array.dtype != np.uint8 or "grid_shape" not in metadata:
         return False
     return bool(array.size == -(-math.prod(messages.integers(metadata, "grid_shape").tolist()) // 8))

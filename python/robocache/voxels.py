@@ -51,7 +51,7 @@ class Voxels:
     inputs_valid: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
     """For each input, whether a cloud of it is in the grid."""
     inputs_age_ns: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
-    """`timestamp_ns` minus the stamp of the input's cloud, -1 where none is in the grid."""
+    """`timestamp_ns` minus the stamp of the input's cloud, -1 if none is in the grid."""
     frame_id: str | None = None
 
     @classmethod
@@ -73,7 +73,7 @@ class Voxels:
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, np.ndarray], metadata: Mapping[str, Any], timestamp_ns: int) -> Voxels:
-        """Of `coords` and `features`, or of one flat array by the name ``""``."""
+        """Reads `coords` and `features`, or one flat array by the name ``""``."""
         shape = tuple(int(n) for n in messages.integers(metadata, "grid_shape", 3))
         if min(shape) < 1:
             raise MessageError(f"grid_shape is {list(shape)}, expected 1 or more each")
@@ -97,7 +97,7 @@ class Voxels:
             coords = messages.rows("coords", columns["coords"], -1, 3)
             if coords.dtype.kind not in "iu":
                 raise MessageError(f"coords are {coords.dtype}, expected int32")
-            # NumPy counts from the other end of an axis where a number is negative.
+            # NumPy counts from the other end of an axis if a number is negative.
             outside = len(coords) and ((coords.min(axis=0) < 0) | (coords.max(axis=0) >= shape)).any()
             if outside:
                 first = coords[((coords < 0) | (coords >= shape)).any(axis=1)][0]
@@ -115,7 +115,7 @@ class Voxels:
         return cls(layout="dense", values=dense, **made)
 
     def dense(self) -> np.ndarray:
-        """The grid as [C, X, Y, Z]: as it came, or float32 made of bits or coo. Zero where there are no points."""
+        """The grid as [C, X, Y, Z]: as it came, or float32 made of bits or coo. Zero if there are no points."""
         if self.layout == "dense":
             assert self.values is not None
             return self.values
@@ -192,12 +192,12 @@ class Cloud:
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, np.ndarray], metadata: Mapping[str, Any], timestamp_ns: int) -> Cloud:
-        """Of a column for each field, or of one flat array by the name ``""``."""
+        """Reads a column for each field, or one flat array by the name ``""``."""
         if "" in columns:
             fields = messages.strings(metadata, "fields") if "fields" in metadata else ("x", "y", "z")
             flat = MessageTensor(columns[""], messages.text(metadata, "dtype")).numpy()
             if not fields or flat.size % len(fields):
-                raise MessageError(f"{flat.size} values are no rows of fields {list(fields)}")
+                raise MessageError(f"{flat.size} values are not rows of fields {list(fields)}")
             columns = dict(zip(fields, flat.reshape(-1, len(fields)).T, strict=True))
         missing = [axis for axis in "xyz" if axis not in columns]
         if missing:

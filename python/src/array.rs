@@ -6,6 +6,7 @@ use crate::tensor::{Memory, Part, Tensor};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDictMethods};
+use robocache::device::gpu::Kind;
 use robocache::device::{Dtype, HostBuf, Primitive};
 use std::fmt::Display;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub struct Array {
     place: Place,
 }
 
-/// What keeps the elements there.
+/// Owner of the memory of the elements.
 enum Held {
     Borrowed(Imported),
     Copied(HostBuf),
@@ -132,7 +133,7 @@ impl Array {
         &self.shape
     }
 
-    /// How many elements there are.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }
@@ -142,7 +143,7 @@ impl Array {
         self.element
     }
 
-    /// Where the elements are.
+    /// Memory that holds the elements.
     pub fn place(&self) -> Place {
         self.place
     }
@@ -166,7 +167,7 @@ impl Array {
         }
     }
 
-    /// Whether its library lets nobody write it.
+    /// True if its library lets nobody write it.
     fn is_read_only(&self) -> bool {
         match &self.memory {
             Held::Borrowed(imported) => imported.flags() & dlpack::READ_ONLY != 0,
@@ -237,7 +238,7 @@ fn wrong_dtype(name: &dyn Display, object: &Bound<'_, PyAny>) -> PyErr {
     ))
 }
 
-/// Where the elements of an argument are.
+/// Memory that holds the elements of an argument.
 pub fn place_of(name: &dyn Display, object: &Bound<'_, PyAny>) -> PyResult<Place> {
     let Ok(method) = object.getattr("__dlpack_device__") else {
         return Err(PyTypeError::new_err(format!(
@@ -255,15 +256,19 @@ pub fn place_of(name: &dyn Display, object: &Bound<'_, PyAny>) -> PyResult<Place
     let device = DlDevice { kind, ordinal };
     match device {
         DlDevice {
-            kind: dlpack::CPU | dlpack::CUDA_HOST,
+            kind: dlpack::CPU | dlpack::CUDA_HOST | dlpack::ROCM_HOST,
             ..
         } => Ok(Place::Host),
         DlDevice {
             kind: dlpack::CUDA,
             ordinal: 0..,
-        } => Ok(Place::Cuda(ordinal as usize)),
+        } => Ok(Place::Gpu(Kind::Cuda, ordinal as usize)),
+        DlDevice {
+            kind: dlpack::ROCM,
+            ordinal: 0..,
+        } => Ok(Place::Gpu(Kind::Hip, ordinal as usize)),
         _ => Err(PyValueError::new_err(format!(
-            "`{name}` is on device {ordinal} of DLPack's kind {kind} (allowed: 1 the host, 2 CUDA, 3 the host's page-locked)"
+            "`{name}` is on device {ordinal} of DLPack's kind {kind} (allowed: 1 the host, 2 CUDA, 10 ROCm, 3 and 11 the host's page-locked)"
         ))),
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::array::{Array, place_of};
 use crate::element::Place;
-use crate::stream::Stream;
+use crate::stream::DeviceStream;
 use crate::tensor::Tensor;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use robocache::device::HostBuf;
+use robocache::device::gpu::Kind;
 use std::cell::OnceCell;
 use std::fmt::Display;
 
@@ -14,11 +15,11 @@ use std::fmt::Display;
 pub struct Arrays {
     /// A stream of the caller's whose work is waited for.
     after: Option<isize>,
-    stream: OnceCell<Stream>,
+    stream: OnceCell<DeviceStream>,
 }
 
 impl Arrays {
-    /// None so far. `after` is a CUDA stream whose work is waited for, by DLPack's numbering.
+    /// None so far. `after` is a stream of the device whose work is waited for, by DLPack's numbering.
     pub fn new(after: Option<isize>) -> Self {
         Self {
             after,
@@ -33,15 +34,15 @@ impl Arrays {
             Some(own) => own.part().place,
             None => place_of(name, object)?,
         };
-        let Place::Cuda(ordinal) = place else {
+        let Place::Gpu(kind, ordinal) = place else {
             return own.map_or_else(|| Array::new(name, object, place, None), |own| Ok(Array::of_own(own)));
         };
         place.check_stream(self.after)?;
-        let stream = self.stream_of(ordinal)?;
-        if stream.ordinal() != ordinal {
+        let stream = self.stream_of(kind, ordinal)?;
+        if stream.place() != place {
             return Err(PyValueError::new_err(format!(
-                "`{name}` is on {place}, another array on cuda:{} (allowed: all on one device)",
-                stream.ordinal()
+                "`{name}` is on {place}, another array on {} (allowed: all on one device)",
+                stream.place()
             )));
         }
         match own {
@@ -62,9 +63,9 @@ impl Arrays {
         Ok(array.copied(copy))
     }
 
-    fn stream_of(&self, ordinal: usize) -> PyResult<&Stream> {
+    fn stream_of(&self, kind: Kind, ordinal: usize) -> PyResult<&DeviceStream> {
         if self.stream.get().is_none() {
-            let stream = Stream::open(ordinal, self.after)?;
+            let stream = DeviceStream::open(kind, ordinal, self.after)?;
             let _ = self.stream.set(stream);
         }
         let missing = || PyRuntimeError::new_err("no stream of a device");
@@ -72,7 +73,7 @@ impl Arrays {
     }
 
     /// The stream on the device of the arrays.
-    pub fn into_stream(self) -> PyResult<Stream> {
+    pub fn into_stream(self) -> PyResult<DeviceStream> {
         let missing = || PyRuntimeError::new_err("no stream of a device");
         self.stream.into_inner().ok_or_else(missing)
     }

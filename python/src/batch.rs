@@ -1,4 +1,4 @@
-//! What the arrays of a batch of trajectories say together.
+//! Facts that the arrays of a batch of trajectories state together.
 
 use crate::array::Array;
 use pyo3::exceptions::PyValueError;
@@ -8,7 +8,7 @@ use robocache::device::Dtype;
 /// The types of values.
 const FLOATS: [Dtype; 4] = [Dtype::Float32, Dtype::Float64, Dtype::Float16, Dtype::BFloat16];
 
-/// What the arrays of a batch with as many samples and targets in each row say together.
+/// The form of a batch with as many samples and targets in each row.
 pub struct Form {
     /// The rows; `None`: one trajectory without that axis.
     pub rows: Option<usize>,
@@ -16,7 +16,7 @@ pub struct Form {
     pub targets: usize,
     /// The values of a sample; `None`: one, without that axis.
     pub dim: Option<usize>,
-    /// Whether all rows have the same targets.
+    /// True if all rows have the same targets.
     pub is_shared: bool,
     pub dtype: Dtype,
 }

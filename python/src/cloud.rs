@@ -20,7 +20,7 @@ pub struct CloudArrays {
     pub fields: Vec<String>,
     pub arrays: Vec<Array>,
     pub points: usize,
-    /// Whether it is one tensor `[N, C]`.
+    /// True if it is one tensor `[N, C]`.
     pub is_tensor: bool,
 }
 
@@ -76,7 +76,7 @@ impl CloudArrays {
         })
     }
 
-    /// Whether all of it is there.
+    /// Memory of the cloud, if all of it is in one place.
     pub fn place(&self) -> Option<Place> {
         let first = self.arrays.first()?.place();
         self.arrays.iter().all(|array| array.place() == first).then_some(first)

@@ -52,7 +52,7 @@ pub fn refusal(error: AppError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// What is made of a section, as a plugin is.
+/// Value made of a section, as a plugin makes it.
 struct Section<T, F> {
     name: &'static str,
     make: F,
@@ -74,16 +74,11 @@ impl<T, F: Fn(&BuildContext<'_>) -> Result<T, AppError>> Plugin for Section<T, F
 /// The devices by the argument `device`. `None`: the CPU.
 pub fn placement(device: Option<&str>) -> PyResult<Placement> {
     let choice = match device {
-        None | Some("cpu") => DeviceChoice::Cpu,
-        Some("auto") => DeviceChoice::Auto,
-        Some("cuda") => DeviceChoice::Cuda(None),
-        Some(other) => match other.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse().ok()) {
-            Some(ordinal) => DeviceChoice::Cuda(Some(ordinal)),
-            None => {
-                let words = format!("`device` is {other:?} (allowed: None, auto, cpu, cuda, cuda:N)");
-                return Err(PyValueError::new_err(words));
-            }
-        },
+        None => DeviceChoice::Cpu,
+        Some(text) => DeviceChoice::parse(text).ok_or_else(|| {
+            let words = format!("`device` is {text:?} (allowed: None, auto, cpu, cuda, cuda:N, hip, hip:N)");
+            PyValueError::new_err(words)
+        })?,
     };
     Placement::resolve(choice, None).map_err(|error| PyValueError::new_err(format!("`device`: {error}")))
 }

@@ -1,8 +1,9 @@
-//! What the elements of an array are, and where they lie.
+//! Types of an array's elements, and the memory in which they lie.
 
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use robocache::device::Dtype;
+use robocache::device::gpu::Kind;
 use std::fmt;
 
 /// The type of an array's elements: those of tensors, and the truth values of masks.
@@ -15,7 +16,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// What bfloat16 is to a library that does not have it.
+    /// Stand-in for bfloat16 in a library that does not know it.
     pub const BITS: Self = Self::Number(Dtype::UInt16);
 
     /// The name, such as `float32`.
@@ -63,31 +64,36 @@ impl From<Dtype> for Element {
     }
 }
 
-/// Where an array's memory is.
+/// Memory that an array can be in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Memory of the host.
     Host,
-    /// Memory of the device of that ordinal.
-    Cuda(usize),
+    /// Memory of the GPU of that kind and ordinal.
+    Gpu(Kind, usize),
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Host => f.write_str("cpu"),
-            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+            Self::Gpu(kind, ordinal) => write!(f, "{kind}:{ordinal}"),
         }
     }
 }
 
 impl Place {
-    /// Checks a stream by DLPack's numbers: `None` is the legacy default stream, -1 none, 1 the legacy default, 2 the
-    /// thread's default, and another positive number a handle. 0 could be any of them.
+    /// Checks a stream by DLPack's numbers: `None` is the legacy default stream, -1 none, another number a handle. Of CUDA 1
+    /// is the legacy default, 2 the thread's default, and 0 could be either; of ROCm 0 is the default, and there is no 1 and 2.
     pub fn check_stream(self, stream: Option<isize>) -> PyResult<()> {
         match (self, stream) {
-            (_, None) | (Self::Cuda(_), Some(-1 | 1..)) => Ok(()),
-            (Self::Cuda(_), Some(other)) => Err(PyValueError::new_err(format!(
+            (_, None) | (Self::Gpu(Kind::Cuda, _), Some(-1 | 1..)) | (Self::Gpu(Kind::Hip, _), Some(-1 | 0 | 3..)) => {
+                Ok(())
+            }
+            (Self::Gpu(Kind::Hip, _), Some(other)) => Err(PyValueError::new_err(format!(
+                "stream {other} (allowed: None, -1 for none, 0 for the default stream, a handle)"
+            ))),
+            (Self::Gpu(Kind::Cuda, _), Some(other)) => Err(PyValueError::new_err(format!(
                 "stream {other} (allowed: None, -1 for none, 1 for the legacy default stream, 2 for the thread's, a handle)"
             ))),
             (Self::Host, Some(other)) => Err(PyBufferError::new_err(format!(
@@ -100,7 +106,7 @@ impl Place {
 /// Memory of the host as bytes. Where there are none, they are aligned for whatever they are seen as.
 ///
 /// # Safety
-/// There are so many bytes at that address, which nobody writes during `'a`.
+/// `len` bytes must be at `address`, and nobody may write them during `'a`.
 pub unsafe fn bytes<'a>(address: u64, len: usize) -> &'a [u8] {
     match len {
         0 => bytemuck::cast_slice::<u64, u8>(&[]),

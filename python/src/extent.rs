@@ -1,4 +1,4 @@
-//! How far streams reach in time, and how many observations that makes, before any is made.
+//! Estimates, before an observation is made, how far streams reach in time and how many observations that gives.
 
 use robocache::ops::align::{AlignConfig, Aligner, Rows, TriggerConfig};
 
@@ -6,12 +6,12 @@ use robocache::ops::align::{AlignConfig, Aligner, Rows, TriggerConfig};
 pub struct Stamps<'a> {
     pub name: &'a str,
     pub stamps_ns: &'a [i64],
-    /// How many samples those are.
+    /// Number of those samples.
     pub samples: usize,
 }
 
 /// The samples of all streams as a replay by stamp gives them: of all streams the one whose next stamp is the least, or whose
-/// name sorts first; those of one stream in their order, also where stamps go back.
+/// name sorts first; those of one stream in their order, also if stamps go back.
 pub struct Merge<'a> {
     streams: &'a [Stamps<'a>],
     /// The streams by name.
@@ -48,7 +48,7 @@ impl Iterator for Merge<'_> {
     }
 }
 
-/// What of a configuration says how many observations there are.
+/// The part of a configuration that sets the number of observations.
 pub struct Pace {
     /// The stream whose samples are the targets, and where the other rows of a window are.
     trigger: Option<(usize, Rows)>,
@@ -57,9 +57,10 @@ pub struct Pace {
     window: usize,
     stride: usize,
     emit_every: usize,
-    /// By stream: a stamp that is further ahead than this is a clock jump, behind which the grid starts anew.
+    /// Greatest lead of a stamp, for each stream: one further ahead is a clock jump, behind which the grid starts anew.
     jump_ns: Vec<Option<i64>>,
-    /// By stream: a stamp that is further back than this is one, too; any other is out of order.
+    /// Greatest step back of a stamp, for each stream: one further back is a clock jump, too; any other is out of
+    /// order.
     reset_ns: Vec<i64>,
     /// Bytes of a row: its values, masks, ages and time, in all outputs.
     row_bytes: usize,
@@ -72,11 +73,11 @@ struct Gap {
     ns: i64,
 }
 
-/// What the nodes take.
+/// Greatest stamp that the nodes take.
 const LARGEST_STAMP: u64 = 1 << 61;
-/// The jump ahead of a stream where the configuration says none, with `max_wait_ms`.
+/// The jump ahead of a stream if the configuration says none, with `max_wait_ms`.
 const JUMP_MS: f64 = 10_000.0;
-/// The jump back of a stream where the configuration says none.
+/// The jump back of a stream if the configuration says none.
 const RESET_MS: f64 = 1000.0;
 
 impl Pace {
@@ -117,7 +118,7 @@ impl Pace {
         }
     }
 
-    /// How many observations there are at most, the rows that they show, and the longest gap.
+    /// Upper bounds on the observations and on the rows that they show, and the longest gap.
     fn observations(&self, streams: &[Stamps<'_>]) -> (u64, u64, Gap) {
         let (mut newest, mut passed, mut longest) = (None, 0_i128, Gap::default());
         for (stream, _, stamp_ns) in Merge::new(streams) {
@@ -155,8 +156,8 @@ impl Pace {
         (observations, rows, longest)
     }
 
-    /// How many observations there are at most, and how many rows they show. Refuses those that do not fit into so many
-    /// bytes, in words. `is_gathered`: each window is to have rows of its own.
+    /// Upper bounds on the observations and on the rows that they show. Refuses those that do not fit into
+    /// `most_bytes`, in words. `is_gathered`: each window is to have rows of its own.
     pub fn check(&self, streams: &[Stamps<'_>], most_bytes: u64, is_gathered: bool) -> Result<(usize, usize), String> {
         let (observations, rows, gap) = self.observations(streams);
         let (window, row_bytes) = (self.window as u64, self.row_bytes as u64);

@@ -10,8 +10,6 @@ mod element;
 mod extent;
 mod observe;
 mod observed;
-#[cfg_attr(feature = "cuda", path = "cuda/on_device.rs")]
-#[cfg_attr(not(feature = "cuda"), path = "no_cuda/on_device.rs")]
 mod on_device;
 mod protocol;
 mod recording;
@@ -19,8 +17,6 @@ mod resample;
 mod ring;
 mod rows;
 mod run;
-#[cfg_attr(feature = "cuda", path = "cuda/stream.rs")]
-#[cfg_attr(not(feature = "cuda"), path = "no_cuda/stream.rs")]
 mod stream;
 mod tensor;
 mod threads;

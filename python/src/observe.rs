@@ -13,41 +13,41 @@ use robocache::device::{Dtype, Placement};
 use robocache::ops::align::{AlignConfig, Aligner, Timeline};
 use robocache::ops::offsets::{Offset, Offsets, Severity};
 use robocache::stream::recording::Mapped;
-use robocache::stream::{Message, Reading};
+use robocache::stream::{Message, Selection};
 use robocache::time::ms_to_ns;
 use std::collections::HashMap;
 
-/// What a section makes.
+/// Result of a section.
 struct Made {
     aligner: Aligner,
     /// The inputs that are attached and left out.
     left_out: Vec<String>,
     pace: Pace,
-    /// Of each stream, ns.
+    /// Latency of each stream, ns.
     latencies: Vec<i64>,
-    /// How a node reads each stream.
-    readings: Vec<Reading>,
+    /// Selection of each stream, as a node reads it.
+    selections: Vec<Selection>,
 }
 
-/// What is asked of a run beside its configuration.
+/// Options of a run beside its configuration.
 struct Asked<'a> {
     /// The most that the observations may take.
     most_bytes: u64,
-    /// Whether the windows are made, and not only their rows.
+    /// True if the windows are made, and not only their rows.
     is_gathered: bool,
     /// Streams that may be off, by their input or their name.
     allowed: &'a [String],
 }
 
 impl Made {
-    /// What a section makes, with what it attaches of the inputs that are `kept`.
+    /// Makes the result of a section, with the messages that it attaches of the inputs that are `kept`.
     fn of(py: Python<'_>, source: &Source, section: &str, device: Option<&str>, kept: Vec<String>) -> PyResult<Self> {
         let placement = placement(device)?;
         let made = py.detach(|| made(source, section, placement, kept));
         made.map_err(refusal)
     }
 
-    /// A run with room for the observations of streams with these stamps, each with its input and, where it is known, when its
+    /// A run with room for the observations of streams with these stamps, each with its input and, if it is known, when its
     /// messages arrived; and what is said of them. Refuses streams that are off, and more observations than there is room for.
     fn start(
         self,
@@ -77,7 +77,7 @@ fn made(source: &Source, section: &str, placement: Placement, kept: Vec<String>)
     let name = if is_split { "align" } else { "fuse" };
     let made = source.build(name, placement, move |app| {
         let mut config: AlignConfig = app.config()?;
-        let make = if is_split { Aligner::split } else { Aligner::new };
+        let make = if is_split { Aligner::aligned } else { Aligner::fused };
         // What is wrong with `attach` is wrong here, too.
         make(&config, app.placement()).map_err(|error| app.refused(&error))?;
         let (attach, left_out): (Vec<_>, Vec<_>) = std::mem::take(&mut config.attach)
@@ -91,7 +91,7 @@ fn made(source: &Source, section: &str, placement: Placement, kept: Vec<String>)
             pace: Pace::new(&config, &aligner),
             latencies: latencies.map(ms_to_ns).collect(),
             left_out: left_out.into_iter().map(|attach| attach.input).collect(),
-            readings: config.readings().collect(),
+            selections: config.selections().collect(),
             aligner,
         })
     })?;
@@ -167,7 +167,7 @@ pub fn observe(
     for (name, ..) in &streams {
         if timeline.inputs().all(|input| input != name) {
             let words = format!(
-                "stream `{name}` is no input of a modality (allowed: {})",
+                "stream `{name}` is not an input of a modality (allowed: {})",
                 list(timeline.inputs())
             );
             return Err(PyValueError::new_err(words));
@@ -235,7 +235,7 @@ pub fn observe(
 }
 
 /// Runs fuse over a recording, whose streams are `recorded`. `streams` are pairs of an input and the stream that it is recorded
-/// as, where that has another name.
+/// as, if that has another name.
 #[pyfunction]
 #[pyo3(signature = (path, recorded, config, streams, most_bytes, is_gathered, invalid, allowed, device=None, uses_broken=false))]
 #[allow(clippy::too_many_arguments, reason = "Python names them")]
@@ -281,15 +281,15 @@ pub fn observe_recording(
     let files = sources.iter().map(|source| format!("{path}/{source}.arrow"));
     let mapped = files.map(|file| opened(py, &file, uses_broken));
     let mut mapped = mapped.collect::<PyResult<Vec<Mapped>>>()?;
-    let readings = std::mem::take(&mut made.readings);
+    let selections = std::mem::take(&mut made.selections);
     let asked = Asked {
         most_bytes,
         is_gathered,
         allowed: &allowed,
     };
     let (run, about) = py.detach(|| {
-        let times = mapped.iter_mut().zip(&readings).zip(&sources);
-        let times = times.map(|((stream, reading), name)| stamps_of(stream, reading, name, path));
+        let times = mapped.iter_mut().zip(&selections).zip(&sources);
+        let times = times.map(|((stream, selection), name)| stamps_of(stream, selection, name, path));
         let times = times.collect::<PyResult<Vec<Vec<i64>>>>()?;
         let stamps: Vec<Stamps<'_>> = (0..mapped.len())
             .map(|i| Stamps {
@@ -300,25 +300,25 @@ pub fn observe_recording(
             .collect();
         let arrivals: Vec<_> = mapped.iter().map(Mapped::arrivals_ns).collect();
         let (mut run, about) = made.start(&stamps, &inputs, &arrivals, &asked)?;
-        run.over_messages(&mut mapped, &readings, &stamps, path)?;
+        run.over_messages(&mut mapped, &selections, &stamps, path)?;
         Ok::<_, PyErr>((run, about))
     })?;
     observed(py, run, &sources, &about, invalid)
 }
 
 /// The stamps of a recorded stream, ns, as a node reads them: those that it was recorded with, unless its metadata have others.
-fn stamps_of(stream: &mut Mapped, reading: &Reading, name: &str, path: &str) -> PyResult<Vec<i64>> {
+fn stamps_of(stream: &mut Mapped, selection: &Selection, name: &str, path: &str) -> PyResult<Vec<i64>> {
     let mut stamps = stream.timestamps_ns().to_vec();
     let mut message = Message::default();
     for (at, stamp) in stamps.iter_mut().enumerate() {
         stream.read(at, &mut message).map_err(unreadable)?;
         let header = &mut message.header;
         // Whether a sender gives stamps does not change from one message to the next.
-        if at == 0 && *header.unstamped == 0 && !reading.has_told_stamp() {
+        if at == 0 && !header.is_unstamped() && !selection.has_metadata_stamp() {
             break;
         }
         let words = |error| PyValueError::new_err(format!("{path}: stream `{name}`: message {at}: {error}"));
-        reading.restamp(header).map_err(words)?;
+        selection.restamp(header).map_err(words)?;
         *stamp = message.timestamp_ns();
     }
     Ok(stamps)

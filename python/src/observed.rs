@@ -1,4 +1,4 @@
-//! What Python gets of observations.
+//! Observations as Python gets them.
 
 use crate::element::Element;
 use crate::extent::Stamps;
@@ -33,20 +33,20 @@ pub struct Observed {
     dropped: Vec<(String, &'static str, u64)>,
     /// The inputs that the configuration attaches, which are left out.
     left_out: Vec<String>,
-    /// What is attached: its output and its stream, and, both int64 `[N, T]`, the number of the message that a row has and the
-    /// time from that to the row's target, ns; -1 where it has none.
+    /// Attached streams: the output and the stream of each, and, both int64 `[N, T]`, the number of the message that a
+    /// row has and the time from that to the row's target, ns; -1 if a row has none.
     attached: Vec<(String, String, Py<Tensor>, Py<Tensor>)>,
-    /// Of each stream with a stamp what [`Span`] says.
+    /// The [`Span`] of each stream with a stamp.
     spans: Vec<Span>,
     /// Streams whose stamps are off, in words.
     off: Vec<String>,
 }
 
-/// The name of a stream, its least stamp and its greatest one, how many it has, and, where the last is before the first, how
+/// The name of a stream, its least stamp and its greatest one, how many it has, and, if the last is before the first, how
 /// many are before the one before them. Messages of several samples have one.
 pub type Span = (String, i64, i64, usize, usize);
 
-/// What is said of streams beside their observations.
+/// Facts about streams beside their observations.
 #[derive(Default)]
 pub struct About {
     pub left_out: Vec<String>,
@@ -54,7 +54,7 @@ pub struct About {
     pub off: Vec<String>,
 }
 
-/// What is not valid becomes `invalid`. `sources` are the streams.
+/// Replaces values that are not valid by `invalid`. `sources` are the streams.
 pub fn observed(
     py: Python<'_>,
     run: Run,
@@ -122,7 +122,7 @@ pub fn observed(
     Ok(observed)
 }
 
-/// What is said of each stream that has a stamp.
+/// The span of each stream that has a stamp.
 pub fn spans(streams: &[Stamps<'_>]) -> Vec<Span> {
     let spans = streams.iter().filter_map(|of| {
         let (least, greatest) = (of.stamps_ns.iter().min()?, of.stamps_ns.iter().max()?);

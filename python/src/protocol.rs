@@ -1,19 +1,19 @@
-//! What Python sees of a [`Tensor`]: DLPack, and a few methods.
+//! Methods of a [`Tensor`] for Python: DLPack, and a few more.
 
 use crate::arrays::Arrays;
 use crate::dlpack::{self, DlDevice};
 use crate::element::{self, Element, Place};
-use crate::stream::Stream;
+use crate::stream::DeviceStream;
 use crate::tensor::Tensor;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use robocache::device::{Dtype, HostBuf};
+use robocache::device::{DeviceChoice, Dtype, HostBuf};
 use std::sync::Arc;
 
 #[pymethods]
 impl Tensor {
-    /// A DLPack capsule of the memory: versioned where the consumer takes DLPack 1.0.
+    /// A DLPack capsule of the memory: versioned if the consumer takes DLPack 1.0.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
         &self,
@@ -41,7 +41,7 @@ impl Tensor {
             }
             let mut memory = HostBuf::default();
             memory.resize(self.part().bytes());
-            // SAFETY: the memory of a tensor of the host has so many bytes.
+            // SAFETY: the memory of a tensor of the host has that number of bytes.
             let bytes = unsafe { element::bytes(self.part().address, self.part().bytes()) };
             memory.bytes_mut().copy_from_slice(bytes);
             let address = memory.bytes().as_ptr() as u64;
@@ -60,13 +60,13 @@ impl Tensor {
             .into_capsule(py, is_versioned, flags)
     }
 
-    /// The device by DLPack's numbers: `(1, 0)` the host, `(2, n)` cuda:n.
+    /// The device by DLPack's numbers: `(1, 0)` the host, `(2, n)` cuda:n, `(10, n)` hip:n.
     fn __dlpack_device__(&self) -> (i32, i32) {
         let DlDevice { kind, ordinal } = self.part().place.into();
         (kind, ordinal)
     }
 
-    /// The array of another library, which is not copied but where it lies on the host with gaps.
+    /// The array of another library, which is not copied but if it lies on the host with gaps.
     #[staticmethod]
     fn from_dlpack(array: &Bound<'_, PyAny>) -> PyResult<Self> {
         let array = Arrays::new(None).take(&"array", array)?;
@@ -86,7 +86,7 @@ impl Tensor {
         self.part().element.name()
     }
 
-    /// `cpu` or `cuda:N`.
+    /// `cpu`, `cuda:N` or `hip:N`.
     #[getter]
     fn device(&self) -> String {
         self.part().place.to_string()
@@ -98,27 +98,27 @@ impl Tensor {
         self.part().bytes()
     }
 
-    /// A copy on another device: on `cuda:N` of a tensor of the host, on `cpu` of one of a device. The tensor itself, where it
+    /// A copy on another device: on `cuda:N` or `hip:N` of a tensor of the host, on `cpu` of one of a device. The tensor itself, if it
     /// is there already.
     fn to<'py>(this: Bound<'py, Self>, device: &str) -> PyResult<Bound<'py, Self>> {
         let (py, tensor) = (this.py(), this.get());
         if tensor.part().place.to_string() == device {
             return Ok(this);
         }
-        let ordinal = device.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse().ok());
-        let copy = match (tensor.part().place, ordinal) {
-            (Place::Host, Some(ordinal)) => py.detach(|| {
-                // SAFETY: the memory of a tensor of the host has so many bytes.
+        let copy = match (tensor.part().place, DeviceChoice::parse(device)) {
+            (Place::Host, Some(DeviceChoice::Gpu(kind, Some(ordinal)))) => py.detach(|| {
+                // SAFETY: the memory of a tensor of the host has that number of bytes.
                 let bytes = unsafe { element::bytes(tensor.part().address, tensor.part().bytes()) };
-                Stream::open(ordinal, None)?.upload(bytes, tensor.part().element, tensor.part().shape.clone())
+                let stream = DeviceStream::open(kind, ordinal, None)?;
+                stream.upload(bytes, tensor.part().element, tensor.part().shape.clone())
             }),
-            (Place::Cuda(_), None) if device == "cpu" => {
+            (Place::Gpu(..), Some(DeviceChoice::Cpu)) => {
                 let array = Arrays::new(None).take_to_host(&"tensor", &this)?;
                 let shape = array.shape().to_vec();
                 Ok(Self::of_bytes(array.bytes(), array.element(), &shape))
             }
             (place, _) => Err(PyValueError::new_err(format!(
-                "a tensor on {place} can't go to {device} (allowed: from cpu to cuda:N, and back)"
+                "a tensor on {place} can't go to {device} (allowed: from cpu to cuda:N or hip:N, and back)"
             ))),
         };
         Bound::new(py, copy?)
@@ -127,7 +127,7 @@ impl Tensor {
     /// Writes a number to the elements of each span `[begin, end)` of a tensor of a device, where it lies. Nobody else may use the
     /// tensor yet.
     fn fill(&self, py: Python<'_>, spans: Vec<(usize, usize)>, number: f32) -> PyResult<()> {
-        let Place::Cuda(ordinal) = self.part().place else {
+        let Place::Gpu(kind, ordinal) = self.part().place else {
             return Err(PyValueError::new_err(
                 "the tensor is on the host (allowed: on a device)",
             ));
@@ -159,10 +159,10 @@ impl Tensor {
         };
         let pieces: Vec<(u64, &[u8])> = spans.iter().map(piece).collect();
         // SAFETY: the spans are within the memory that the tensor holds, and nobody else has it yet.
-        py.detach(|| unsafe { Stream::open(ordinal, None)?.put(&pieces) })
+        py.detach(|| unsafe { DeviceStream::open(kind, ordinal, None)?.put(&pieces) })
     }
 
-    /// The same memory, the elements seen as uint16: bfloat16 for NumPy, which has no such type.
+    /// The same memory with its elements seen as uint16: NumPy does not know bfloat16.
     fn bits(&self) -> PyResult<Self> {
         match self.part().element.size() {
             2 => Ok(self.seen_as(Element::BITS, self.part().shape.clone())),

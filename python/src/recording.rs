@@ -7,12 +7,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use robocache::device::{Dtype, HostBuf};
 use robocache::stream::recording::{self, Mapped, ReadError, Reader};
-use robocache::stream::{Cells, Message, key};
+use robocache::stream::{Cells, Message, form, key};
 use std::ffi::CString;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A recording can't be read: `OSError` where the system says so, else `ValueError`.
+/// A recording can't be read: `OSError` if the system says so, else `ValueError`.
 pub fn unreadable(error: ReadError) -> PyErr {
     match &error {
         ReadError::Io { source, .. } => io::Error::new(source.kind(), error.to_string()).into(),
@@ -46,7 +46,7 @@ pub fn recorded_streams(py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
     py.detach(|| recording::streams(path)).map_err(unreadable)
 }
 
-/// What can't be read of a recording, a line for each part.
+/// Parts of a recording that can't be read, a line for each.
 #[pyfunction]
 pub fn recording_problems(py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
     py.detach(|| {
@@ -79,7 +79,7 @@ pub fn read_samples(py: Python<'_>, path: &str, uses_broken: bool) -> PyResult<(
                 let problem = "structs, such as clouds (allowed: samples; `messages` has the others)";
                 return Err(words(problem.to_owned()));
             };
-            let rows = message.header.timestamps_ns.len().max(1);
+            let rows = message.stamps().len();
             let came = (flat.dtype(), flat.len() / rows);
             let &mut (dtype, dim) = form.get_or_insert_with(|| {
                 values.resize(stream.samples() * came.1 * came.0.size());
@@ -143,7 +143,7 @@ impl Messages {
         Tensor::of_vec(stamps.to_vec(), Dtype::Int64, &[stamps.len()])
     }
 
-    /// When each message came, int64 `[N]`; `None` where the recording does not say.
+    /// Arrival of each message, int64 `[N]`; `None` if the recording does not have it.
     #[getter]
     fn arrivals_ns(&self) -> Option<Tensor> {
         let stream = self.stream();
@@ -151,29 +151,29 @@ impl Messages {
         Some(Tensor::of_vec(arrivals.to_vec(), Dtype::Int64, &[arrivals.len()]))
     }
 
-    /// What a message says of a grid, a cloud or a tensor, by key, where it says it.
+    /// Metadata of a message about a grid, a cloud or a tensor, by key, as far as they are there.
     fn said<'py>(&self, py: Python<'py>, index: usize) -> PyResult<Bound<'py, PyDict>> {
         let mut message = Message::default();
         py.detach(|| self.stream().read(index, &mut message))
             .map_err(unreadable)?;
         let said = PyDict::new(py);
         let header = &message.header;
-        let texts = [(key::channels, &header.channels), (key::fields, &header.fields)];
-        for (name, texts) in texts.into_iter().filter(|(_, texts)| texts.is_present()) {
-            said.set_item(name, texts.to_vec())?;
-        }
-        let numbers = [
-            (key::origin_m, &header.origin_m),
-            (key::voxel_size_m, &header.voxel_size_m),
+        let texts = [
+            (form::channels.name, form::channels.get(header)),
+            (key::fields, header.fields.get()),
         ];
-        for (name, numbers) in numbers.into_iter().filter(|(_, numbers)| numbers.is_present()) {
-            said.set_item(name, numbers.to_vec())?;
+        for (name, texts) in texts {
+            texts.map_or(Ok(()), |texts| said.set_item(name, texts))?;
         }
-        if header.grid_shape.is_present() {
-            said.set_item(key::grid_shape, header.grid_shape.to_vec())?;
+        for key in [form::origin_m, form::voxel_size_m] {
+            let numbers = key.get(header);
+            numbers.map_or(Ok(()), |numbers| said.set_item(key.name, numbers))?;
         }
-        if header.frame_id.is_present() {
-            said.set_item(key::frame_id, header.frame_id.as_str())?;
+        if let Some(grid_shape) = form::grid_shape.get(header) {
+            said.set_item(form::grid_shape.name, grid_shape)?;
+        }
+        if let Some(frame_id) = header.frame_id.get() {
+            said.set_item(key::frame_id, frame_id)?;
         }
         if let Some(values) = message.flat() {
             said.set_item(key::dtype, values.dtype().name())?;
@@ -221,10 +221,10 @@ impl Messages {
             columns.set_item(name, tensor(memory, column.dtype, column.cells, len))?;
         }
         let header = &message.header;
-        let fields = header.fields.iter().cloned().collect();
+        let fields = header.fields.get().unwrap_or_default().to_vec();
         Ok((
             message.timestamp_ns(),
-            header.shape.as_slice().to_vec(),
+            header.shape.get().unwrap_or_default().to_vec(),
             fields,
             columns,
         ))

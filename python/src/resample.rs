@@ -95,7 +95,7 @@ impl Batch {
     }
 }
 
-/// What was counted, by name; `None`: not on a device.
+/// Counters by name; `None`: not on a device.
 fn counted(counters: Option<ResampleCounters>) -> Vec<(&'static str, Option<u64>)> {
     vec![
         ("dropped_nonfinite", counters.map(|counters| counters.dropped_nonfinite)),
@@ -158,10 +158,10 @@ pub fn resample(
             )));
         }
     }
-    if let Place::Cuda(_) = place {
-        if device.is_some_and(|device| device != place.to_string() && !["auto", "cuda"].contains(&device)) {
+    if let Place::Gpu(kind, _) = place {
+        if device.is_some_and(|device| device != place.to_string() && !["auto", kind.name()].contains(&device)) {
             return Err(PyValueError::new_err(format!(
-                "`device` is {} (allowed for arrays on {place}: None, cuda, {place})",
+                "`device` is {} (allowed for arrays on {place}: None, {kind}, {place})",
                 device.unwrap_or_default()
             )));
         }

@@ -1,7 +1,7 @@
 //! Payloads in rings of other processes.
 
 use crate::element::{Element, Place};
-use crate::stream::lend;
+use crate::stream::{address_of, lend};
 use crate::tensor::{Lent, Memory, Part, Tensor};
 use crate::threads::locked;
 use pyo3::create_exception;
@@ -40,7 +40,7 @@ create_exception!(
     "The process that published the payload is gone."
 );
 
-/// What a process has to read rings.
+/// State with which a process reads rings.
 struct Own {
     pid: u32,
     readers: Mutex<Readers>,
@@ -48,10 +48,10 @@ struct Own {
     free: Mutex<Vec<HostBuf>>,
 }
 
-/// How much of it is kept: of two copies, so that the next one can be made while the last one is used.
+/// Number of copies whose memory is kept: two, so that the next one can be made while the last one is used.
 const MAX_FREE: usize = 2;
 
-/// What this process has, or the one that it was forked from. Once made it stays.
+/// State of this process, or of the one that it was forked from. Once made it stays.
 static OWN: AtomicPtr<Own> = AtomicPtr::new(std::ptr::null_mut());
 /// Payloads that were copied.
 static COPIED: AtomicU64 = AtomicU64::new(0);
@@ -80,8 +80,8 @@ impl Drop for HostCopy {
     }
 }
 
-/// What this process has. One that was forked leaves alone what its parent has: the rings lease the parent's slots, and a
-/// thread of the parent may have had a lock.
+/// State of this process. A forked process leaves its parent's state alone: the rings lease the parent's slots, and a
+/// thread of the parent may have held a lock.
 fn own() -> &'static Own {
     let pid = std::process::id();
     let mut found = OWN.load(Ordering::Acquire);
@@ -118,7 +118,7 @@ fn readers() -> MutexGuard<'static, Readers> {
 pub struct Resident {
     columns: Vec<Column>,
     lent: Lent,
-    /// The slot in which it is, where it was not copied.
+    /// The slot in which it is, if it was not copied.
     taken: Option<Arc<Taken>>,
     is_copy: bool,
 }
@@ -185,7 +185,7 @@ impl Resident {
                 }
             }
             (false, false) => Lent {
-                address: taken.address(),
+                address: address_of(&taken),
                 place: Place::Host,
                 owner: taken.clone(),
             },
@@ -215,7 +215,7 @@ impl Resident {
 
 #[pymethods]
 impl Resident {
-    /// The elements of each column by its name: `[rows]`, `[rows, n]`, or all of them where rows differ in length. The name of
+    /// The elements of each column by its name: `[rows]`, `[rows, n]`, or all of them if rows differ in length. The name of
     /// a flat array is empty.
     #[getter]
     fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -229,7 +229,7 @@ impl Resident {
         Ok(columns)
     }
 
-    /// `cpu` or `cuda:N`.
+    /// `cpu`, `cuda:N` or `hip:N`.
     #[getter]
     fn device(&self) -> String {
         self.lent.place.to_string()
@@ -242,14 +242,14 @@ impl Resident {
         (start < end).then(|| self.tensor(start, Dtype::Int32.into(), vec![((end - start) / 4) as i64]))
     }
 
-    /// Whether the payload still is what was published. A copy always is.
+    /// True if the payload still is as it was published. A copy always is.
     #[getter]
     fn is_intact(&self) -> bool {
         self.taken.as_ref().is_none_or(|taken| taken.is_intact())
     }
 }
 
-/// What was counted in this process: payloads `taken`, those that were `stale` or `torn`, and those that were `copied`.
+/// Counts of this process: payloads `taken`, those that were `stale` or `torn`, and those that were `copied`.
 #[pyfunction]
 pub fn ring_counters(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let counters = py.detach(|| readers().counters());

@@ -20,7 +20,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// None so far, with memory for so many rows and observations.
+    /// An empty list, with memory for `rows` rows and `observations` observations.
     pub fn new(aligner: &Aligner, output: usize, rows: usize, observations: usize) -> Result<Self, TryReserveError> {
         let of = &aligner.outputs()[output];
         let mut made = Self {
@@ -88,7 +88,7 @@ impl Rows {
         }
     }
 
-    /// Whether a row has these bits.
+    /// True if a row has these bits.
     fn is(&self, row: usize, values: &[u8], valid: &[i64], age_ns: &[i64]) -> bool {
         let masks = row * self.modalities..(row + 1) * self.modalities;
         self.values.bytes()[row * self.row_bytes..][..self.row_bytes] == *values

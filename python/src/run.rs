@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use robocache::device::{Dtype, Values};
 use robocache::ops::align::{Aligner, AttachError, Attached, PushError, Pushed, SampleError, Target};
 use robocache::stream::recording::Mapped;
-use robocache::stream::{Message, Reading};
+use robocache::stream::{Message, Selection};
 use std::collections::TryReserveError;
 use std::fmt::Display;
 
@@ -20,17 +20,17 @@ pub struct Run {
     pub rows: Vec<Rows>,
     pub epochs: Vec<i64>,
     pub late_samples: i64,
-    /// By stream.
+    /// Counts of each stream, by reason.
     pub dropped: Vec<[u64; REASONS.len()]>,
     /// The attached messages, by number.
     attached: Attached<usize>,
-    /// Of each attached stream the number of the message of each row, and its age.
+    /// The number of each row's message and its age, for each attached stream.
     pub members: Vec<[Vec<i64>; 2]>,
     /// The window at hand.
     window: Vec<u8>,
 }
 
-/// Why samples and messages are dropped.
+/// Reasons for which samples and messages are dropped.
 pub const REASONS: [&str; 5] = [
     "nonfinite",
     "no_rotation",
@@ -39,7 +39,7 @@ pub const REASONS: [&str; 5] = [
     "max_held_mb",
 ];
 
-/// What a message that is attached takes beside its payload in a node, bytes.
+/// Bytes that an attached message takes in a node beside its payload.
 const OVERHEAD: usize = 4096;
 
 /// The samples of one stream.
@@ -52,7 +52,7 @@ pub struct Samples {
 }
 
 impl Run {
-    /// Has memory for so many observations and rows, so that none is missing on the way.
+    /// Reserves memory for all observations and rows, so that nothing is allocated on the way.
     pub fn new(aligner: Aligner, (observations, rows): (usize, usize)) -> PyResult<Self> {
         let missing = |error: TryReserveError| {
             PyMemoryError::new_err(format!("{observations} observations with {rows} rows: {error}"))
@@ -84,7 +84,7 @@ impl Run {
                     SampleError::NoRotation { .. } => 1,
                     SampleError::StampOutOfRange(_) => 2,
                     SampleError::WrongLength { .. } => 3,
-                    SampleError::Elsewhere => return Err(PyValueError::new_err(error.to_string())),
+                    SampleError::OnDevice => return Err(PyValueError::new_err(error.to_string())),
                 };
                 self.dropped[modality][reason] += 1;
             }
@@ -167,7 +167,7 @@ impl Run {
     pub fn over_messages(
         &mut self,
         streams: &mut [Mapped],
-        readings: &[Reading],
+        selections: &[Selection],
         stamps: &[Stamps<'_>],
         path: &str,
     ) -> PyResult<()> {
@@ -179,7 +179,7 @@ impl Run {
             };
             streams[modality].read(at, &mut message).map_err(unreadable)?;
             message.check().map_err(|error| words(&error))?;
-            let restamped = readings[modality].restamp(&mut message.header);
+            let restamped = selections[modality].restamp(&mut message.header);
             restamped.map_err(|error| words(&error))?;
             if let Some(attached) = modality.checked_sub(self.aligner.timeline().modalities()) {
                 self.attach(attached, at, &message)?;

@@ -8,7 +8,7 @@ use robocache::device::HostBuf;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// What owns the memory of a [`Tensor`]. It is dropped with the last array that any library made of it.
+/// Owner of the memory of a [`Tensor`]. It is dropped with the last array that any library made of it.
 pub trait Memory: Send + Sync {
     /// The tensor is handed to a library, which will use it on this stream of DLPack's numbering: `None` is the legacy
     /// default stream, -1 none that is known.
@@ -37,9 +37,9 @@ pub struct Part {
     pub shape: Vec<i64>,
     /// The type of the elements.
     pub element: Element,
-    /// Where the memory is.
+    /// Memory that holds the elements.
     pub place: Place,
-    /// Whether nobody may write it.
+    /// True if nobody may write it.
     pub is_read_only: bool,
 }
 
@@ -95,12 +95,12 @@ impl Tensor {
         unsafe { Self::new(part, owner) }
     }
 
-    /// What it is made of.
+    /// The part of memory that the tensor shows.
     pub fn part(&self) -> &Part {
         &self.part
     }
 
-    /// What owns its memory.
+    /// The owner of its memory.
     pub fn owner(&self) -> &Arc<dyn Memory> {
         &self.owner
     }
@@ -126,7 +126,7 @@ impl Tensor {
         }
     }
 
-    /// What a library gets of the part, which is `owner`'s at that address.
+    /// Export of the part to a library; the part is `owner`'s at that address.
     pub fn export(&self, owner: Arc<dyn Memory>, address: u64) -> Export<Arc<dyn Memory>> {
         let part = &self.part;
         let mut strides = vec![1; part.shape.len()];
@@ -165,8 +165,8 @@ impl From<Place> for DlDevice {
                 kind: dlpack::CPU,
                 ordinal: 0,
             },
-            Place::Cuda(ordinal) => Self {
-                kind: dlpack::CUDA,
+            Place::Gpu(kind, ordinal) => Self {
+                kind: dlpack::number_of(kind),
                 ordinal: ordinal as i32,
             },
         }

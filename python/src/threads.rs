@@ -45,7 +45,7 @@ pub fn share<R: Send>(work: impl FnOnce() -> R + Send) -> PyResult<R> {
     Ok(forked.pool.install(work))
 }
 
-/// A lock, also where a thread panicked with it.
+/// A lock, also if a thread panicked with it.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

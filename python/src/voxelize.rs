@@ -24,7 +24,7 @@ pub struct Grid {
     pub coords: Option<Py<Tensor>>,
     /// `coo`: float32 `[V, C]`.
     pub features: Option<Py<Tensor>>,
-    /// What became of the points.
+    /// Numbers of points by their fate.
     pub counters: Vec<(&'static str, u64)>,
     /// Values that channels left out, by field.
     pub unusable: Vec<(String, u64)>,
@@ -100,7 +100,7 @@ pub fn voxelize(
     if is_on_host {
         return on_host(py, &read, voxelizer, &taken);
     }
-    let ([cloud], [Some(Place::Cuda(_))], true) = (&taken[..], &places[..], read.inputs.len() == 1) else {
+    let ([cloud], [Some(Place::Gpu(..))], true) = (&taken[..], &places[..], read.inputs.len() == 1) else {
         return Err(PyValueError::new_err(
             "several clouds, or fields in several places, with one on a device (allowed there: one cloud, a `config` of one \
              input; bring the others to the host)",

@@ -1,4 +1,5 @@
-"""What the tests of the package share with those of the nodes: recordings, and an oracle that knows nothing of the engine."""
+"""Recordings and an oracle that the package's tests share with those of the nodes; the oracle knows nothing of the
+engine."""
 
 import pathlib
 

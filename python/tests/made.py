@@ -7,7 +7,7 @@ MS = 1_000_000
 
 
 def metadata(t_ms=100, valid=(1, 1, 1, 1), age_ms=(5, 1, 5, 1), epoch=0, **more) -> dict:
-    """Of a window of two rows 20 ms apart: `camera` is two columns, `force` one."""
+    """Metadata of a window of two rows 20 ms apart: `camera` is two columns, `force` one."""
     return {
         "shape": [2, 3],
         "timestamp_ns": t_ms * MS,

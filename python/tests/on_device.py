@@ -1,8 +1,9 @@
-"""Arrays on a GPU, which must be there: test_devices.py runs this on the driver of tests/emulator.
+"""Arrays on a GPU of the kind that GPU names in the environment: test_devices.py runs this on the drivers of tests/emulator.
 
-`Device` stands for the arrays of a GPU library: whatever it holds lies on cuda:0, and its library is this module.
+`Device` stands for the arrays of a GPU library: whatever it holds lies on the first device, and its library is this module.
 """
 
+import os
 import sys
 
 import numpy as np
@@ -11,6 +12,9 @@ import pytest
 import robocache as rc
 
 N = 2000
+GPU = os.environ["GPU"]
+# By DLPack: the kind of its memory, its default stream, and a number that stands for no stream.
+DLPACK, DEFAULT_STREAM, NO_STREAM = {"cuda": (2, 1, 0), "hip": (10, 0, 1)}[GPU]
 
 
 class Device:
@@ -29,11 +33,11 @@ class Device:
         return self.tensor.__dlpack_device__()
 
     def __getitem__(self, index):
-        return Device(rc.Tensor.from_dlpack(host(self)[host(index)]).to("cuda:0"))
+        return Device(rc.Tensor.from_dlpack(host(self)[host(index)]).to(f"{GPU}:0"))
 
 
 def from_dlpack(tensor) -> Device:
-    """What makes this module a library of arrays."""
+    """Makes this module a library of arrays."""
     return Device(tensor)
 
 
@@ -41,11 +45,11 @@ sys.modules[__name__.partition(".")[0]] = sys.modules[__name__]
 
 
 def on_gpu(array) -> Device:
-    return Device(rc.Tensor.from_dlpack(np.ascontiguousarray(array)).to("cuda:0"))
+    return Device(rc.Tensor.from_dlpack(np.ascontiguousarray(array)).to(f"{GPU}:0"))
 
 
 def host(array: Device) -> np.ndarray:
-    assert isinstance(array, Device) and array.__dlpack_device__() == (2, 0)
+    assert isinstance(array, Device) and array.__dlpack_device__() == (DLPACK, 0)
     tensor = array.tensor.to("cpu")
     return np.from_dlpack(tensor.bits() if tensor.dtype == "bfloat16" else tensor)
 
@@ -63,11 +67,11 @@ def rng():
 def test_there_and_back():
     array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     check(on_gpu(array), array)
-    assert on_gpu(array).tensor.device == "cuda:0"
-    with pytest.raises(ValueError, match="from cpu to cuda:N, and back"):
-        on_gpu(array).tensor.to("cuda:1")
-    with pytest.raises(ValueError, match="stream 0"):
-        on_gpu(array).tensor.__dlpack__(stream=0)
+    assert on_gpu(array).tensor.device == f"{GPU}:0"
+    with pytest.raises(ValueError, match="from cpu to cuda:N or hip:N, and back"):
+        on_gpu(array).tensor.to(f"{GPU}:1")
+    with pytest.raises(ValueError, match=f"stream {NO_STREAM}"):
+        on_gpu(array).tensor.__dlpack__(stream=NO_STREAM)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
@@ -121,7 +125,7 @@ def test_fuse(rng):
         for name, dim in (("a", 3), ("b", 2))
     }
     wanted = rc.fuse(streams, config)
-    for device in (None, "cuda"):
+    for device in (None, GPU):
         # Stamps may be on the host.
         got = rc.fuse({name: (times, on_gpu(values)) for name, (times, values) in streams.items()}, config, device=device)
         for name in ("fused", "valid", "age_ns", "timestamps_ns", "epoch"):
@@ -135,17 +139,17 @@ def test_fuse(rng):
 def test_streams(rng):
     times, values = np.arange(10), rng.normal(size=10)
     Device.streams.clear()
-    rc.resample(on_gpu(times), on_gpu(values), on_gpu(times), stream=1)
+    rc.resample(on_gpu(times), on_gpu(values), on_gpu(times), stream=DEFAULT_STREAM)
     # The library is told of the stream that reads its arrays: a handle, and for all the same.
     asked = [stream for stream in Device.streams if stream is not None]
     assert len(asked) == 3 and len(set(asked)) == 1 and asked[0] > 2
-    with pytest.raises(ValueError, match="stream 0 "):
-        rc.resample(on_gpu(times), on_gpu(values), on_gpu(times), stream=0)
+    with pytest.raises(ValueError, match=f"stream {NO_STREAM} "):
+        rc.resample(on_gpu(times), on_gpu(values), on_gpu(times), stream=NO_STREAM)
 
 
 def test_what_is_refused(rng):
     times, values = np.arange(10), rng.normal(size=10)
-    with pytest.raises(ValueError, match="`times_ns` is on cpu, `values` on cuda:0"):
+    with pytest.raises(ValueError, match=f"`times_ns` is on cpu, `values` on {GPU}:0"):
         rc.resample(times, on_gpu(values), on_gpu(times))
     with pytest.raises(ValueError, match="row 0: timestamp 1 is 8, after 9"):
         rc.resample(on_gpu(times[::-1]), on_gpu(values), on_gpu(times))
@@ -153,29 +157,29 @@ def test_what_is_refused(rng):
         rc.resample(on_gpu(times + 2**62), on_gpu(values), on_gpu(times))
     with pytest.raises(ValueError, match="`device` is cpu"):
         rc.resample(on_gpu(times), on_gpu(values), on_gpu(times), device="cpu")
-    with pytest.raises(RuntimeError, match="cuda:77"):
-        rc.Tensor.from_dlpack(values).to("cuda:77")
+    with pytest.raises(RuntimeError, match=f"{GPU}:77"):
+        rc.Tensor.from_dlpack(values).to(f"{GPU}:77")
 
 
 def test_two_devices(rng):
     times, values = np.arange(10), rc.Tensor.from_dlpack(rng.normal(size=10))
     try:
-        values = values.to("cuda:1")
+        values = values.to(f"{GPU}:1")
     except RuntimeError as error:
         pytest.skip(str(error))
-    with pytest.raises(ValueError, match="`values` is on cuda:1, another array on cuda:0"):
+    with pytest.raises(ValueError, match=f"`values` is on {GPU}:1, another array on {GPU}:0"):
         rc.resample(on_gpu(times), values, on_gpu(times))
 
 
 def test_a_tensor_without_a_library_stays_one(rng):
-    values = rc.Tensor.from_dlpack(rng.normal(size=10)).to("cuda:0")
-    times = rc.Tensor.from_dlpack(np.arange(10)).to("cuda:0")
+    values = rc.Tensor.from_dlpack(rng.normal(size=10)).to(f"{GPU}:0")
+    times = rc.Tensor.from_dlpack(np.arange(10)).to(f"{GPU}:0")
     assert isinstance(rc.resample(times, values, times).values, rc.Tensor)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_what_is_not_valid_is_marked_where_it_lies(monkeypatch, dtype):
-    """Of an observation whose values came by a ring on the device."""
+    """Marks invalid values of an observation that came by a ring on the device."""
     import types
 
     values = np.arange(1, 7, dtype=np.float32)
@@ -190,22 +194,22 @@ def test_what_is_not_valid_is_marked_where_it_lies(monkeypatch, dtype):
 
     def observed(**keywords) -> rc.Observation:
         tensor = brain if dtype == "bfloat16" else rc.Tensor.from_dlpack(values.astype(dtype))
-        tensor = tensor.to("cuda:0")
-        resident = types.SimpleNamespace(device="cuda:0", columns={"": tensor})
+        tensor = tensor.to(f"{GPU}:0")
+        resident = types.SimpleNamespace(device=f"{GPU}:0", columns={"": tensor})
         monkeypatch.setattr("robocache.messages.take", lambda metadata, copy: resident)
         return rc.Observation.from_message(None, metadata, **keywords)
 
     for invalid, wanted in ((np.nan, np.nan), (9.0, 9.0), (None, None)):
         got = observed(invalid=invalid)
-        assert got.tensor.device == "cuda:0"
+        assert got.tensor.device == f"{GPU}:0"
         plain = values.reshape(2, 3).copy()
         if wanted is not None:
             plain[0, 2] = plain[1, :2] = wanted
         assert np.array_equal(got.fused.astype(np.float32), plain, equal_nan=True)
-    whole = rc.Tensor.from_dlpack(np.zeros(4, np.int32)).to("cuda:0")
+    whole = rc.Tensor.from_dlpack(np.zeros(4, np.int32)).to(f"{GPU}:0")
     with pytest.raises(ValueError, match="the values are int32, expected float32, float16 or bfloat16"):
         whole.fill([(0, 1)], 1.0)
     with pytest.raises(ValueError, match="the tensor is on the host"):
         rc.Tensor.from_dlpack(np.zeros(4, np.float32)).fill([(0, 1)], 1.0)
     with pytest.raises(ValueError, match=r"\[\(3, 5\)\] of 4 elements can't be written"):
-        rc.Tensor.from_dlpack(np.zeros(4, np.float32)).to("cuda:0").fill([(3, 5)], 1.0)
+        rc.Tensor.from_dlpack(np.zeros(4, np.float32)).to(f"{GPU}:0").fill([(3, 5)], 1.0)

@@ -1,4 +1,4 @@
-"""Arrays on a GPU: the cases of on_device.py on the driver of tests/emulator (`make emulator`)."""
+"""Arrays on a GPU: the cases of on_device.py on the drivers of tests/emulator (`make emulator`)."""
 
 import os
 import pathlib
@@ -7,13 +7,16 @@ import sys
 
 import pytest
 
-EMULATOR = pathlib.Path(__file__).parents[2] / "target" / "emulator"
+TARGET = pathlib.Path(__file__).parents[2] / "target"
+EMULATORS = {"cuda": TARGET / "emulator", "hip": TARGET / "emulator-hip"}
 
 
-def test_arrays_on_a_gpu():
-    if not EMULATOR.is_dir():
+@pytest.mark.parametrize("kind", EMULATORS)
+def test_arrays_on_a_gpu(kind):
+    emulator = EMULATORS[kind]
+    if not emulator.is_dir():
         pytest.fail("the emulator is not built: make emulator")
-    env = {**os.environ, "LD_LIBRARY_PATH": str(EMULATOR), "EMULATOR_DEVICES": "2"}
+    env = {**os.environ, "LD_LIBRARY_PATH": str(emulator), "EMULATOR_DEVICES": "2", "GPU": kind}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(pathlib.Path(__file__).parent / "on_device.py")]
     done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=180)
     assert done.returncode == 0, done.stdout[-6000:]

@@ -28,7 +28,7 @@ class Node:
 
 @pytest.fixture(scope="module")
 def names() -> dict:
-    """What the programs take for granted, and, once they ran, what they made."""
+    """Names that the programs take for granted, and, after their run, those that they made."""
     said = {**GRID, "channels": ["occupancy", "mean_z"], "shape": [1, 2, 2, 3, 4]}
     event = observation({"grids": np.ones(48, np.float32)}, grids_ms=(90,), said=said)
     given = {

@@ -1,4 +1,4 @@
-"""What is not valid is the same live and offline: NaN, a number, or what the node wrote."""
+"""Invalid values are the same live and offline: NaN, a number, or the node's own."""
 
 import math
 
@@ -42,7 +42,7 @@ def test_fuse_and_align_mark_whole_modalities(dtype, invalid, wanted):
 
 
 def test_what_is_partly_valid_is_marked_as_live():
-    """Of a modality with groups: `valid` speaks of all of them."""
+    """Marks a modality with groups as one: `valid` speaks of all of them."""
     groups = [
         {"channels": [0, 1], "interpolation": "previous", "max_age_ms": 20},
         {"channels": [1, 2], "interpolation": "previous"},
@@ -56,7 +56,7 @@ def test_what_is_partly_valid_is_marked_as_live():
 
 
 def metadata_of(observations: rc.Observations, i: int) -> dict:
-    """What a node says of an observation."""
+    """Metadata that a node gives an observation."""
     return {
         "shape": list(observations.fused.shape[1:]),
         "modalities": observations.modalities,

@@ -1,4 +1,4 @@
-"""What does not fit is refused before it is made, and recordings larger than what is read of them."""
+"""Refuses data that do not fit before they are made, and reads parts of recordings that are larger than memory."""
 
 import os
 import pickle
@@ -25,7 +25,7 @@ FUSE = {
 
 
 def streams(days: float) -> dict:
-    """Two seconds of a camera and a wrench, and, after so many days, two more."""
+    """Two seconds of a camera and a wrench, and two more after `days` days."""
     later = np.arange(200) + 200 + round(days * DAY / (10 * MS))
     stamps = 1_700_000_000_000_000_000 + np.concatenate([np.arange(200), later]) * 10 * MS
     return {"camera": (stamps, np.ones((400, 2), np.float32)), "wrench": (stamps, np.ones((400, 1), np.float32))}
@@ -79,7 +79,7 @@ def test_what_fits_is_what_was_said(monkeypatch):
 
 @pytest.mark.parametrize("believed", ["free_bytes()", "1 << 62"])
 def test_the_limit_of_the_process_ends_in_a_memory_error(believed):
-    """Also where what is free was said wrongly, as it may change at any time."""
+    """Limits memory even if the free memory was stated wrongly, as it may change at any time."""
     program = f"""
 import resource, sys
 sys.path.insert(0, {os.path.dirname(__file__)!r})
@@ -194,13 +194,13 @@ def test_the_observations_are_counted_beforehand(monkeypatch, order, keys):
 
 
 def anonymous() -> int:
-    """Memory of the process that is no page of a file."""
+    """Memory of the process that is not a page of a file."""
     (line,) = (line for line in open("/proc/self/status") if line.startswith("RssAnon"))
     return int(line.split()[1]) * 1024
 
 
 def test_windows_hold_no_batch_of_the_recording(large):
-    """Of another writer, which puts all into one batch."""
+    """Reads a recording of another writer, which puts all into one batch."""
     import pyarrow as pa
 
     whole = pa.ipc.open_file(large / "camera.arrow").read_all().combine_chunks()

@@ -16,7 +16,7 @@ COUNT = int(os.environ.get("ROBOCACHE_PYTHON_CASES", "60"))
 
 
 def stack(observations, window: int, modalities: int) -> dict[str, np.ndarray]:
-    """What the oracle says, as arrays."""
+    """The oracle's observations as arrays."""
     shape = (len(observations), window)
     empty = np.empty((0, window, 0))
     return {
@@ -169,7 +169,7 @@ def test_a_dataset_goes_to_other_processes(tmp_path):
 
 
 def test_a_clock_that_goes_back():
-    """What the window shows of a time before the jump and after it differs, so rows are kept twice."""
+    """Keeps rows twice: a window shows a time before the jump and after it differently."""
     stamps = np.concatenate([np.arange(0, 2000, 10), np.arange(0, 1000, 10)]) * 1_000_000
     values = np.arange(300, dtype=np.float32)
     config = {"rate_hz": 100, "window": 3, "modalities": [{"input": "a", "dim": 1, "interpolation": "previous"}]}

@@ -20,7 +20,7 @@ CONFIG = {
 
 
 def recorded(folder, ahead_ms: dict[str, int], arrivals=TIMES + 3 * MS) -> rc.Recording:
-    """Three streams, each with its clock ahead by so much; all arrive 3 ms after the capture."""
+    """Three streams, each with its clock `ahead_ms` ahead; all arrive 3 ms after the capture."""
     folder.mkdir()
     for name in ("arm", "force", "camera"):
         stamps = TIMES + ahead_ms.get(name, 0) * MS

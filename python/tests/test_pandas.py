@@ -1,4 +1,4 @@
-"""pyarrow imports pandas at its first conversion, where it is installed: 0.3 s in the middle of a dataflow."""
+"""pyarrow imports pandas at its first conversion, if it is installed: 0.3 s in the middle of a dataflow."""
 
 import importlib.util
 import subprocess

@@ -1,4 +1,5 @@
-"""What each policy takes: names, shapes, types, order and polarity, against the policy's own code, which tests name."""
+"""The input of each policy: names, shapes, types, order and polarity, against the policy's own code, which tests
+name."""
 
 import json
 import subprocess
@@ -158,7 +159,7 @@ def test_umi():
     since = [(turns[2].inv() * turns[i]).as_matrix()[:2].ravel() for i in (0, 1)]
     assert np.allclose(batch["robot0_eef_rot_axis_angle_wrt_start"][0], since, atol=1e-6)
     assert np.allclose(batch["robot0_gripper_width"][0, :, 0], [0.05, 0.06])
-    with pytest.raises(ValueError, match="a number is no pose"):
+    with pytest.raises(ValueError, match="a number is not a pose"):
         umi.inputs(got, start_pose=np.array(rows[2][:7]), on_invalid="fill")
 
 
@@ -167,7 +168,7 @@ OPENPI = "Physical-Intelligence/openpi@15a9616a00943ada6c20a0f158e3adb39df2ccac"
 
 @pytest.mark.parametrize("model", ["pi0", "pi05"])
 def test_pi0(model):
-    """OPENPI, src/openpi/policies/libero_policy.py, LiberoInputs: three cameras, black and False where there is none;
+    """OPENPI, src/openpi/policies/libero_policy.py, LiberoInputs: three cameras, black and False if there is none;
     models/model.py: uint8 images are mapped to -1..1 there; transforms.py pads the state after normalising."""
     got = observe(images={"top": [50, 100], "wrist": [51, None]})
     made = openpi.inputs(

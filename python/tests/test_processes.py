@@ -36,7 +36,7 @@ def images(tmp_path_factory):
 
 
 def in_a_fork(task) -> bool:
-    """Whether it comes to its end and says true; one that does not within minutes never will."""
+    """True if the task ends and says true; one that does not end within minutes never will."""
     child = os.fork()
     if child == 0:
         status = 1

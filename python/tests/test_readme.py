@@ -1,4 +1,4 @@
-"""What the package's page and docs/offline.md show works."""
+"""The examples of the package's page and of docs/offline.md work."""
 
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""What is wrong with arguments: clear words, and nothing leaked."""
+"""Wrong arguments: clear words, and nothing leaked."""
 
 import os
 import pathlib
@@ -68,7 +68,7 @@ REFUSED = {
     "times of two axes": (lambda: fuse(times=VALUES.astype(int)), ValueError, "`a: times_ns` has shape [5, 2] (allowed: [S])"),
     "no pair": (lambda: rc.fuse({"a": VALUES}, FUSE), TypeError, "stream `a` is a ndarray (allowed: a pair"),
     "no stream": (lambda: rc.fuse({}, FUSE), ValueError, "modality `a` has no stream (there are: none)"),
-    "another stream": (lambda: rc.fuse({"b": (TIMES, VALUES)}, FUSE), ValueError, "stream `b` is no input of a modality (allowed: a)"),
+    "another stream": (lambda: rc.fuse({"b": (TIMES, VALUES)}, FUSE), ValueError, "stream `b` is not an input of a modality (allowed: a)"),
     "a key": (
         lambda: fuse(config={**FUSE, "windw": 3}),
         ValueError,
@@ -104,7 +104,7 @@ REFUSED = {
     "no config": (lambda: fuse(config=3), TypeError, "`config` is a int (allowed: a dict, the path of a YAML file)"),
     "a config of objects": (lambda: fuse(config={"rate_hz": object()}), TypeError, "`config` has a object (allowed: numbers"),
     "no file": (lambda: fuse(config="/nowhere.yml"), FileNotFoundError, "/nowhere.yml"),
-    "a device": (lambda: fuse(device="gpu"), ValueError, '`device` is "gpu" (allowed: None, auto, cpu, cuda, cuda:N)'),
+    "a device": (lambda: fuse(device="gpu"), ValueError, '`device` is "gpu" (allowed: None, auto, cpu, cuda, cuda:N, hip, hip:N)'),
     "a device that is not there": (lambda: fuse(device="cuda:99"), ValueError, "`device`: `cuda:99` can't be used: "),
     "unsorted": (
         lambda: rc.resample(TIMES[::-1], VALUES, TIMES),
@@ -128,7 +128,7 @@ REFUSED = {
     "a mode": (
         lambda: rc.resample(TIMES, VALUES, TIMES, interpolation="euler"),
         ValueError,
-        "config: resample: interpolation: `euler` is no interpolation",
+        "config: resample: interpolation: `euler` is not an interpolation",
     ),
     "a rotation's width": (lambda: rc.resample(TIMES, VALUES, TIMES, interpolation="slerp"), ValueError, "slerp"),
     "names of columns": (

@@ -166,5 +166,5 @@ def test_clouds_in_both_forms():
         one["intensity"]
     with pytest.raises(MessageError, match="expected x, y and z"):
         Cloud.from_event(event(pa.array([1.0, 2.0]), {"timestamp_ns": 5, "fields": ["x", "y"]}))
-    with pytest.raises(MessageError, match="4 values are no rows"):
+    with pytest.raises(MessageError, match="4 values are not rows"):
         Cloud.from_event(event(pa.array([1.0] * 4), {"timestamp_ns": 5}))

@@ -1,4 +1,6 @@
-use super::context::{BuildContext, Run, Surroundings};
+#[cfg(feature = "dora")]
+use super::context::Run;
+use super::context::{BuildContext, Surroundings};
 use super::{AppError, Config, Graph, Plugin, Registration};
 use robocache_device::Placement;
 use std::path::Path;
@@ -21,6 +23,7 @@ use std::path::Path;
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Default)]
 pub struct App {
     config: Config,
     /// From the program, in place of the configuration's.
@@ -29,7 +32,7 @@ pub struct App {
     surroundings: Surroundings,
 }
 
-/// Whether each input of the dataflow can be read as its operations want it.
+/// Checks that each input of the dataflow can be read as all its operations want.
 fn check_readings(graph: &Graph) -> Result<(), String> {
     if let Some((operation, input)) = graph.misread() {
         return Err(format!(
@@ -37,7 +40,7 @@ fn check_readings(graph: &Graph) -> Result<(), String> {
         ));
     }
     let mut inputs = graph.external_inputs().enumerate();
-    match inputs.find(|&(external, _)| graph.reading(external).is_none()) {
+    match inputs.find(|&(external, _)| graph.selection(external).is_none()) {
         None => Ok(()),
         Some((_, (input, _))) => Err(format!(
             "operations differ about where things stand in the messages of input `{input}` (needed: an input of its own for \
@@ -46,21 +49,10 @@ fn check_readings(graph: &Graph) -> Result<(), String> {
     }
 }
 
-impl Default for App {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl App {
     /// An app without plugins and without a configuration file.
     pub fn new() -> Self {
-        Self {
-            config: Config::default(),
-            given_placement: None,
-            plugins: Vec::new(),
-            surroundings: Surroundings::default(),
-        }
+        Self::default()
     }
 
     /// Takes the configuration of a file.
@@ -103,7 +95,8 @@ impl App {
 
     /// Says which run of a dataflow this is: [`run`](BuildContext::run).
     #[must_use]
-    pub fn with_run(mut self, run: Option<Run>) -> Self {
+    #[cfg(feature = "dora")]
+    pub(crate) fn with_run(mut self, run: Option<Run>) -> Self {
         self.surroundings.run = run;
         self
     }
@@ -120,7 +113,7 @@ impl App {
         self.plugins.iter().map(Box::as_ref)
     }
 
-    /// The folder in which each node keeps a file that says how it is, where the configuration names one.
+    /// The folder in which each node keeps a file that says how it is, if the configuration names one.
     pub fn status(&self) -> Option<&Path> {
         self.config.status()
     }

@@ -29,7 +29,7 @@ const STATUS: &str = "status";
 pub struct Config {
     file: PathBuf,
     sections: BTreeMap<String, Value>,
-    /// `None` where the file does not list `plugins:`.
+    /// `None` if the file does not list `plugins:`.
     plugins: Option<Vec<(String, Value)>>,
     device: DeviceChoice,
     devices: Option<Vec<usize>>,
@@ -56,17 +56,13 @@ impl Config {
     /// Reads a file.
     ///
     /// # Errors
-    /// A file that can't be read, or is no configuration. What is in its sections is looked at when the app is built.
+    /// The file can't be read, or is not a configuration. Its sections are checked when the app is built.
     pub fn read(file: &Path) -> Result<Self, AppError> {
         let mut text = String::new();
         // One byte past the limit tells a text that is too long, even where it never ends.
         let read =
             std::fs::File::open(file).and_then(|open| open.take(yaml::MAX_BYTES as u64 + 1).read_to_string(&mut text));
-        read.map_err(|error| AppError::Config {
-            file: file.to_owned(),
-            section: "configuration".into(),
-            problem: format!("it can't be read: {error}"),
-        })?;
+        read.map_err(|error| Self::of(file).error("configuration", format!("it can't be read: {error}")))?;
         Self::parse(file, &text)
     }
 
@@ -75,52 +71,42 @@ impl Config {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn parse(file: &Path, text: &str) -> Result<Self, AppError> {
-        let error = |section: &str, problem: String| AppError::Config {
-            file: file.to_owned(),
-            section: section.into(),
-            problem,
-        };
-        let whole = |problem: String| error("configuration", problem);
-        let mut sections = sections(text).map_err(whole)?;
+        let mut config = Self::of(file);
+        let mut sections = sections(text).map_err(|problem| config.error("configuration", problem))?;
         let mut take = |key: &str| sections.remove(key).filter(|value| !value.is_null());
-        let device = match take("device") {
-            Some(value) => yaml::from_value(&value).map_err(|problem| error("device", problem.to_string()))?,
-            None => DeviceChoice::Auto,
-        };
-        let devices = take("devices").map(|value| {
-            let read = yaml::from_value(&value);
-            read.map_err(|_| {
-                let problem = format!(
-                    "{} is not allowed (allowed: a list of ordinals of CUDA devices)",
-                    Json(&value)
-                );
-                error("devices", problem)
-            })
-        });
-        let devices = devices.transpose()?;
+        if let Some(device) = take("device") {
+            config.device = config.section("device", &device)?;
+        }
+        if let Some(value) = take("devices") {
+            let devices = yaml::from_value(&value).map_err(|_| {
+                let came = Json(&value);
+                let problem = format!("{came} is not allowed (allowed: a list of ordinals of GPUs)");
+                config.error("devices", problem)
+            });
+            config.devices = Some(devices?);
+        }
         let max_bytes = take(MAX_DEVICE_MB).map(max_bytes).transpose();
-        let max_bytes = max_bytes.map_err(|problem| error(MAX_DEVICE_MB, problem))?;
-        let status = match take(STATUS) {
+        config.max_bytes = max_bytes.map_err(|problem| config.error(MAX_DEVICE_MB, problem))?;
+        config.status = match take(STATUS) {
             None => None,
             Some(Value::String(folder)) if !folder.is_empty() => Some(folder.into()),
             Some(other) => {
-                return Err(error(
-                    STATUS,
-                    format!("{} is no folder (allowed: the path of one)", Json(&other)),
-                ));
+                let problem = format!("{} is not a folder (allowed: the path of one)", Json(&other));
+                return Err(config.error(STATUS, problem));
             }
         };
         let plugins = sections.remove("plugins").map(plugin_list).transpose();
-        let plugins = plugins.map_err(|problem| error("plugins", problem))?;
-        Ok(Self {
+        config.plugins = plugins.map_err(|problem| config.error("plugins", problem))?;
+        config.sections = sections;
+        Ok(config)
+    }
+
+    /// One without sections.
+    fn of(file: &Path) -> Self {
+        Self {
             file: file.to_owned(),
-            sections,
-            plugins,
-            device,
-            devices,
-            max_bytes,
-            status,
-        })
+            ..Self::default()
+        }
     }
 
     /// Leaves one operation of it: of `plugins:` the entry of this name, without its own name; without an entry, or
@@ -155,7 +141,7 @@ impl Config {
         self.sections.keys().map(String::as_str)
     }
 
-    /// Reads a section that no plugin takes; `None` where the file has none.
+    /// Reads a section that no plugin takes; `None` if the file has none.
     ///
     /// # Errors
     /// Unknown keys, wrong types: the file, the key and what is allowed.
@@ -164,21 +150,21 @@ impl Config {
         section.map(|section| self.section(name, section)).transpose()
     }
 
-    /// Whether the file has the key `plugins:`, which lists what runs.
+    /// True if the file has the key `plugins:`, which lists the plugins that run.
     pub fn has_plugins(&self) -> bool {
         self.plugins.is_some()
     }
 
-    /// Checks that status files can be written where it names a folder for them; a relative one counts from `base`.
+    /// Checks that status files can be written if it names a folder for them; a relative one counts from `base`.
     ///
     /// # Errors
-    /// Why they can't, and what is allowed.
+    /// The reason why they can't, and what is allowed.
     pub fn check_status(&self, base: &Path) -> Result<(), AppError> {
         let Some(folder) = &self.status else { return Ok(()) };
         folder::check(&base.join(folder)).map_err(|problem| self.error(STATUS, problem))
     }
 
-    /// The folder of status files, where it names one.
+    /// The folder of status files, if it names one.
     pub(super) fn status(&self) -> Option<&Path> {
         self.status.as_deref()
     }
@@ -188,12 +174,12 @@ impl Config {
         &self.file
     }
 
-    /// What `device:`, `devices:` and `max_device_mb:` come to on this machine. Where the configuration is only checked,
-    /// it may name devices that the machine lacks.
+    /// The devices of this machine that `device:`, `devices:` and `max_device_mb:` select. A configuration that is only
+    /// checked may name devices that the machine lacks.
     pub(super) fn placement(&self, is_check: bool) -> Result<Placement, AppError> {
         let key = if self.devices.is_some() { "devices" } else { "device" };
         let placement = match Placement::resolve(self.device, self.devices.as_deref()) {
-            Err(problem @ DeviceError::Cuda { .. }) if is_check => {
+            Err(problem @ DeviceError::Gpu { .. }) if is_check => {
                 tracing::warn!("{key}: {problem}; the rest is checked without it");
                 Placement::cpu("to check the configuration")
             }
@@ -202,22 +188,17 @@ impl Config {
         Ok(placement.with_max_bytes(self.max_bytes))
     }
 
-    /// What is to be built of these plugins, in order: each with its section. That is what `plugins:` lists, else every
-    /// plugin; and those that have their configuration from the program in any case.
+    /// The plugins to build, in order, each with its section: those that `plugins:` lists, else all of them; in any
+    /// case those that have their configuration from the program.
     pub(super) fn steps(&self, plugins: &[Box<dyn Plugin>]) -> Result<Vec<Step>, AppError> {
         let names: Vec<&'static str> = plugins.iter().map(|plugin| plugin.name()).collect();
         let mut known: Vec<&str> = SECTIONS.to_vec();
         known.extend(names.iter().filter(|name| !SECTIONS.contains(name)));
         if let Some(key) = self.sections.keys().find(|key| !known.contains(&key.as_str())) {
             let allowed = [&OF_ALL[..], &known].concat();
-            return Err(self.error(
-                "configuration",
-                format!(
-                    "unknown key `{key}`{} (allowed: {})",
-                    did_you_mean(key, &allowed),
-                    allowed.join(", ")
-                ),
-            ));
+            let (hint, allowed) = (did_you_mean(key, &allowed), allowed.join(", "));
+            let problem = format!("unknown key `{key}`{hint} (allowed: {allowed})");
+            return Err(self.error("configuration", problem));
         }
         let Some(listed) = &self.plugins else {
             return self.all_steps(plugins, &names);
@@ -233,14 +214,9 @@ impl Config {
             let named = || (0..plugins.len()).filter(|&plugin| names[plugin] == name);
             let from_file = named().find(|&plugin| !plugins[plugin].is_configured());
             let Some(plugin) = from_file.or_else(|| named().next()) else {
-                return Err(self.error(
-                    "plugins",
-                    format!(
-                        "`{name}` is no plugin of this node{} (allowed: {})",
-                        did_you_mean(name, &names),
-                        names.join(", ")
-                    ),
-                ));
+                let (hint, allowed) = (did_you_mean(name, &names), names.join(", "));
+                let problem = format!("`{name}` is not a plugin of this node{hint} (allowed: {allowed})");
+                return Err(self.error("plugins", problem));
             };
             let mut section = section.clone();
             let name = take_name(&mut section).map_err(|problem| self.error(name, problem))?;
@@ -284,7 +260,7 @@ impl Config {
         Ok(steps)
     }
 
-    /// Takes the limit to device memory out of a section, where there is one.
+    /// Takes the limit to device memory out of a section, if there is one.
     pub(super) fn take_max_bytes(&self, label: &str, section: &mut Value) -> Result<Option<usize>, AppError> {
         let own = take_key(section, MAX_DEVICE_MB).map(max_bytes).transpose();
         own.map_err(|problem| self.error(label, format!("{MAX_DEVICE_MB}: {problem}")))
@@ -309,9 +285,9 @@ impl Config {
 pub(super) struct Step {
     /// Its index among the plugins.
     pub plugin: usize,
-    /// Its section, where the file has one.
+    /// Its section, if the file has one.
     pub section: Option<Value>,
-    /// Its own name, where the file gives it one.
+    /// Its own name, if the file gives it one.
     pub name: Option<String>,
 }
 
@@ -343,7 +319,7 @@ fn take_name(section: &mut Value) -> Result<Option<String>, String> {
     match take_key(section, "name") {
         None => Ok(None),
         Some(Value::String(name)) => Ok(Some(name)),
-        Some(other) => Err(format!("name: {} is no name (allowed: text)", Json(&other))),
+        Some(other) => Err(format!("name: {} is not a name (allowed: text)", Json(&other))),
     }
 }
 
@@ -353,10 +329,8 @@ fn max_bytes(value: Value) -> Result<usize, String> {
         Some(mb) if mb > 0.0 && mb <= 1e9 => Ok((mb * f64::from(1 << 20)) as usize),
         _ => {
             let came = serde_yaml::to_string(&value).unwrap_or_default();
-            Err(format!(
-                "`{}` is not allowed (a number of MiB above 0, up to 1e9)",
-                came.trim()
-            ))
+            let came = came.trim();
+            Err(format!("`{came}` is not allowed (a number of MiB above 0, up to 1e9)"))
         }
     }
 }
@@ -366,11 +340,11 @@ fn sections(text: &str) -> Result<BTreeMap<String, Value>, String> {
     let mapping = match yaml::value(text).map_err(|problem| problem.to_string())? {
         Value::Mapping(mapping) => mapping,
         Value::Null => serde_yaml::Mapping::new(),
-        _ => return Err("it is no map (allowed: sections such as `fuse: { ... }`)".to_owned()),
+        _ => return Err("it is not a map (allowed: sections such as `fuse: { ... }`)".to_owned()),
     };
     let named = |(key, section): (Value, Value)| match key {
         Value::String(name) => Ok((name, section)),
-        other => Err(format!("the key {} is no name of a section", Json(&other))),
+        other => Err(format!("the key {} is not a name of a section", Json(&other))),
     };
     mapping.into_iter().map(named).collect()
 }
@@ -382,17 +356,14 @@ fn plugin_list(value: Value) -> Result<Vec<(String, Value)>, String> {
     if entries.is_empty() {
         return Err("it is empty".into());
     }
-    entries
-        .into_iter()
-        .enumerate()
-        .map(|(i, entry)| match entry {
-            Value::Mapping(map) if map.len() == 1 => match map.into_iter().next() {
-                Some((Value::String(name), section)) => Ok((name, section)),
-                _ => Err(format!("[{i}]: the key must be the name of a plugin")),
-            },
-            _ => Err(format!("[{i}]: it must be a map of one key, such as `fuse: {{...}}`")),
-        })
-        .collect()
+    let named = |(i, entry)| match entry {
+        Value::Mapping(map) if map.len() == 1 => match map.into_iter().next() {
+            Some((Value::String(name), section)) => Ok((name, section)),
+            _ => Err(format!("[{i}]: the key must be the name of a plugin")),
+        },
+        _ => Err(format!("[{i}]: it must be a map of one key, such as `fuse: {{...}}`")),
+    };
+    entries.into_iter().enumerate().map(named).collect()
 }
 
 #[cfg(test)]
@@ -446,17 +417,17 @@ mod tests {
             ),
             (
                 "device: gpu\nfuse: {}",
-                "robot.yml: device: `gpu` is no device (allowed: auto",
+                "robot.yml: device: `gpu` is not a device (allowed: auto",
             ),
             ("devices: []\nfuse: {}", "devices: [] is not allowed"),
             ("devices: [0, 1, 0]\nfuse: {}", "devices: [0, 1, 0] is not allowed"),
             (
                 "devices: 1\nfuse: {}",
-                "devices: 1 is not allowed (allowed: a list of ordinals of CUDA devices)",
+                "devices: 1 is not allowed (allowed: a list of ordinals of GPUs)",
             ),
             (
                 "device: cpu\ndevices: [0]\nfuse: {}",
-                "[0] does not go with `device: cpu` (allowed with it: auto, cuda)",
+                "[0] does not go with `device: cpu` (allowed with it: auto, cuda, hip)",
             ),
             (
                 "device: cuda:4711\nfuse: {}",
@@ -467,10 +438,10 @@ mod tests {
                 "max_device_mb: `lots` is not allowed (a number of MiB above 0, up to 1e9)",
             ),
             ("max_device_mb: 0\nfuse: {}", "`0` is not allowed"),
-            ("status: [a]\nfuse: {}", "robot.yml: status: [\"a\"] is no folder"),
+            ("status: [a]\nfuse: {}", "robot.yml: status: [\"a\"] is not a folder"),
             (
                 "status: ''\nfuse: {}",
-                "status: \"\" is no folder (allowed: the path of one)",
+                "status: \"\" is not a folder (allowed: the path of one)",
             ),
             ("voxelize: {}", "the section `fuse:` is missing"),
             ("plugins: {fuse: {}}", "robot.yml: plugins: it must be a list"),
@@ -480,7 +451,7 @@ mod tests {
             ),
             (
                 "plugins: [{warp: {}}]",
-                "`warp` is no plugin of this node (allowed: fuse)",
+                "`warp` is not a plugin of this node (allowed: fuse)",
             ),
             (
                 "fuse: {rate_hz: fast, modalities: []}",
@@ -493,7 +464,7 @@ mod tests {
             ),
             (
                 "fuse: {rate_hz: 50, modalities: [{input: a, dim: 1, interpolation: euler}]}",
-                "fuse: modalities[0].interpolation: `euler` is no interpolation: what lies between",
+                "fuse: modalities[0].interpolation: `euler` is not an interpolation: what lies between",
             ),
         ];
         for (text, expected) in cases {

@@ -8,19 +8,19 @@ use serde::de::DeserializeOwned;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Says why messages of so many bytes can't be sent on an output.
+/// Tells why messages of a size in bytes can't be sent on an output.
 pub(super) type MessageLimit = dyn Fn(&str, usize) -> Result<(), String>;
 
 /// A run of a dataflow, from its start to its end. Its nodes may be started several times in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// What no other run has.
+    /// Name of the run, which no other run has.
     pub id: String,
-    /// When it was started, the same for every node and every time it is started.
+    /// Start of the run, the same for every node and another one for every start.
     pub started: SystemTime,
 }
 
-/// What a node is made for.
+/// Surroundings of a node: its dataflow, or a check without one.
 #[derive(Default)]
 pub(super) struct Surroundings {
     pub wired: Vec<String>,
@@ -29,8 +29,8 @@ pub(super) struct Surroundings {
     pub is_check: bool,
 }
 
-/// What a plugin reads when it is [built](Plugin::build): its configuration, its devices and what the node is made for. It
-/// takes what the plugin registers.
+/// Everything that a plugin reads when it is [built](Plugin::build): its configuration, its devices and the
+/// surroundings of its node. It takes the operations that the plugin registers.
 pub struct BuildContext<'a> {
     config: &'a Config,
     surroundings: &'a Surroundings,
@@ -38,12 +38,12 @@ pub struct BuildContext<'a> {
     own_name: Option<String>,
     section: Option<Value>,
     placement: Placement,
-    /// Where the payloads of its outputs are to be, if its section says so.
+    /// Residences of the payloads of its outputs, if its section has any.
     residences: Option<Residences>,
     operations: &'a mut Vec<Registration>,
     /// The outputs of all plugins whose payloads are to be in a ring.
     in_rings: &'a mut Vec<(String, OutputResidence)>,
-    /// Why an operation that was added is refused.
+    /// The reason why an operation that was added is refused.
     refused: Option<AppError>,
 }
 
@@ -73,7 +73,7 @@ impl<'a> BuildContext<'a> {
         if let Some(name) = context.own_name.as_deref()
             && (name.is_empty() || !name.chars().all(is_name))
         {
-            let problem = format!("name: `{name}` is no name (allowed: letters a to z, digits, `_` and `-`)");
+            let problem = format!("name: `{name}` is not a name (allowed: letters a to z, digits, `_` and `-`)");
             return Err(config.error(plugin.name(), problem));
         }
         let label = context.label();
@@ -127,7 +127,7 @@ impl<'a> BuildContext<'a> {
         self.own_name.as_deref().unwrap_or(self.plugin)
     }
 
-    /// What errors call the plugin that is being built.
+    /// Name in errors of the plugin that is being built.
     fn label(&self) -> String {
         match &self.own_name {
             None => self.plugin.to_owned(),
@@ -145,12 +145,12 @@ impl<'a> BuildContext<'a> {
         &self.placement
     }
 
-    /// Whether the configuration is only checked: nothing is to run, and no dataflow is there.
+    /// True if the configuration is only checked: nothing is to run, and no dataflow is there.
     pub fn is_check(&self) -> bool {
         self.surroundings.is_check
     }
 
-    /// The folder in which each node keeps a file that says how it is, where the configuration names one.
+    /// The folder in which each node keeps a file that says how it is, if the configuration names one.
     pub fn status(&self) -> Option<&Path> {
         self.config.status()
     }
@@ -165,10 +165,10 @@ impl<'a> BuildContext<'a> {
         self.surroundings.run.as_ref()
     }
 
-    /// Whether messages of so many bytes can be made, and sent on an output where the dataflow wants it.
+    /// Checks that messages of `bytes` bytes can be made, and sent on an output if the dataflow wants it.
     ///
     /// # Errors
-    /// What they are too large for.
+    /// The limit that they exceed.
     pub fn check_message_size(&self, output: &str, bytes: usize) -> Result<(), String> {
         if host_memory().is_some_and(|memory| bytes > memory) {
             return Err("more than this machine has memory".to_owned());
@@ -220,7 +220,7 @@ impl<'a> BuildContext<'a> {
     }
 }
 
-/// Bytes of memory that this machine has, where it says.
+/// Bytes of memory that this machine has, if it says.
 fn host_memory() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;

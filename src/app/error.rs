@@ -1,6 +1,7 @@
+use super::Fault;
 use std::path::PathBuf;
 
-/// Why an app can't be built, or can't go on.
+/// The reason why an app can't be built, or can't go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppError {
@@ -19,13 +20,21 @@ pub enum AppError {
     Operation {
         /// The operation.
         operation: String,
-        /// Why.
+        /// The cause.
         error: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
 impl AppError {
-    /// Whether it is the configuration that is wrong, and not what happened later: exit code 2.
+    /// The error of an operation.
+    pub(super) fn of(operation: &str, error: impl Into<Fault>) -> Self {
+        Self::Operation {
+            operation: operation.to_owned(),
+            error: error.into().into_inner(),
+        }
+    }
+
+    /// True if the configuration is wrong: exit code 2. False for later errors.
     pub fn is_config(&self) -> bool {
         matches!(self, Self::Config { .. })
     }

@@ -9,7 +9,7 @@ const LOG_EVERY: Duration = Duration::from_secs(1);
 /// Counts that the limit held back are logged after so long.
 const SAY_AFTER: Duration = Duration::from_secs(10);
 
-/// Why a sample or a message is not used.
+/// The reason why a sample or a message is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
     /// Too many waited.
@@ -31,22 +31,22 @@ pub(super) struct Faults {
 struct Site {
     name: String,
     kinds: Vec<Kind>,
-    /// By [`Dropped`], for the diagnostics.
+    /// Counts by reason, [`Dropped`], for the diagnostics.
     dropped: [u64; 4],
 }
 
 struct Kind {
     /// Empty for errors: their message says what they are.
     name: &'static str,
-    level: Level,
+    level: Severity,
     rate: RateLimit,
-    /// What the last line said.
+    /// Words of the last line.
     words: String,
 }
 
-/// How bad it is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Level {
+/// Severity of a line of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Severity {
     Error,
     Warning,
     Info,
@@ -65,23 +65,23 @@ impl Faults {
 
     /// Counts `times` errors at a site: bad data, or work that failed. The message is made only if it is logged.
     pub fn count(&mut self, site: usize, times: u64, message: impl Display) {
-        self.sites[site].count("", Level::Error, times, message, Instant::now(), LOG_EVERY);
+        self.sites[site].count("", Severity::Error, times, message, Instant::now(), LOG_EVERY);
     }
 
-    /// Counts that something happened `times` times at a site that is no error, but that an operator should know of.
+    /// Counts events, `times` of them, that are not errors, but that an operator should know of.
     pub fn warn(&mut self, site: usize, kind: &'static str, times: u64, message: impl Display) {
-        self.sites[site].count(kind, Level::Warning, times, message, Instant::now(), LOG_EVERY);
+        self.sites[site].count(kind, Severity::Warning, times, message, Instant::now(), LOG_EVERY);
     }
 
     /// As [`warn`](Self::warn), but logged less often: for what may go on all the time.
     pub fn warn_seldom(&mut self, site: usize, kind: &'static str, times: u64, message: impl Display) {
-        self.sites[site].count(kind, Level::Warning, times, message, Instant::now(), SAY_AFTER);
+        self.sites[site].count(kind, Severity::Warning, times, message, Instant::now(), SAY_AFTER);
     }
 
-    /// Counts what is as it should be, and is only said in the summary of the run. It is no fault.
+    /// Counts a normal event, which only the summary of the run mentions. It is not a fault.
     pub fn tally(&mut self, site: usize, kind: &'static str) {
         let site = &mut self.sites[site];
-        let kind = site.kind(kind, Level::Info);
+        let kind = site.kind(kind, Severity::Info);
         site.kinds[kind].rate.add(1);
     }
 
@@ -90,17 +90,14 @@ impl Faults {
         self.sites[site].dropped[why as usize] += times;
     }
 
-    /// What was wrong at some sites, taken together.
+    /// Faults at some sites, taken together.
     pub fn faulty(&self, sites: impl Iterator<Item = usize>) -> Faulty<'_> {
         let mut faulty = Faulty::default();
         let mut last_said = None;
         for site in sites.map(|site| &self.sites[site]) {
-            faulty
-                .dropped
-                .iter_mut()
-                .zip(site.dropped)
-                .for_each(|(sum, count)| *sum += count);
-            for kind in site.kinds.iter().filter(|kind| kind.level == Level::Error) {
+            let dropped = faulty.dropped.iter_mut().zip(site.dropped);
+            dropped.for_each(|(sum, count)| *sum += count);
+            for kind in site.kinds.iter().filter(|kind| kind.level == Severity::Error) {
                 faulty.faults += kind.rate.count();
                 if kind.rate.last() > last_said {
                     (faulty.said, last_said) = (&kind.words, kind.rate.last());
@@ -111,11 +108,12 @@ impl Faults {
     }
 
     /// Logs the counts that the rate limit has held back for [`SAY_AFTER`].
-    pub fn say_unsaid(&mut self, now: Instant) {
+    #[cfg(any(test, feature = "dora"))]
+    pub fn log_suppressed(&mut self, now: Instant) {
         for site in &mut self.sites {
             for kind in &mut site.kinds {
-                let is_fault = kind.level != Level::Info;
-                if is_fault && kind.rate.has_unsaid() && kind.rate.is_due(now, SAY_AFTER) {
+                let is_fault = kind.level != Severity::Info;
+                if is_fault && kind.rate.has_suppressed() && kind.rate.is_due(now, SAY_AFTER) {
                     let words = match kind.name {
                         "" => "more errors",
                         name => name,
@@ -129,18 +127,17 @@ impl Faults {
     /// Every site with what was counted there.
     pub fn counts(&self) -> impl Iterator<Item = (&str, u64)> {
         self.sites.iter().map(|site| {
-            let faults = site.kinds.iter().filter(|kind| kind.level != Level::Info);
-            let count = faults.map(|kind| kind.rate.count()).sum();
+            let count = site.faults().map(|kind| kind.rate.count()).sum();
             (site.name.as_str(), count)
         })
     }
 
-    /// What was counted at each site: its name, how often, and what the last line said of it, of each kind. What is as it
-    /// should be is left out.
+    /// The counts of each site: its name, the number of events, and the last line of each kind. Normal events are left
+    /// out.
     pub fn causes(&self) -> impl Iterator<Item = (&str, u64, &str)> {
         self.sites.iter().flat_map(|site| {
-            let faults = site.kinds.iter().filter(|kind| kind.level != Level::Info);
-            faults.map(|kind| (site.name.as_str(), kind.rate.count(), kind.words.as_str()))
+            site.faults()
+                .map(|kind| (site.name.as_str(), kind.rate.count(), kind.words.as_str()))
         })
     }
 
@@ -149,14 +146,14 @@ impl Faults {
     pub fn summarize(&mut self) {
         for site in &mut self.sites {
             for kind in &mut site.kinds {
-                let (site, count, is_said) = (&site.name, kind.rate.count(), !kind.rate.take_unsaid());
+                let (site, count, is_said) = (&site.name, kind.rate.count(), !kind.rate.take_suppressed());
                 let line = match kind.name {
                     "" => format!("{site}: {count} in all, such as: {}", kind.words),
                     name => format!("{site}: {name}: {count} in all"),
                 };
                 match kind.level {
-                    Level::Error if !is_said => tracing::error!("{line}"),
-                    Level::Warning if !is_said => tracing::warn!("{line}"),
+                    Severity::Error if !is_said => tracing::error!("{line}"),
+                    Severity::Warning if !is_said => tracing::warn!("{line}"),
                     _ => tracing::info!("{line}"),
                 }
             }
@@ -165,8 +162,13 @@ impl Faults {
 }
 
 impl Site {
+    /// The kinds but for normal events.
+    fn faults(&self) -> impl Iterator<Item = &Kind> {
+        self.kinds.iter().filter(|kind| kind.level != Severity::Info)
+    }
+
     /// The place of the kind of that name.
-    fn kind(&mut self, name: &'static str, level: Level) -> usize {
+    fn kind(&mut self, name: &'static str, level: Severity) -> usize {
         let found = self.kinds.iter().position(|other| other.name == name);
         found.unwrap_or_else(|| {
             self.kinds.push(Kind {
@@ -182,7 +184,7 @@ impl Site {
     fn count(
         &mut self,
         kind: &'static str,
-        level: Level,
+        level: Severity,
         times: u64,
         message: impl Display,
         now: Instant,
@@ -216,7 +218,7 @@ fn shorten(words: &mut String) {
 impl Kind {
     fn say(&mut self, site: &str, message: &str, now: Instant) {
         let counts = self.rate.counts(now);
-        if self.level == Level::Error {
+        if self.level == Severity::Error {
             tracing::error!("{site}: {message} ({counts})");
         } else {
             tracing::warn!("{site}: {message} ({counts})");
@@ -244,7 +246,7 @@ mod tests {
         }
     }
 
-    /// What is logged meanwhile, as level and text.
+    /// Lines that are logged meanwhile, as level and text.
     fn logged(run: impl FnOnce()) -> Vec<String> {
         let lines = Lines::default();
         let writer = lines.clone();
@@ -316,7 +318,7 @@ mod tests {
         let lines = logged(|| {
             faults.tally(force, "displaced");
             faults.tally(force, "displaced");
-            faults.say_unsaid(Instant::now() + 2 * SAY_AFTER);
+            faults.log_suppressed(Instant::now() + 2 * SAY_AFTER);
         });
         assert!(lines.is_empty(), "{lines:?}");
         assert_eq!(faults.counts().collect::<Vec<_>>(), [("force", 0)]);
@@ -333,12 +335,12 @@ mod tests {
                 faults.count(force, 1, message);
                 faults.warn(force, "late samples", 1, message);
             }
-            faults.say_unsaid(start + LOG_EVERY);
+            faults.log_suppressed(start + LOG_EVERY);
         });
         assert_eq!(lines.len(), 2, "{lines:?}");
         let lines = logged(|| {
             for seconds in [20, 40] {
-                faults.say_unsaid(start + Duration::from_secs(seconds));
+                faults.log_suppressed(start + Duration::from_secs(seconds));
             }
         });
         assert_eq!(

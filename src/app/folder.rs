@@ -1,4 +1,4 @@
-//! Whether files can be written to a folder.
+//! Checks that files can be written to a folder.
 
 use std::fs;
 use std::path::Path;
@@ -6,13 +6,13 @@ use std::path::Path;
 /// Checks that files can be made in a folder, which may have to be made first. It tries that, and leaves nothing behind.
 ///
 /// # Errors
-/// Why not, and what is allowed.
+/// The reason why they can't, and what is allowed.
 pub(super) fn check(folder: &Path) -> Result<(), String> {
     let allowed = "(allowed: a folder that can be written to, or made)";
     let is_there = |path: &&Path| !path.as_os_str().is_empty() && path.symlink_metadata().is_ok();
     let there = folder.ancestors().find(is_there).unwrap_or(Path::new("."));
     if !there.is_dir() {
-        return Err(format!("{} is no folder {allowed}", there.display()));
+        return Err(format!("{} is not a folder {allowed}", there.display()));
     }
     let probe = there.join(format!(".robocache-check-{}", std::process::id()));
     let made = fs::create_dir(&probe).and_then(|()| fs::remove_dir(&probe));
@@ -31,7 +31,7 @@ mod tests {
         assert_eq!(check(&folder.join("a/b")), Ok(()));
         for path in ["file", "file/a/b"] {
             let words = check(&folder.join(path)).unwrap_err();
-            assert!(words.contains("file is no folder (allowed: "), "{words}");
+            assert!(words.contains("file is not a folder (allowed: "), "{words}");
         }
         let words = check(Path::new("/proc/foo")).unwrap_err();
         assert!(words.starts_with("nothing can be made in /proc: "), "{words}");

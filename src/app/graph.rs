@@ -1,14 +1,18 @@
 //! The operations of a node, and the messages between them.
 
+mod delivery;
+mod wiring;
+
 use super::diagnostics::{Diagnostics, InputState};
-use super::faults::{Dropped, Faults};
-use super::free::FreeList;
-use super::handed::Handed;
+#[cfg(feature = "dora")]
+use super::faults::Dropped;
+use super::faults::Faults;
+use super::input_message::InputMessage;
 use super::operation::{Change, Operation, Wake};
-use super::outbox::{Delivery, InputRoute, Internal, MessageTimes, Outbox, OutputRoute, Sink};
+use super::outbox::{InputRoute, Internal, MessageTimes, Outbox, OutputRoute, Sink};
 use super::{AppError, OutputResidence, Registration, Report, Value};
 use robocache_device::HostMemory;
-use robocache_stream::{Message, Reading};
+use robocache_stream::{Message, Selection};
 use robocache_yaml::Json;
 use std::time::Instant;
 
@@ -69,16 +73,16 @@ pub struct Graph {
     residences: Vec<(String, OutputResidence)>,
 }
 
-/// What every operation of a node uses.
+/// Parts that every operation of a node uses.
 #[derive(Default)]
 struct Shared {
     internal: Internal,
     faults: Faults,
-    /// Why the node has to end.
+    /// The reason why the node has to end.
     ended: Option<AppError>,
     /// Memory for a copy on the host of a message whose taker does not take it on its device any more.
     on_host: Option<Message>,
-    /// What is gathered where somebody wants to know.
+    /// Diagnostics, if somebody wants them.
     diagnostics: Option<Diagnostics>,
 }
 
@@ -114,7 +118,7 @@ impl Node {
             faults: &mut shared.faults,
             sink,
             times: MessageTimes::default(),
-            handed_on: 0,
+            in_flight_bytes: 0,
             diagnostics: shared.diagnostics.as_mut(),
             index: self.index,
         };
@@ -145,117 +149,9 @@ impl Graph {
         for (index, registration) in operations.into_iter().enumerate() {
             graph.add(index, registration, &is_published);
         }
-        for (name, _) in &graph.externals {
-            graph
-                .external_sites
-                .push(graph.shared.faults.add_site(format!("input `{name}`")));
-        }
+        let names = graph.externals.iter().map(|(name, _)| format!("input `{name}`"));
+        graph.external_sites = names.map(|name| graph.shared.faults.add_site(name)).collect();
         graph
-    }
-
-    /// Where messages to this graph should have their memory.
-    pub fn host_memory(&self) -> &HostMemory {
-        &self.memory
-    }
-
-    fn add(&mut self, index: usize, registration: Registration, is_published: impl Fn(&str) -> bool) {
-        let mut inputs = Vec::with_capacity(registration.inputs.len());
-        let mut internals = Vec::new();
-        for (i, input) in registration.inputs.iter().enumerate() {
-            let fault_site = self
-                .shared
-                .faults
-                .add_site(format!("{}: input `{input}`", registration.name));
-            inputs.push(InputRoute {
-                name: input.clone(),
-                open: true,
-                fault_site,
-            });
-            let earlier = self.nodes.iter().enumerate().rev().find_map(|(from, node)| {
-                let output = node.outputs.iter().position(|output| output.name == *input)?;
-                Some((from, output))
-            });
-            match earlier {
-                Some(from) => {
-                    let output = &mut self.nodes[from.0].outputs[from.1];
-                    output.consumers.push((index, i));
-                    self.shared.internal.free[output.index].keep_one_more();
-                    internals.push(InternalInput {
-                        input: i,
-                        from,
-                        device: None,
-                    });
-                }
-                None => match self.externals.iter_mut().find(|(name, _)| name == input) {
-                    Some((_, consumers)) => consumers.push((index, i)),
-                    None => self.externals.push((input.clone(), vec![(index, i)])),
-                },
-            }
-        }
-        let Shared { internal, faults, .. } = &mut self.shared;
-        let outputs = registration.outputs.into_iter().map(|name| {
-            internal.free.push(FreeList::new(1, &self.memory));
-            OutputRoute {
-                published: is_published(&name),
-                consumers: Vec::new(),
-                device: None,
-                published_at: None,
-                fault_site: faults.add_site(format!("{}: output `{name}`", registration.name)),
-                index: internal.free.len() - 1,
-                name,
-            }
-        });
-        self.nodes.push(Node {
-            index,
-            outputs: outputs.collect(),
-            is_source: inputs.is_empty(),
-            inputs,
-            internals,
-            name: registration.name,
-            operation: registration.operation,
-            wake: Wake::Never,
-        });
-        self.ask_for_devices(index);
-    }
-
-    /// Asks an operation on which device it wants its inputs, which may change with every call, and tells the operations
-    /// before it.
-    fn ask_for_devices(&mut self, of: usize) {
-        for i in 0..self.nodes[of].internals.len() {
-            let InternalInput { input, from, device } = self.nodes[of].internals[i];
-            let now = self.nodes[of].operation.device_of_input(input);
-            if now != device {
-                self.nodes[of].internals[i].device = now;
-                let wanted = self.device_of_output(from);
-                self.nodes[from.0].outputs[from.1].device = wanted;
-            }
-        }
-    }
-
-    /// The device at which everybody who takes an output wants it.
-    fn device_of_output(&self, (operation, output): (usize, usize)) -> Option<usize> {
-        let consumers = self.nodes[operation].outputs[output].consumers.iter();
-        // The one that is being added is not there yet, and is asked last.
-        let takers = consumers.filter_map(|&(taker, input)| Some((self.nodes.get(taker)?, input)));
-        let mut devices = takers.map(|(taker, input)| taker.operation.device_of_input(input));
-        let Some(first) = devices.next() else {
-            return self.nodes[operation].outputs[output].published_at;
-        };
-        first.filter(|_| devices.all(|device| device == first))
-    }
-
-    /// Sets where the payloads of published outputs are to be.
-    pub(super) fn set_residences(&mut self, residences: Vec<(String, OutputResidence)>) {
-        for (name, residence) in &residences {
-            let nodes = self.nodes.iter_mut().flat_map(|node| &mut node.outputs);
-            for output in nodes.filter(|output| output.name == *name && output.published) {
-                output.published_at = residence.gpu().map(|gpu| gpu.ordinal());
-                if output.consumers.is_empty() {
-                    output.device = output.published_at;
-                }
-            }
-        }
-        self.residences = residences;
     }
 
     /// The outputs whose payloads are to be in a ring, which whoever sends them makes.
@@ -269,14 +165,12 @@ impl Graph {
     /// that you have.
     pub fn external_inputs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.externals.iter().map(|(name, consumers)| {
-            let operation = consumers
-                .first()
-                .map_or("", |&(operation, _)| self.nodes[operation].name.as_str());
-            (name.as_str(), operation)
+            let first = consumers.first().map(|&(operation, _)| &self.nodes[operation]);
+            (name.as_str(), first.map_or("", |node| &node.name))
         })
     }
 
-    /// What each operation takes and publishes, in words.
+    /// Inputs and outputs of each operation, in words.
     pub fn operations(&self) -> impl Iterator<Item = String> {
         self.nodes.iter().map(|node| {
             let list = |names: Vec<&str>| match names.as_slice() {
@@ -296,7 +190,7 @@ impl Graph {
     }
 
     /// The inputs and outputs at which something can go wrong, such as "fuse: input `force`", and how often it did: faults
-    /// and warnings together, also where that is 0.
+    /// and warnings together, also if that is 0.
     pub fn faults(&self) -> impl Iterator<Item = (&str, u64)> {
         self.shared.faults.counts()
     }
@@ -306,35 +200,16 @@ impl Graph {
         self.shared.faults.causes()
     }
 
-    /// How the payloads of an input of the dataflow are read: a [`Selector`](robocache_stream::Selector) does so. `None` where
-    /// its operations differ about that.
+    /// Selection of an input of the dataflow, for a [`Selector`](robocache_stream::Selector). `None` if its operations
+    /// differ about that.
     ///
     /// # Panics
     /// If there is no such input.
-    pub fn reading(&self, external: usize) -> Option<Reading> {
+    pub fn selection(&self, external: usize) -> Option<Selection> {
         let consumers = self.externals[external].1.iter();
-        let mut readings = consumers.map(|&(operation, input)| self.nodes[operation].operation.reading(input));
-        let first = readings.next().unwrap_or_default();
-        readings.try_fold(first, Reading::and)
-    }
-
-    /// An input of an operation that says where things stand in the payload, though another operation of this process makes
-    /// the messages.
-    pub(super) fn misread(&self) -> Option<(&str, &str)> {
-        self.nodes.iter().find_map(|node| {
-            let mut inputs = node.internals.iter().map(|internal| internal.input);
-            let misread = inputs.find(|&input| node.operation.reading(input).from.is_some())?;
-            Some((node.name.as_str(), node.inputs[misread].name.as_str()))
-        })
-    }
-
-    /// Whether an operation takes every message of an input of the dataflow: [`Operation::takes_any`].
-    ///
-    /// # Panics
-    /// If there is no such input.
-    pub fn takes_any(&self, external: usize) -> bool {
-        let mut consumers = self.externals[external].1.iter();
-        consumers.any(|&(operation, input)| self.nodes[operation].operation.takes_any(input))
+        let mut selections = consumers.map(|&(operation, input)| self.nodes[operation].operation.selection(input));
+        let first = selections.next().unwrap_or_default();
+        selections.try_fold(first, Selection::and)
     }
 
     /// A message came on an input of the dataflow (by its index in [`external_inputs`](Self::external_inputs)). It is
@@ -345,47 +220,27 @@ impl Graph {
     /// # Panics
     /// If there is no such input.
     pub fn message(&mut self, external: usize, message: &Message, sink: &mut dyn Sink) {
-        match message.check_unchanged() {
-            Ok(()) => self.checked_message(external, message, sink),
-            Err(error) => {
-                self.external_fault(external, 1, error);
-                self.unread_message(external, message, sink);
-            }
+        let checked = message.check_unchanged();
+        let is_unread = checked.is_err();
+        if let Err(error) = checked {
+            self.external_fault(external, 1, error);
         }
+        self.hand_on(external, InputMessage::Borrowed(message), is_unread, sink);
     }
 
-    /// A message came that can't be read: only operations that [take any](Operation::takes_any) get it.
-    pub(crate) fn unread_message(&mut self, external: usize, message: &Message, sink: &mut dyn Sink) {
-        for i in 0..self.externals[external].1.len() {
-            let (operation, input) = self.externals[external].1[i];
-            if self.nodes[operation].operation.takes_any(input) {
-                self.hand_over(operation, input, Handed::Lent(message), sink);
-            }
-        }
-        self.settle(sink);
-    }
-
-    /// [`message`](Self::message) for a message that was checked when it was read.
-    fn checked_message(&mut self, external: usize, message: &Message, sink: &mut dyn Sink) {
-        for i in 0..self.externals[external].1.len() {
-            let (operation, input) = self.externals[external].1[i];
-            self.hand_over(operation, input, Handed::Lent(message), sink);
-        }
-        self.settle(sink);
-    }
-
-    /// [`message`](Self::message) for a message that was checked when it was read, and is not needed any more: an
-    /// operation may have exchanged it for another one, whose memory is to be used again.
-    #[cfg_attr(not(feature = "dora"), allow(dead_code))]
-    pub(crate) fn owned_message(&mut self, external: usize, message: &mut Message, sink: &mut dyn Sink) {
+    /// Hands a message to the operations that take an input of the dataflow; one that can't be read only to those that
+    /// [take any](Operation::takes_any).
+    fn hand_on(&mut self, external: usize, mut message: InputMessage<'_>, is_unread: bool, sink: &mut dyn Sink) {
         let takers = self.externals[external].1.len();
         for i in 0..takers {
             let (operation, input) = self.externals[external].1[i];
-            let handed = match i + 1 == takers {
-                true => Handed::Given(message),
-                false => Handed::Lent(message),
+            let handed = match &mut message {
+                InputMessage::Owned(message) if i + 1 == takers => InputMessage::Owned(message),
+                message => InputMessage::Borrowed(message),
             };
-            self.hand_over(operation, input, handed, sink);
+            if !is_unread || self.nodes[operation].operation.takes_any(input) {
+                self.deliver(operation, input, handed, sink);
+            }
         }
         self.settle(sink);
     }
@@ -429,7 +284,7 @@ impl Graph {
                 }
             }
             let before = self.shared.internal.pending.len();
-            self.go_on(i, 0, None, MessageTimes::default(), before, sink);
+            self.resume(i, 0, None, MessageTimes::default(), before, sink);
         }
         if !known {
             tracing::warn!("parameter `{key}` = {json}: no operation of this node has it");
@@ -442,7 +297,7 @@ impl Graph {
     /// for the time at which they want to be called next.
     ///
     /// # Errors
-    /// That of an operation that can't go on, now or since the last call.
+    /// The error of an operation that can't go on, now or since the last call.
     pub fn wake(&mut self, now: Instant, starting: bool, sink: &mut dyn Sink) -> Result<(), AppError> {
         for i in 0..self.nodes.len() {
             let due = match self.nodes[i].wake {
@@ -456,10 +311,7 @@ impl Graph {
             let node = &mut self.nodes[i];
             let (operation, mut out) = node.parts(&mut self.shared, sink);
             let wake = operation.wake(now, &mut out);
-            node.wake = wake.map_err(|error| AppError::Operation {
-                operation: node.name.clone(),
-                error: error.into_inner(),
-            })?;
+            node.wake = wake.map_err(|error| AppError::of(&node.name, error))?;
             self.settle(sink);
             if self.nodes[i].wake == Wake::Done {
                 self.close_outputs(i, sink);
@@ -469,44 +321,35 @@ impl Graph {
         self.shared.ended.take().map_or(Ok(()), Err)
     }
 
-    /// When an operation next wants to be called. At once where one has said that it can't go on: [`wake`](Self::wake) has
-    /// its error.
+    /// Time at which an operation next wants to be called. At once if one can't go on: [`wake`](Self::wake) has its
+    /// error.
     pub fn next_wake(&self) -> Option<Instant> {
         if self.shared.ended.is_some() {
             return Some(Instant::now());
         }
-        self.nodes
-            .iter()
-            .filter_map(|node| match node.wake {
-                Wake::At(time) => Some(time),
-                _ => None,
-            })
-            .min()
+        let times = self.nodes.iter().filter_map(|node| match node.wake {
+            Wake::At(time) => Some(time),
+            _ => None,
+        });
+        times.min()
     }
 
-    /// Whether the node has sources of its own only, and all of them are done.
+    /// True if the node has only sources of its own, and all of them are done.
     pub fn is_done(&self) -> bool {
-        self.externals.is_empty()
-            && self
-                .nodes
-                .iter()
-                .filter(|node| node.is_source)
-                .all(|node| node.wake == Wake::Done)
+        let mut sources = self.nodes.iter().filter(|node| node.is_source);
+        self.externals.is_empty() && sources.all(|node| node.wake == Wake::Done)
     }
 
     /// The node ends.
     ///
     /// # Errors
-    /// That of the first operation that could not go on, or can't finish.
+    /// The error of the first operation that could not go on, or can't finish.
     pub fn finish(&mut self, sink: &mut dyn Sink) -> Result<(), AppError> {
         let mut result = self.shared.ended.take().map_or(Ok(()), Err);
         for node in &mut self.nodes {
             let (operation, mut out) = node.parts(&mut self.shared, sink);
             if let Err(error) = operation.finish(&mut out) {
-                result = result.and(Err(AppError::Operation {
-                    operation: node.name.clone(),
-                    error: error.into_inner(),
-                }));
+                result = result.and(Err(AppError::of(&node.name, error)));
             }
         }
         self.settle(sink);
@@ -515,24 +358,11 @@ impl Graph {
     }
 
     /// Counts a fault of an input of the dataflow: messages that its event loop could not read.
-    ///
-    /// # Panics
-    /// If there is no such input.
-    pub fn external_fault(&mut self, external: usize, times: u64, message: impl std::fmt::Display) {
+    pub(crate) fn external_fault(&mut self, external: usize, times: u64, message: impl std::fmt::Display) {
         self.shared.faults.count(self.external_sites[external], times, message);
         for &(operation, input) in &self.externals[external].1 {
             self.nodes[operation].operation.unreadable(input, times);
         }
-    }
-
-    /// Counts messages at an input of the dataflow that were dropped, as too many waited.
-    ///
-    /// # Panics
-    /// If there is no such input.
-    pub fn external_loss(&mut self, external: usize, kind: &'static str, times: u64, message: impl std::fmt::Display) {
-        let site = self.external_sites[external];
-        self.shared.faults.drop(site, Dropped::Overflow, times);
-        self.shared.faults.warn(site, kind, times, message);
     }
 
     /// Gathers from now on what [`report`](Self::report) says. Until then nothing is gathered.
@@ -544,7 +374,7 @@ impl Graph {
         self.shared.diagnostics = Some(Diagnostics::new(operations));
     }
 
-    /// The diagnostics of the operations, where they are [gathered](Self::gather_diagnostics). What they were dropping or
+    /// The diagnostics of the operations, if they are [gathered](Self::gather_diagnostics). What they were dropping or
     /// refusing counts from one call to the next: an event loop calls it once a second. It knows neither the node nor its
     /// queue.
     pub fn report(&mut self, now: Instant) -> Option<Report> {
@@ -553,9 +383,8 @@ impl Graph {
         let report = self.shared.diagnostics.as_mut()?.report(now, |operation, input| {
             let node = &nodes[operation];
             let route = &node.inputs[input];
-            let of_dataflow = externals
-                .iter()
-                .position(|(_, consumers)| consumers.contains(&(operation, input)));
+            let takes = |(_, takers): &(String, Vec<_>)| takers.contains(&(operation, input));
+            let of_dataflow = externals.iter().position(takes);
             let sites = of_dataflow.map(|external| self.external_sites[external]);
             InputState {
                 diagnosis: node.operation.diagnosis(input),
@@ -567,114 +396,40 @@ impl Graph {
         });
         Some(report)
     }
+}
 
-    /// Logs what the limited rate of the log has held back for a while. An event loop calls it every few seconds.
-    pub fn say_unsaid(&mut self, now: Instant) {
-        self.shared.faults.say_unsaid(now);
+/// Parts for the event loop of a dataflow, whose messages are checked when they are read.
+#[cfg(feature = "dora")]
+impl Graph {
+    /// Memory that messages to this graph should have.
+    pub(crate) fn host_memory(&self) -> &HostMemory {
+        &self.memory
     }
 
-    fn hand_over(&mut self, to: usize, input: usize, message: Handed<'_>, sink: &mut dyn Sink) {
-        let node = &mut self.nodes[to];
-        node.inputs[input].open = true;
-        let at = message.on_device().map(|tensor| tensor.memory.gpu().ordinal());
-        if at.is_none() || node.operation.device_of_input(input) == at {
-            self.put_in(to, input, message, sink);
-            return;
-        }
-        // It was sent before its taker went back to the host.
-        let mut on_host = self.shared.on_host.take().unwrap_or_default();
-        match on_host.fetch(&message) {
-            Ok(()) => self.put_in(to, input, Handed::Given(&mut on_host), sink),
-            Err(error) => self
-                .shared
-                .faults
-                .count(self.nodes[to].inputs[input].fault_site, 1, error),
-        }
-        self.shared.on_host = Some(on_host);
+    /// True if an operation takes every message of an input of the dataflow: [`Operation::takes_any`].
+    pub(crate) fn takes_any(&self, external: usize) -> bool {
+        let mut consumers = self.externals[external].1.iter();
+        consumers.any(|&(operation, input)| self.nodes[operation].operation.takes_any(input))
     }
 
-    fn put_in(&mut self, to: usize, input: usize, mut message: Handed<'_>, sink: &mut dyn Sink) {
-        let before = self.shared.internal.pending.len();
-        if let Some(diagnostics) = &mut self.shared.diagnostics {
-            diagnostics.came(to, input, &message);
-        }
-        let (operation, mut out) = self.nodes[to].parts(&mut self.shared, sink);
-        let times = MessageTimes::of(&message);
-        out.times = times;
-        let taken = match &mut message {
-            Handed::Lent(message) => operation.input(input, message, &mut out),
-            Handed::Given(message) => operation.input_owned(input, message, &mut out),
-        };
-        if let Err(error) = taken {
-            out.fault(input, error);
-        }
-        self.ask_for_devices(to);
-        self.go_on(to, input, Some(&message), times, before, sink);
-    }
-
-    /// Lets an operation finish what its last call left, and delivers what it published after each step. The first
-    /// `before` messages of the queue were there before the call, and wait.
-    fn go_on(
-        &mut self,
-        of: usize,
-        input: usize,
-        message: Option<&Message>,
-        times: MessageTimes,
-        before: usize,
-        sink: &mut dyn Sink,
-    ) {
-        if !self.nodes[of].operation.has_more() {
-            return;
-        }
-        let published = self.shared.internal.pending.split_off(before);
-        let mut before = std::mem::replace(&mut self.shared.internal.pending, published);
-        while self.nodes[of].operation.has_more() {
-            self.settle(sink);
-            let (operation, mut out) = self.nodes[of].parts(&mut self.shared, sink);
-            out.times = times;
-            if let Err(error) = operation.go_on(message, &mut out) {
-                out.fault(input, error);
-            }
-            self.ask_for_devices(of);
-        }
-        before.append(&mut self.shared.internal.pending);
-        self.shared.internal.pending = before;
-    }
-
-    fn change(&mut self, of: usize, input: usize, change: Change, sink: &mut dyn Sink) {
-        let node = &mut self.nodes[of];
-        node.inputs[input].open = change == Change::Opened;
-        let (operation, mut out) = node.parts(&mut self.shared, sink);
-        let before = out.internal.pending.len();
-        operation.changed(input, change, &mut out);
-        self.ask_for_devices(of);
-        self.go_on(of, input, None, MessageTimes::default(), before, sink);
-        self.settle(sink);
-        if self.nodes[of].inputs.iter().all(|input| !input.open) {
-            self.close_outputs(of, sink);
+    /// [`message`](Self::message) for one that is not needed any more: an operation may have exchanged it for another one,
+    /// whose memory is to be used again.
+    pub(crate) fn owned_message(&mut self, external: usize, message: &mut Message, sink: &mut dyn Sink) {
+        match message.is_unread {
+            true => self.hand_on(external, InputMessage::Borrowed(message), true, sink),
+            false => self.hand_on(external, InputMessage::Owned(message), false, sink),
         }
     }
 
-    fn close_outputs(&mut self, operation: usize, sink: &mut dyn Sink) {
-        for output in 0..self.nodes[operation].outputs.len() {
-            for i in 0..self.nodes[operation].outputs[output].consumers.len() {
-                let (consumer, input) = self.nodes[operation].outputs[output].consumers[i];
-                self.change(consumer, input, Change::Closed, sink);
-            }
-        }
+    /// Counts messages at an input of the dataflow that were dropped, as too many waited.
+    pub(crate) fn external_loss(&mut self, external: usize, kind: &'static str, times: u64, message: &str) {
+        let site = self.external_sites[external];
+        self.shared.faults.drop(site, Dropped::Overflow, times);
+        self.shared.faults.warn(site, kind, times, message);
     }
 
-    /// Delivers what the operations published to one another, until nothing is on its way.
-    fn settle(&mut self, sink: &mut dyn Sink) {
-        while let Some(Delivery {
-            operation,
-            input,
-            mut message,
-            from,
-        }) = self.shared.internal.pending.pop_front()
-        {
-            self.hand_over(operation, input, Handed::Given(&mut message), sink);
-            self.shared.internal.give_back(from, message);
-        }
+    /// Logs what the limited rate of the log has held back for a while. It is called every few seconds.
+    pub(crate) fn log_suppressed(&mut self, now: Instant) {
+        self.shared.faults.log_suppressed(now);
     }
 }

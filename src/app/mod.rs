@@ -5,7 +5,7 @@
 //! of a YAML file, and registers an [`Operation`] with the inputs it listens to and the outputs it publishes.
 //!
 //! An app may run several operations, and the same one several times. An input is taken from an earlier operation's
-//! output of that name where there is one. Such messages never leave the process, and a tensor stays on its device.
+//! output of that name if there is one. Such messages never leave the process, and a tensor stays on its device.
 
 mod build;
 mod config;
@@ -14,13 +14,14 @@ pub(crate) mod diagnostics;
 mod error;
 mod faults;
 mod folder;
-pub(crate) mod free;
 mod graph;
-mod handed;
+mod input_message;
+pub mod key;
 mod operation;
 mod outbox;
 mod plugin;
 pub mod plugins;
+pub(crate) mod pool;
 pub(crate) mod rate_limit;
 mod residence;
 
@@ -30,6 +31,8 @@ pub use context::{BuildContext, Run};
 pub use diagnostics::{Ailment, DIAGNOSTICS, Diagnosis, Figures, Level, Report, Row};
 pub use error::AppError;
 pub use faults::Dropped;
+#[cfg(feature = "dora")]
+pub(crate) use faults::Severity;
 pub use graph::Graph;
 pub use operation::{Change, Fault, Operation, Source, Wake};
 pub use outbox::{Outbox, Sink};

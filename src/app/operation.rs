@@ -1,5 +1,5 @@
 use super::{Ailment, Diagnosis, Outbox, Value};
-use robocache_stream::{Message, Reading};
+use robocache_stream::{Message, Selection};
 use std::fmt;
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ use std::time::Instant;
 ///
 /// # Errors
 ///
-/// An error of [`input`](Self::input) or [`go_on`](Self::go_on) is one of the sender: it is counted, logged at a limited
+/// An error of [`input`](Self::input) or [`resume`](Self::resume) is one of the sender: it is counted, logged at a limited
 /// rate, and the node lives on. So is a parameter that is refused. An error of [`wake`](Self::wake) or
 /// [`finish`](Self::finish), and one given to [`Outbox::end`], ends the node with exit code 1.
 ///
@@ -116,7 +116,7 @@ pub trait Operation {
     }
 
     /// The CUDA device at which it takes the flat tensors of an input where they lie, from operations of this process
-    /// that have them there: [`Message::on_device`]. On any other input messages are on the host.
+    /// that have them there: [`Data::Device`](robocache_stream::Data::Device). On any other input messages are on the host.
     ///
     /// It is asked before and after each message, so that the answer may change: an operation whose device has no memory
     /// left goes back to the host. What is on its way meanwhile is brought there.
@@ -124,50 +124,51 @@ pub trait Operation {
         None
     }
 
-    /// How the payloads of an input are read, where they are structs of other software: [`Reading`]. It is asked once, of
-    /// an input from the dataflow. Messages of other operations of this process come as they are.
-    fn reading(&self, _input: usize) -> Reading {
-        Reading::default()
+    /// Selection of an input whose payloads are structs of other software: [`Selection`]. It is asked for once, of an input
+    /// from the dataflow. Messages of other operations of this process come as they are.
+    fn selection(&self, _input: usize) -> Selection {
+        Selection::default()
     }
 
-    /// Whether it takes every message of an input, whatever its payload and its metadata are, and whether or not it has a
+    /// True if it takes every message of an input, whatever its payload and its metadata are, and with or without a
     /// stamp: requests and ticks. One that can't be read comes without its payload.
     fn takes_any(&self, _input: usize) -> bool {
         false
     }
 
-    /// Whether the last call left something to do, so that what it published is taken before there is more of it:
-    /// [`go_on`](Self::go_on) is called until this is false, and nothing else before.
+    /// True if the last call left something to do, so that its messages are taken before there are more:
+    /// [`resume`](Self::resume) is called until this is false, and nothing else before.
     fn has_more(&self) -> bool {
         false
     }
 
-    /// Goes on with what the last call left to do; `message` is still that of the call, where it had one, or what
+    /// Goes on with what the last call left to do; `message` is still that of the call, if it had one, or what
     /// [`input_owned`](Self::input_owned) left in its place.
-    fn go_on(&mut self, _message: Option<&Message>, _out: &mut Outbox<'_>) -> Result<(), Fault> {
+    fn resume(&mut self, _message: Option<&Message>, _out: &mut Outbox<'_>) -> Result<(), Fault> {
         Ok(())
     }
 
     /// The state of an input changed.
     fn changed(&mut self, _input: usize, _change: Change, _out: &mut Outbox<'_>) {}
 
-    /// So many messages of an input came that can't be read. They are counted already, and don't come.
+    /// Notes that a number of messages of an input came that can't be read. They are counted already, and are not
+    /// handed over.
     fn unreadable(&mut self, _input: usize, _messages: u64) {}
 
-    /// What it finds wrong with an input, for the diagnostics: that which its log says of it.
+    /// Complaint about an input, for the diagnostics: the one that its log makes.
     fn ailment(&self, _input: usize) -> Option<&Ailment> {
         None
     }
 
-    /// What only it knows of an input, for the diagnostics: asked once a second where somebody wants them. What an
-    /// observation has of its inputs goes to [`Outbox::figures`].
+    /// Facts about an input that only the operation knows, for the diagnostics: asked for once a second while somebody
+    /// wants them. An input's part of an observation goes to [`Outbox::figures`].
     fn diagnosis(&self, _input: usize) -> Diagnosis {
         Diagnosis::default()
     }
 
-    /// A parameter was set while the node runs; `Ok(false)` where it is not one of this operation. The key comes without
+    /// A parameter was set while the node runs; `Ok(false)` if it is not one of this operation. The key comes without
     /// the operation's name before it: both `fuse.max_wait_ms` and `max_wait_ms` come as `max_wait_ms`. What it makes due is
-    /// published by [`go_on`](Self::go_on).
+    /// published by [`resume`](Self::resume).
     fn parameter(&mut self, _key: &str, _value: &Value) -> Result<bool, Fault> {
         Ok(false)
     }
@@ -205,16 +206,16 @@ impl<S: Source> Operation for OfSource<S> {
     }
 }
 
-/// How the state of an input changed.
+/// A change of an input's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Nothing will come any more, unless it opens again.
     Closed,
-    /// It is back.
+    /// The input is back.
     Opened,
 }
 
-/// When an operation wants to be called.
+/// Time at which an operation wants to be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// Not of itself.

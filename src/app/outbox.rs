@@ -1,15 +1,15 @@
 use super::diagnostics::{Diagnostics, Figures};
 use super::faults::{Dropped, Faults};
-use super::free::FreeList;
+use super::pool::MessagePool;
 use super::{AppError, Fault};
 use robocache_device::Dtype;
-use robocache_device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
+use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, Gpu};
 use robocache_stream::{Header, Layout, Message, Payload};
 
 /// Bytes of messages between operations that one call should publish at most, before it lets them be taken.
-const MOST_ON_THE_WAY: usize = 16 << 20;
+const MAX_IN_FLIGHT_BYTES: usize = 16 << 20;
 
-/// Where published messages go: a dataflow, or a test.
+/// A destination of published messages: a dataflow, or a test.
 pub trait Sink {
     /// Makes room for a payload of this layout, has `fill` write the payload and the header, which is empty before, and sends
     /// both.
@@ -64,7 +64,7 @@ pub(super) struct InputRoute {
     pub fault_site: usize,
 }
 
-/// When a message came to this host and when it was published, where that is known.
+/// Arrival of a message at this host and its publication, if they are known.
 #[derive(Clone, Copy, Default)]
 pub(super) struct MessageTimes {
     pub arrival_ns: Option<i64>,
@@ -94,14 +94,14 @@ pub(super) struct Delivery {
 pub(super) struct Internal {
     pub pending: std::collections::VecDeque<Delivery>,
     /// For each output its own, as the memory on a device counts in the budget of the operation that sends.
-    pub free: Vec<FreeList>,
+    pub pools: Vec<MessagePool>,
     /// Memory for a copy on the host of what is on a device.
     pub on_host: Option<Message>,
 }
 
 impl Internal {
     fn take(&mut self, route: &OutputRoute) -> Message {
-        self.free[route.index].take()
+        self.pools[route.index].take()
     }
 
     /// Memory for a message on the host. What it has on a device is given back once nobody wants it there.
@@ -115,11 +115,11 @@ impl Internal {
 
     /// Gives the memory of a message of an output back.
     pub fn give_back(&mut self, output: usize, message: Message) {
-        self.free[output].put(message);
+        self.pools[output].put(message);
     }
 }
 
-/// What an operation publishes through, and where it reports what went wrong.
+/// Publishes an operation's messages, and takes its reports of faults.
 pub struct Outbox<'a> {
     pub(super) operation: &'a str,
     pub(super) ended: &'a mut Option<AppError>,
@@ -128,29 +128,29 @@ pub struct Outbox<'a> {
     pub(super) internal: &'a mut Internal,
     pub(super) faults: &'a mut Faults,
     pub(super) sink: &'a mut dyn Sink,
-    /// Those of the message that the operation works on.
+    /// Times of the message that the operation works on.
     pub(super) times: MessageTimes,
     /// Bytes that this call has published to operations of this process.
-    pub(super) handed_on: usize,
-    /// What is gathered of the node, where that is wanted, and the index of the operation.
+    pub(super) in_flight_bytes: usize,
+    /// Diagnostics of the node, if they are wanted, and the index of the operation.
     pub(super) diagnostics: Option<&'a mut Diagnostics>,
     pub(super) index: usize,
 }
 
 impl Outbox<'_> {
-    /// Whether anybody gets what is published on this output (by its index in the registration).
+    /// True if anybody gets the messages of this output (by its index in the registration).
     pub fn is_wanted(&self, output: usize) -> bool {
         let route = &self.outputs[output];
         route.published || !route.consumers.is_empty()
     }
 
-    /// Whether this call has published enough to the operations of this process, which take it once the call returns. What
-    /// has more says so ([`Operation::has_more`](super::Operation::has_more)) and goes on later.
+    /// True if this call has published enough to the operations of this process, which take it once the call returns.
+    /// An operation that has more says so ([`Operation::has_more`](super::Operation::has_more)) and goes on later.
     pub fn is_full(&self) -> bool {
-        self.handed_on >= MOST_ON_THE_WAY
+        self.in_flight_bytes >= MAX_IN_FLIGHT_BYTES
     }
 
-    /// Publishes a message: `fill` writes the payload and the header, once. Nothing is done where nobody listens.
+    /// Publishes a message: `fill` writes the payload and the header, once. Nothing is done if nobody listens.
     ///
     /// What goes wrong is counted and logged, and holds up nobody else: a message that can't be sent to the dataflow
     /// still comes to the operations of this process; one whose header contradicts its payload comes to none of them,
@@ -179,13 +179,14 @@ impl Outbox<'_> {
         for &consumer in others {
             let mut copy = self.internal.take_for_host(route);
             copy.copy_from(&message);
-            self.hand_on(route, consumer, copy);
+            self.enqueue(route, consumer, copy);
         }
-        self.hand_on(route, last, message);
+        self.enqueue(route, last, message);
     }
 
-    /// Whether a tensor that is on this device is wanted there: the operations that take this output take it there, or, if
-    /// there is none, the dataflow does. Then [`send_on_device`](Self::send_on_device) saves its way through the host.
+    /// True if a tensor that is on this device is wanted there: the operations that take this output take it there, or,
+    /// if there is none, the dataflow does. [`send_on_device`](Self::send_on_device) then saves its way through the
+    /// host.
     pub fn is_wanted_on_device(&self, output: usize, gpu: &Gpu) -> bool {
         self.outputs[output].device == Some(gpu.ordinal())
     }
@@ -197,14 +198,14 @@ impl Outbox<'_> {
     /// is as in [`send`](Self::send).
     ///
     /// # Errors
-    /// That of `fill`, or of the device. Nothing was sent then.
+    /// The error of `fill`, or of the device. Nothing was sent then.
     pub fn send_on_device(
         &mut self,
         output: usize,
         (dtype, len): (Dtype, usize),
         (gpu, budget): (&Gpu, &Budget),
-        fill: impl FnOnce(&mut DeviceBuf, &mut Header) -> Result<(), CudaError>,
-    ) -> Result<(), CudaError> {
+        fill: impl FnOnce(&mut DeviceBuf, &mut Header) -> Result<(), DeviceFault>,
+    ) -> Result<(), DeviceFault> {
         let outputs = self.outputs;
         let route = &outputs[output];
         let mut message = self.internal.take(route);
@@ -219,17 +220,13 @@ impl Outbox<'_> {
             to_header.copy_from(header);
             Ok(copy)
         });
-        let copies = copies.collect::<Result<Vec<_>, CudaError>>()?;
+        let copies = copies.collect::<Result<Vec<_>, DeviceFault>>()?;
         if !copies.is_empty() {
             gpu.synchronize()?;
         }
         let layout = Layout::flat(dtype, len);
-        if route.published
-            && self
-                .sink
-                .gpu(&route.name)
-                .is_some_and(|at| at.ordinal() == gpu.ordinal())
-        {
+        let takes_it_there = |at: &Gpu| at.ordinal() == gpu.ordinal();
+        if route.published && self.sink.gpu(&route.name).is_some_and(takes_it_there) {
             if let Err(error) = self.sink.send_on_device(&route.name, &layout, memory, header) {
                 self.faults.count(route.fault_site, 1, error);
             }
@@ -240,14 +237,12 @@ impl Outbox<'_> {
             self.publish_copy(route, &layout, &on_host);
             self.internal.on_host = Some(on_host);
         }
-        if route.consumers.is_empty() || !self.check(route, &mut message) {
-            for message in std::iter::once(message).chain(copies) {
-                self.internal.give_back(route.index, message);
+        let is_used = !route.consumers.is_empty() && self.check(route, &mut message);
+        for (i, message) in std::iter::once(message).chain(copies).enumerate() {
+            match is_used {
+                true => self.enqueue(route, route.consumers[i], message),
+                false => self.internal.give_back(route.index, message),
             }
-            return Ok(());
-        }
-        for (message, &consumer) in std::iter::once(message).chain(copies).zip(&route.consumers) {
-            self.hand_on(route, consumer, message);
         }
         Ok(())
     }
@@ -259,7 +254,7 @@ impl Outbox<'_> {
         }
     }
 
-    /// Sends a copy of a message to the dataflow, where it wants the output.
+    /// Sends a copy of a message to the dataflow, if it wants the output.
     fn publish_copy(&mut self, route: &OutputRoute, layout: &Layout, message: &Message) {
         if route.published {
             self.publish(route, layout, &mut |payload, header| {
@@ -269,19 +264,18 @@ impl Outbox<'_> {
         }
     }
 
-    /// Whether the operations of this process can use a message. One that they can't is counted.
+    /// True if the operations of this process can use a message. One that they can't use is counted.
     fn check(&mut self, route: &OutputRoute, message: &mut Message) -> bool {
         let checked = message.check();
-        checked
-            .map_err(|error| self.faults.count(route.fault_site, 1, error))
-            .is_ok()
+        let count = |error| self.faults.count(route.fault_site, 1, error);
+        checked.map_err(count).is_ok()
     }
 
     /// Puts a message on its way to an input of an operation.
-    fn hand_on(&mut self, route: &OutputRoute, (operation, input): (usize, usize), mut message: Message) {
+    fn enqueue(&mut self, route: &OutputRoute, (operation, input): (usize, usize), mut message: Message) {
         message.arrival_ns = self.times.arrival_ns;
         message.published_ns = self.times.published_ns;
-        self.handed_on += message.capacity();
+        self.in_flight_bytes += message.capacity();
         self.internal.pending.push_back(Delivery {
             operation,
             input,
@@ -292,10 +286,7 @@ impl Outbox<'_> {
 
     /// Ends the node, with exit code 1, after the call that this is called from: the operation can't go on.
     pub fn end(&mut self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) {
-        self.ended.get_or_insert_with(|| AppError::Operation {
-            operation: self.operation.to_owned(),
-            error: error.into(),
-        });
+        self.ended.get_or_insert_with(|| AppError::of(self.operation, error));
     }
 
     /// Counts a fault of one of the operation's inputs, such as a message of the wrong length, and logs it as an error,
@@ -315,8 +306,8 @@ impl Outbox<'_> {
         self.faults.warn_seldom(self.inputs[input].fault_site, kind, 1, message);
     }
 
-    /// Counts something at one of the operation's inputs that is no fault and needs no warning, such as a tick without
-    /// anything new. The log says at the end how often it happened.
+    /// Counts an event at one of the operation's inputs that is neither a fault nor worth a warning, such as a tick
+    /// without anything new. The log gives the count at the end.
     pub fn tally(&mut self, input: usize, kind: &'static str) {
         self.faults.tally(self.inputs[input].fault_site, kind);
     }
@@ -327,13 +318,13 @@ impl Outbox<'_> {
         self.faults.drop(self.inputs[input].fault_site, why, 1);
     }
 
-    /// Where the operation says what it publishes, if somebody wants the diagnostics of the node.
+    /// Takes figures about the operation's results, if somebody wants the diagnostics of the node.
     pub fn figures(&mut self) -> Option<Figures<'_>> {
         let diagnostics = self.diagnostics.as_deref_mut()?;
         Some(diagnostics.of(self.index))
     }
 
-    /// Counts so many faults of one of the operation's outputs and logs them at a limited rate.
+    /// Counts `times` faults of one of the operation's outputs and logs them at a limited rate.
     pub fn fault_of_output(&mut self, output: usize, times: u64, error: impl std::fmt::Display) {
         self.faults.count(self.outputs[output].fault_site, times, error);
     }

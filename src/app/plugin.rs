@@ -3,7 +3,7 @@ use super::{AppError, BuildContext, Operation};
 /// An operation that can be added to an [`App`](super::App).
 ///
 /// A plugin is made by the program. When the app is built, its [`build`](Self::build) is called once for each time that
-/// it is to run: for every entry of `plugins:` with its name, or once where the configuration has no such list. It reads
+/// it is to run: for every entry of `plugins:` with its name, or once if the configuration lists no plugins. It reads
 /// its configuration and registers an [`Operation`], whose documentation has an example of both. All of that happens
 /// before the node joins its dataflow, so that a configuration which can't be used is found out at once.
 ///
@@ -13,18 +13,18 @@ pub trait Plugin {
     /// Its name: the key of its section in the configuration.
     fn name(&self) -> &'static str;
 
-    /// What it does, in a sentence for `--help`.
+    /// Purpose, in a sentence for `--help`.
     fn about(&self) -> &'static str {
         ""
     }
 
-    /// Whether it has its configuration from the program. Then it needs no section, and runs whether or not `plugins:`
-    /// lists it.
+    /// True if it has its configuration from the program. It then needs no section, and runs even if `plugins:` does
+    /// not list it.
     fn is_configured(&self) -> bool {
         false
     }
 
-    /// What tells it from another plugin of its [`name`](Self::name): see [`with_name`](Self::with_name).
+    /// Name that tells it from another plugin of its [`name`](Self::name): see [`with_name`](Self::with_name).
     fn own_name(&self) -> Option<&str> {
         None
     }

@@ -1,13 +1,12 @@
-//! How often a line of the log is repeated.
+//! Limits how often a line of the log is repeated.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 /// Limits the rate of one kind of line, and counts what the lines are of.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RateLimit {
     count: u64,
-    unsaid: u64,
+    suppressed: u64,
     last: Option<Instant>,
 }
 
@@ -15,7 +14,7 @@ impl RateLimit {
     /// Counts events.
     pub fn add(&mut self, times: u64) {
         self.count += times;
-        self.unsaid += times;
+        self.suppressed += times;
     }
 
     /// Says whether the last line is so long ago, or there was none.
@@ -33,13 +32,11 @@ impl RateLimit {
         is_due
     }
 
-    /// The counts for a line that is logged now.
-    pub fn counts(&mut self, now: Instant) -> Counts {
+    /// The events since the last line and in all, in words, for a line that is logged now.
+    pub fn counts(&mut self, now: Instant) -> String {
         self.last = Some(now);
-        Counts {
-            unsaid: std::mem::take(&mut self.unsaid),
-            count: self.count,
-        }
+        let suppressed = std::mem::take(&mut self.suppressed);
+        format!("{suppressed} since the last line, {} in all", self.count)
     }
 
     /// Events so far.
@@ -48,29 +45,18 @@ impl RateLimit {
     }
 
     /// Forgets the events since the last line, and says whether there are any.
-    pub fn take_unsaid(&mut self) -> bool {
-        std::mem::take(&mut self.unsaid) > 0
+    pub fn take_suppressed(&mut self) -> bool {
+        std::mem::take(&mut self.suppressed) > 0
     }
 
-    /// Whether events were counted since the last line.
-    pub fn has_unsaid(&self) -> bool {
-        self.unsaid > 0
+    /// True if events were counted since the last line.
+    #[cfg(any(test, feature = "dora"))]
+    pub fn has_suppressed(&self) -> bool {
+        self.suppressed > 0
     }
 
-    /// When the last line was logged.
+    /// Time of the last line that was logged.
     pub fn last(&self) -> Option<Instant> {
         self.last
-    }
-}
-
-/// Events since the last line and in all, in words.
-pub(crate) struct Counts {
-    unsaid: u64,
-    count: u64,
-}
-
-impl fmt::Display for Counts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} since the last line, {} in all", self.unsaid, self.count)
     }
 }

@@ -1,15 +1,15 @@
-//! Where the payloads of an output are published: in the message, or in a ring beside it.
+//! Residence of the payloads of an output: in the message, or in a ring beside it.
 
 use super::Value;
 use robocache_device::Placement;
-use robocache_device::cuda::Gpu;
+use robocache_device::gpu::Gpu;
 use robocache_device::ring::{Lossless, MAX_CONSUMERS, MAX_SLOTS, RingConfig};
 use robocache_yaml as yaml;
 use robocache_yaml::{Json, Misread, did_you_mean};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Where the payloads of an output are.
+/// Place of an output's payloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Residence {
@@ -25,16 +25,16 @@ pub enum Residence {
 /// The residence of an output, and the ring for it.
 #[derive(Clone)]
 pub struct OutputResidence {
-    /// Where its payloads are.
+    /// Place of its payloads.
     pub residence: Residence,
-    /// What the ring is to be.
+    /// Configuration of the ring.
     pub ring: RingConfig,
     /// The devices of the operation.
     pub placement: Placement,
 }
 
 impl OutputResidence {
-    /// The device of the ring, where it is to be on one and the operation has one.
+    /// The device of the ring, if it is to be on one and the operation has one.
     pub fn gpu(&self) -> Option<&Gpu> {
         self.placement.gpu().filter(|_| self.residence == Residence::Cuda)
     }
@@ -47,7 +47,7 @@ pub(super) enum Residences {
     Each(Vec<(String, Residence, RingConfig)>),
 }
 
-/// That of an output, with what its ring is to be.
+/// Residence of an output, with the configuration of its ring.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Ring {
@@ -80,7 +80,7 @@ impl Residences {
     /// Reads the key. Which outputs there are is not known yet.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The mistake in it.
     pub fn parse(value: &Value) -> Result<Self, String> {
         let keys = KEYS.join(", ");
         let Value::Mapping(entries) = value else {
@@ -97,7 +97,7 @@ impl Residences {
                 }
                 _ if KEYS.contains(&output.as_str()) => {
                     return Err(format!(
-                        "residence: `{output}` is no output: put it under the output's name (allowed: {{ OUTPUT: {{ {keys} }} }})"
+                        "residence: `{output}` is not an output: put it under the output's name (allowed: {{ OUTPUT: {{ {keys} }} }})"
                     ));
                 }
                 word => {
@@ -112,24 +112,22 @@ impl Residences {
     /// For each of `outputs`, where its payloads are to be.
     ///
     /// # Errors
-    /// It names an output that there is not.
+    /// An output is named that does not exist.
     pub fn of(&self, outputs: &[String], placement: &Placement) -> Result<Vec<OutputResidence>, String> {
         if let Self::Each(each) = self
             && let Some((unknown, ..)) = each.iter().find(|(name, ..)| !outputs.contains(name))
         {
-            let hint = did_you_mean(unknown, outputs);
-            let outputs = outputs.join(", ");
-            return Err(format!(
-                "residence: `{unknown}` is no output{hint} (allowed: {outputs})"
-            ));
+            let (hint, allowed) = (did_you_mean(unknown, outputs), outputs.join(", "));
+            let problem = format!("residence: `{unknown}` is not an output{hint} (allowed: {allowed})");
+            return Err(problem);
         }
         let of = outputs.iter().map(|output| {
             let (residence, ring) = match self {
                 Self::All(residence) => (*residence, RingConfig::default()),
-                Self::Each(each) => each
-                    .iter()
-                    .find(|(name, ..)| name == output)
-                    .map_or_else(Default::default, |(_, residence, ring)| (*residence, *ring)),
+                Self::Each(each) => {
+                    let own = each.iter().find(|(name, ..)| name == output);
+                    own.map(|(_, residence, ring)| (*residence, *ring)).unwrap_or_default()
+                }
             };
             OutputResidence {
                 residence,
@@ -156,12 +154,10 @@ impl Ring {
             consumers,
             lease_timeout_ms,
         } = yaml::from_value(value)?;
-        let bounded = |key: &str, value: usize, least: usize, most: usize| match (least..=most).contains(&value) {
-            true => Ok(()),
-            false => Err(Misread::at(
-                key,
-                format!("{value} is not allowed (allowed: {least} to {most})"),
-            )),
+        let bounded = |key: &str, value: usize, least: usize, most: usize| {
+            let problem = || format!("{value} is not allowed (allowed: {least} to {most})");
+            let fits = (least..=most).contains(&value);
+            fits.then_some(()).ok_or_else(|| Misread::at(key, problem()))
         };
         bounded("slots", slots, 2, MAX_SLOTS)?;
         bounded("consumers", consumers, 1, MAX_CONSUMERS)?;
@@ -217,7 +213,7 @@ mod tests {
             ),
             (
                 "{ voxels: cuda }",
-                "residence: `voxels` is no output (allowed: fused, observation)",
+                "residence: `voxels` is not an output (allowed: fused, observation)",
             ),
             (
                 "{ fused: { kind: cuda, slots: 1 } }",
@@ -242,7 +238,7 @@ mod tests {
             ),
             (
                 "{ kind: cuda, slots: 4 }",
-                "residence: `kind` is no output: put it under the output's name (allowed: { OUTPUT: { kind, slots",
+                "residence: `kind` is not an output: put it under the output's name (allowed: { OUTPUT: { kind, slots",
             ),
             (
                 "[cuda]",

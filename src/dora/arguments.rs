@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// What a node was started for.
+/// Task that a node was started for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     Run,
@@ -15,7 +15,7 @@ pub(crate) enum Task {
     Version,
 }
 
-/// What the command line says.
+/// Contents of the command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Arguments {
     pub task: Task,
@@ -28,32 +28,23 @@ impl Arguments {
         use lexopt::Arg::{Long, Short, Value};
         let refused = |error: lexopt::Error| NodeError::Arguments(error.to_string());
         let mut arguments = lexopt::Parser::from_args(words);
-        let mut found = Self {
-            task: Task::Run,
-            config: None,
-        };
+        let mut found = Self::of(Task::Run);
         while let Some(argument) = arguments.next().map_err(refused)? {
             match argument {
                 Long("config") => found.config = Some(arguments.value().map_err(refused)?.into()),
                 Long("check") => found.task = Task::Check,
                 Value(file) if found.task == Task::Check && found.config.is_none() => found.config = Some(file.into()),
-                // What follows does not matter then.
-                Long("help") | Short('h') => {
-                    return Ok(Self {
-                        task: Task::Help,
-                        config: None,
-                    });
-                }
-                Long("version") | Short('V') => {
-                    return Ok(Self {
-                        task: Task::Version,
-                        config: None,
-                    });
-                }
+                // The rest does not matter then.
+                Long("help") | Short('h') => return Ok(Self::of(Task::Help)),
+                Long("version") | Short('V') => return Ok(Self::of(Task::Version)),
                 other => return Err(refused(other.unexpected())),
             }
         }
         Ok(found)
+    }
+
+    fn of(task: Task) -> Self {
+        Self { task, config: None }
     }
 
     /// The configuration to read: the one that the command line names, else that of the environment.
@@ -90,11 +81,8 @@ pub(crate) fn help(plugins: &[(&str, &str)]) -> String {
     let section = match plugins {
         [(name, _)] => format!("Its configuration is a YAML file with the section `{name}:`."),
         _ => {
-            let entries = plugins
-                .iter()
-                .take(2)
-                .map(|(name, _)| format!("\n    - {name}: {{ ... }}"));
-            let entries: String = entries.collect();
+            let first = plugins.iter().take(2);
+            let entries: String = first.map(|(name, _)| format!("\n    - {name}: {{ ... }}")).collect();
             format!(
                 "Its configuration is a YAML file with the key `plugins:`, which lists what runs, in order, such as\n\n  \
                  plugins:{entries}"

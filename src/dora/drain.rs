@@ -4,8 +4,8 @@
 //! take seconds: a thread of its own does that, and the messages of an input that come meanwhile are held, in order.
 
 use super::message::read_message;
-use super::queue::{DEFAULT_BYTES, DEFAULT_MESSAGES, Level, Note, Queue};
-use crate::app::Change;
+use super::queue::{DEFAULT_BYTES, DEFAULT_MESSAGES, Note, Queue};
+use crate::app::{Change, Severity};
 use arrow_array::ArrayRef;
 use dora_node_api::futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use dora_node_api::futures::channel::oneshot;
@@ -13,13 +13,14 @@ use dora_node_api::futures::future::{Either, pending, select};
 use dora_node_api::futures::{StreamExt, executor::block_on};
 use dora_node_api::{Event, EventStream, Metadata, MetadataParameters, StopCause};
 use robocache_device::ring::{Opened, Readers};
+use robocache_ops::align::is_request;
 use robocache_ops::clock::now_ns;
-use robocache_stream::{Message, MessageError, Selector};
+use robocache_stream::{Message, MessageError, Selector, ring};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often dora's drop counts are read, and held-back log lines written.
+/// Period of reading dora's drop counts and of writing held-back log lines.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct Drain {
@@ -35,89 +36,84 @@ pub(super) struct Drain {
     /// The names of those that threads are opening, at most one for each input.
     opening: Vec<String>,
     opened: (UnboundedSender<Opened>, UnboundedReceiver<Opened>),
-    held: Vec<Held>,
+    backlogs: Vec<Backlog>,
     look: Instant,
 }
 
-/// What came of an input while a ring was opened.
+/// Messages of an input that came while a ring was opened.
 #[derive(Default)]
-struct Held {
-    came: VecDeque<Came>,
+struct Backlog {
+    events: VecDeque<InputEvent>,
     messages: usize,
     bytes: usize,
 }
 
-/// What came of an input.
+/// An event of an input.
 #[allow(
     clippy::large_enum_variant,
     reason = "nearly all are messages, and a box would be made for each"
 )]
-enum Came {
-    Message(Arrived),
+enum InputEvent {
+    Message(Received),
     Change(Change),
 }
 
 /// A message whose payload may still be in its ring.
-struct Arrived {
+struct Received {
     message: Message,
-    /// Whether it could be read so far.
+    /// The error, if reading it has failed.
     read: Result<(), MessageError>,
-    /// When its event was taken, ns since 1970 by this host's real-time clock.
-    arrival_ns: i64,
-    /// When its sender published it, by dora's own stamp.
-    published_ns: i64,
 }
 
-impl Held {
-    /// Appends what came. Returns the oldest message where there are too many. Of changes that follow each other the last
+impl Backlog {
+    /// Appends what came. Returns the oldest message if there are too many. Of changes that follow each other the last
     /// one counts.
-    fn push(&mut self, came: Came) -> Option<Message> {
-        match &came {
-            Came::Message(arrived) => {
+    fn push(&mut self, event: InputEvent) -> Option<Message> {
+        match &event {
+            InputEvent::Message(received) => {
                 self.messages += 1;
-                self.bytes += arrived.message.bytes();
+                self.bytes += received.message.bytes();
             }
-            Came::Change(_) => drop(self.came.pop_back_if(|last| matches!(last, Came::Change(_)))),
+            InputEvent::Change(_) => drop(self.events.pop_back_if(|last| matches!(last, InputEvent::Change(_)))),
         }
-        self.came.push_back(came);
+        self.events.push_back(event);
         if self.messages <= DEFAULT_MESSAGES && (self.bytes <= DEFAULT_BYTES || self.messages == 1) {
             return None;
         }
         // At most one change is ahead of it.
-        let oldest = usize::from(matches!(self.came.front(), Some(Came::Change(_))));
+        let oldest = usize::from(matches!(self.events.front(), Some(InputEvent::Change(_))));
         match self.remove(oldest)? {
-            Came::Message(arrived) => Some(arrived.message),
-            Came::Change(_) => None,
+            InputEvent::Message(received) => Some(received.message),
+            InputEvent::Change(_) => None,
         }
     }
 
-    fn remove(&mut self, at: usize) -> Option<Came> {
-        let came = self.came.remove(at)?;
-        if let Came::Message(arrived) = &came {
+    fn remove(&mut self, at: usize) -> Option<InputEvent> {
+        let event = self.events.remove(at)?;
+        if let InputEvent::Message(received) = &event {
             self.messages -= 1;
-            self.bytes -= arrived.message.bytes();
+            self.bytes -= received.message.bytes();
         }
-        Some(came)
+        Some(event)
     }
 
     /// The ring without which the first one can't be handed on.
     fn waits_for(&self) -> Option<&str> {
-        match self.came.front()? {
-            Came::Message(arrived) => arrived.waits_for(),
-            Came::Change(_) => None,
+        match self.events.front()? {
+            InputEvent::Message(received) => received.waits_for(),
+            InputEvent::Change(_) => None,
         }
     }
 }
 
-impl Arrived {
+impl Received {
     /// The ring of its payload. What can't be read waits for none.
     fn waits_for(&self) -> Option<&str> {
-        let is_in_ring = self.read.is_ok() && self.message.header.is_resident();
-        is_in_ring.then_some(self.message.header.ring.as_str())
+        ring::ring.get(&self.message.header).filter(|_| self.read.is_ok())
     }
 }
 
-/// What the drain is woken by.
+/// Events that wake the drain.
 enum Woken {
     Event(Option<Event>),
     Opened(Opened),
@@ -129,7 +125,7 @@ impl Drain {
     /// payloads.
     pub fn new(names: Vec<String>, takes_any: Vec<bool>, selectors: Vec<Selector>, queue: Arc<Queue>) -> Self {
         Self {
-            held: names.iter().map(|_| Held::default()).collect(),
+            backlogs: names.iter().map(|_| Backlog::default()).collect(),
             names,
             takes_any,
             selectors,
@@ -146,32 +142,29 @@ impl Drain {
     pub fn run(mut self, mut events: EventStream, mut stopped: oneshot::Receiver<()>) -> EventStream {
         loop {
             // The `Stream` implementation keeps the order of arrival; `recv` does not.
-            let event = match self.wait(events.next(), &mut stopped) {
-                Woken::Event(event) => event,
+            let inputs_closed = match self.wait(events.next(), &mut stopped) {
+                Woken::Stopped => return events,
                 Woken::Opened(opened) => {
                     self.keep(opened);
                     continue;
                 }
-                Woken::Stopped => return events,
-            };
-            let inputs_closed = match event {
-                Some(Event::Stop(cause)) => {
+                Woken::Event(Some(Event::Stop(cause))) => {
                     self.count_losses(&mut events);
                     matches!(cause, StopCause::AllInputsClosed)
                 }
-                Some(event) => {
+                Woken::Event(Some(event)) => {
                     self.handle(event);
                     if Instant::now() >= self.look {
                         self.count_losses(&mut events);
                     }
                     continue;
                 }
-                None => true,
+                Woken::Event(None) => true,
             };
             if inputs_closed {
                 self.wait_for_rings(&mut stopped);
             }
-            self.count_held();
+            self.count_backlog();
             self.queue.push(Note::End { inputs_closed });
             return events;
         }
@@ -200,12 +193,10 @@ impl Drain {
     }
 
     /// Counts the messages that are still held.
-    fn count_held(&mut self) {
-        for (input, held) in self.held.iter().enumerate() {
-            for _ in 0..held.messages {
-                self.queue
-                    .count_unreadable(input, "its ring was not open when the dataflow ended");
-            }
+    fn count_backlog(&mut self) {
+        for (input, held) in self.backlogs.iter().enumerate() {
+            let why = "its ring was not open when the dataflow ended";
+            (0..held.messages).for_each(|_| self.queue.count_unreadable(input, why));
         }
     }
 
@@ -216,23 +207,14 @@ impl Drain {
                     let times = (now_ns(), unix_ns(&metadata));
                     self.input(input, &metadata.parameters, data.as_array(), times);
                 }
-                None => {
-                    if self.ignored.insert(id.to_string()) {
-                        let text = format!("input `{id}` is wired, but no operation listens to it");
-                        self.log(Level::Warning, text);
-                    }
+                None if self.ignored.insert(id.to_string()) => {
+                    let text = format!("input `{id}` is wired, but no operation listens to it");
+                    self.log(Severity::Warning, text);
                 }
+                None => {}
             },
-            Event::InputClosed { id } => {
-                if let Some(input) = self.index(id.as_ref()) {
-                    self.came(input, Came::Change(Change::Closed));
-                }
-            }
-            Event::InputRecovered { id } => {
-                if let Some(input) = self.index(id.as_ref()) {
-                    self.came(input, Came::Change(Change::Opened));
-                }
-            }
+            Event::InputClosed { id } => self.change(id.as_ref(), Change::Closed),
+            Event::InputRecovered { id } => self.change(id.as_ref(), Change::Opened),
             Event::NodeFailed {
                 affected_input_ids,
                 error,
@@ -240,29 +222,33 @@ impl Drain {
             } => {
                 let inputs: Vec<String> = affected_input_ids.iter().map(ToString::to_string).collect();
                 let text = format!("node `{source_node_id}` failed (inputs {}): {error}", inputs.join(", "));
-                self.log(Level::Error, text);
+                self.log(Severity::Error, text);
             }
-            Event::NodeRestarted { id } => self.log(Level::Warning, format!("node `{id}` is back")),
+            Event::NodeRestarted { id } => self.log(Severity::Warning, format!("node `{id}` is back")),
             Event::ParamUpdate { key, value } => match serde_yaml::to_value(&value) {
                 Ok(value) => self.queue.push(Note::Parameter { key, value }),
-                Err(error) => self.log(
-                    Level::Warning,
-                    format!("parameter `{key}` = {value} is refused: {error}"),
-                ),
+                Err(error) => {
+                    let text = format!("parameter `{key}` = {value} is refused: {error}");
+                    self.log(Severity::Warning, text);
+                }
             },
             Event::ParamDeleted { key } => {
-                self.log(
-                    Level::Warning,
-                    format!("parameter `{key}` was deleted: its last value stays"),
-                );
+                let text = format!("parameter `{key}` was deleted: its last value stays");
+                self.log(Severity::Warning, text);
             }
-            Event::Error(text) => self.log(Level::Error, text),
+            Event::Error(text) => self.log(Severity::Error, text),
             _ => {}
         }
     }
 
-    fn log(&self, level: Level, text: String) {
+    fn log(&self, level: Severity, text: String) {
         self.queue.push(Note::Log { level, text });
+    }
+
+    fn change(&mut self, id: &str, change: Change) {
+        if let Some(input) = self.index(id) {
+            self.append(input, InputEvent::Change(change));
+        }
     }
 
     fn index(&self, id: &str) -> Option<usize> {
@@ -280,31 +266,30 @@ impl Drain {
         let mut message = self.queue.take_free(input);
         let selector = &mut self.selectors[input];
         let read = read_message(parameters, array, selector, &mut message);
+        message.arrival_ns = Some(arrival_ns);
+        message.published_ns = Some(published_ns);
         if let Some(note) = selector.take_note() {
-            self.log(Level::Info, format!("input `{}` is read as {note}", self.names[input]));
+            self.log(
+                Severity::Info,
+                format!("input `{}` is read as {note}", self.names[input]),
+            );
         }
-        let arrived = Arrived {
-            message,
-            read,
-            arrival_ns,
-            published_ns,
-        };
-        self.came(input, Came::Message(arrived));
+        self.append(input, InputEvent::Message(Received { message, read }));
     }
 
-    fn came(&mut self, input: usize, came: Came) {
-        if let Some(message) = self.held[input].push(came) {
+    fn append(&mut self, input: usize, event: InputEvent) {
+        if let Some(message) = self.backlogs[input].push(event) {
             let why = "too many messages came while a ring was opened: the oldest was dropped";
             self.queue.count_unreadable(input, why);
             self.queue.give_back(input, message);
         }
-        self.hand_on(input);
+        self.forward(input);
     }
 
     /// Hands on what came of an input, up to a message whose ring is not open.
-    fn hand_on(&mut self, input: usize) {
+    fn forward(&mut self, input: usize) {
         loop {
-            if let Some(ring) = self.held[input].waits_for()
+            if let Some(ring) = self.backlogs[input].waits_for()
                 && !self.readers.is_open(ring)
             {
                 let ring = ring.to_owned();
@@ -313,10 +298,10 @@ impl Drain {
                     Err(error) => self.fail(&ring, &format!("ring `{ring}`: no thread can open it: {error}")),
                 }
             }
-            match self.held[input].remove(0) {
+            match self.backlogs[input].remove(0) {
                 None => return,
-                Some(Came::Change(change)) => self.queue.push_change(input, change),
-                Some(Came::Message(arrived)) => self.message(input, arrived),
+                Some(InputEvent::Change(change)) => self.queue.push_change(input, change),
+                Some(InputEvent::Message(received)) => self.message(input, received),
             }
         }
     }
@@ -327,7 +312,7 @@ impl Drain {
             return Ok(());
         }
         let (opening, done) = (self.readers.opening(ring), self.opened.0.clone());
-        // Nobody listens any more where the node has ended.
+        // Nobody listens any more if the node has ended.
         let open = move || drop(done.unbounded_send(opening.open()));
         std::thread::Builder::new().name("open ring".into()).spawn(open)?;
         self.opening.push(ring.to_owned());
@@ -341,29 +326,28 @@ impl Drain {
         if let Err(error) = self.readers.keep(opened) {
             self.fail(&ring, &error.to_string());
         }
-        (0..self.held.len()).for_each(|input| self.hand_on(input));
+        (0..self.backlogs.len()).for_each(|input| self.forward(input));
     }
 
     /// Has nothing wait for a ring that can't be opened.
     fn fail(&mut self, ring: &str, why: &str) {
-        for came in self.held.iter_mut().flat_map(|held| &mut held.came) {
-            if let Came::Message(arrived) = came
-                && arrived.waits_for() == Some(ring)
+        for event in self.backlogs.iter_mut().flat_map(|backlog| &mut backlog.events) {
+            if let InputEvent::Message(received) = event
+                && received.waits_for() == Some(ring)
             {
-                arrived.read = Err(MessageError::Ring(why.to_owned()));
+                received.read = Err(MessageError::Ring(why.to_owned()));
             }
         }
     }
 
-    fn message(&mut self, input: usize, arrived: Arrived) {
-        let Arrived {
-            mut message,
-            mut read,
-            arrival_ns,
-            published_ns,
-        } = arrived;
-        // Also where it is refused: a lossless producer waits until it is taken.
-        if message.header.is_resident() && self.readers.is_open(&message.header.ring) {
+    fn message(&mut self, input: usize, received: Received) {
+        let Received { mut message, mut read } = received;
+        let (arrival_ns, published_ns) = (message.arrival_ns, message.published_ns);
+        // Also if it is refused: a lossless producer waits until it is taken.
+        if ring::ring
+            .get(&message.header)
+            .is_some_and(|ring| self.readers.is_open(ring))
+        {
             read = read.and(message.take_resident(&mut self.readers));
         }
         let takes_any = self.takes_any[input];
@@ -374,12 +358,11 @@ impl Drain {
             }
             message.make_unread();
         }
-        message.arrival_ns = Some(arrival_ns);
-        message.published_ns = Some(published_ns);
+        (message.arrival_ns, message.published_ns) = (arrival_ns, published_ns);
         if !message.header.timestamp_ns.is_present() {
-            message.header.timestamp_ns.set(published_ns);
+            message.header.timestamp_ns.set(published_ns.unwrap_or(0));
             message.header.unstamped.set(1);
-            if !takes_any && !message.header.is_request() {
+            if !takes_any && !is_request(&message.header) {
                 self.queue.count(input, |losses| losses.unstamped += 1);
             }
         }
@@ -410,14 +393,14 @@ mod tests {
     use arrow_array::{Float32Array, UInt8Array};
     use robocache_device::HostMemory;
     use robocache_device::ring::{RingConfig, RingWriter, Ticket};
-    use robocache_stream::{Header, Reading};
+    use robocache_stream::{Header, Selection};
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
     fn drain(inputs: usize) -> Drain {
         let bounds = vec![Bound::new(None, false); inputs];
         let queue = Arc::new(Queue::new(&bounds, &HostMemory::pageable()));
         let names = (0..inputs).map(|input| format!("input {input}")).collect();
-        let selectors = (0..inputs).map(|_| Selector::new(Reading::default())).collect();
+        let selectors = (0..inputs).map(|_| Selector::new(Selection::default())).collect();
         Drain::new(names, vec![false; inputs], selectors, queue)
     }
 
@@ -425,11 +408,7 @@ mod tests {
         fn resident(&mut self, input: usize, stamp: i64, ticket: &Ticket<'_>) {
             let mut header = Header::default();
             header.timestamp_ns.set(stamp);
-            header.residence.set("shared");
-            header.ring.set(&ticket.ring);
-            header.slot.set(ticket.slot as i64);
-            header.generation.set(ticket.generation as i64);
-            header.nbytes.set(ticket.nbytes as i64);
+            header.set_ticket("shared", ticket);
             let nothing: ArrayRef = Arc::new(UInt8Array::new_null(0));
             self.input(input, &parameters(&header), &nothing, (0, 0));
         }
@@ -447,7 +426,7 @@ mod tests {
             self.keep(opened);
         }
 
-        /// What waits in the queue, in words.
+        /// Contents of the queue, in words.
         fn words(&self) -> Vec<String> {
             let items = std::iter::from_fn(|| self.queue.pop(Some(Instant::now())));
             let words = items.map(|item| match item {
@@ -487,7 +466,7 @@ mod tests {
         let stamps = messages.map(|message| {
             let times = (message.arrival_ns, message.published_ns);
             assert_eq!(times, (Some(2_000), Some(500)));
-            (message.timestamp_ns(), *message.header.unstamped)
+            (message.timestamp_ns(), message.header.unstamped.get().unwrap_or(0))
         });
         // Without a stamp: when it was published.
         assert_eq!(stamps.collect::<Vec<_>>(), [(7, 0), (500, 1)]);
@@ -503,7 +482,7 @@ mod tests {
         drain.resident(0, 2, &publish(&mut one, 2.0));
         drain.plain(0, 3);
         drain.resident(0, 4, &publish(&mut other, 4.0));
-        drain.came(0, Came::Change(Change::Closed));
+        drain.append(0, InputEvent::Change(Change::Closed));
         drain.plain(2, 5);
         assert_eq!(drain.words(), ["2: 5 [5.0]"]);
         assert_eq!(drain.opening, [&*first.ring], "once for two inputs");
@@ -573,7 +552,7 @@ mod tests {
         let mut other = RingWriter::shared("another", None, RingConfig::default());
         drain.resident(0, 2000, &publish(&mut other, 1.0));
         drain.plain(0, 2001);
-        drain.count_held();
+        drain.count_backlog();
         let ended = "0: 2 unreadable: its ring was not open when the dataflow ended";
         assert_eq!(drain.words(), [ended]);
     }

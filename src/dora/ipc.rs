@@ -5,10 +5,9 @@
 
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 use arrow_ipc::{Buffer, FieldNode, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder};
-use arrow_schema::{DataType, Field, Fields, Schema};
+use arrow_schema::{DataType, Field, Schema};
 use flatbuffers::FlatBufferBuilder;
-use robocache_stream::{Cells, ColumnSpan, Layout, Payload};
-use std::sync::Arc;
+use robocache_stream::{Cells, ColumnLayout, ColumnSpan, Layout, Payload};
 
 const ALIGNMENT: usize = 64;
 const CONTINUATION: [u8; 4] = [0xff; 4];
@@ -38,7 +37,7 @@ impl Framing {
                 self.schema = schema_message(layout)?;
             }
             self.lay_out(layout);
-            self.layout.clone_from(&Some(layout.clone()));
+            self.layout = Some(layout.clone());
         }
         Ok(framed(&self.schema) + framed(&self.header) + self.body + PREFIX)
     }
@@ -53,7 +52,7 @@ impl Framing {
         let (body, end) = rest.split_at_mut(self.body);
         end[..4].copy_from_slice(&CONTINUATION);
         end[4..PREFIX].fill(0);
-        // What lies between the columns is sent, too.
+        // The bytes between the columns are sent, too.
         let mut at = 0;
         for range in self.columns.iter().flat_map(|span| [&span.offsets, &span.data]) {
             body[at..range.start].fill(0);
@@ -82,7 +81,7 @@ impl Framing {
                     offsets = self.buffer((layout.rows + 1) * size_of::<i32>());
                 }
             }
-            // A text is no list: its bytes are its own.
+            // A text is not a list: its bytes are its own.
             if !matches!(column.cells, Cells::Text(_)) {
                 self.node(elements);
             }
@@ -132,14 +131,9 @@ impl Framing {
 }
 
 fn same_type(a: &Layout, b: &Layout) -> bool {
-    a.columns.len() == b.columns.len()
-        && a.columns.iter().zip(&b.columns).all(|(a, b)| {
-            let same_cells = match (a.cells, b.cells) {
-                (Cells::Ragged(_), Cells::Ragged(_)) | (Cells::Text(_), Cells::Text(_)) => true,
-                (a, b) => a == b,
-            };
-            a.name == b.name && a.dtype == b.dtype && same_cells
-        })
+    let form = |column: &ColumnLayout| (column.dtype, column.cells.form());
+    let pairs = a.columns.iter().zip(&b.columns);
+    a.columns.len() == b.columns.len() && pairs.into_iter().all(|(a, b)| a.name == b.name && form(a) == form(b))
 }
 
 fn framed(message: &[u8]) -> usize {
@@ -165,25 +159,12 @@ fn schema_message(layout: &Layout) -> Result<Vec<u8>, String> {
 
 /// The Arrow type of a payload.
 fn data_type(layout: &Layout) -> DataType {
-    let column_type = |column: &robocache_stream::ColumnLayout| {
-        let element = column.dtype.arrow_type();
-        let item = || Arc::new(Field::new("item", element.clone(), false));
-        match column.cells {
-            Cells::One => element,
-            Cells::Fixed(n) => DataType::FixedSizeList(item(), n as i32),
-            Cells::Ragged(_) => DataType::List(item()),
-            Cells::Text(_) => DataType::Utf8,
-        }
-    };
+    let column_type = |column: &ColumnLayout| column.cells.arrow_type(column.dtype, false);
     if layout.is_flat() {
         return column_type(&layout.columns[0]);
     }
-    let fields: Fields = layout
-        .columns
-        .iter()
-        .map(|column| Field::new(column.name.as_ref(), column_type(column), false))
-        .collect();
-    DataType::Struct(fields)
+    let field = |column: &ColumnLayout| Field::new(column.name.as_ref(), column_type(column), false);
+    DataType::Struct(layout.columns.iter().map(field).collect())
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ fn borrowed(value: &Parameter) -> MetadataRef<'_> {
         Parameter::ListInt(value) => MetadataRef::ListInt(value),
         Parameter::ListFloat(value) => MetadataRef::ListFloat(value),
         Parameter::ListString(value) => MetadataRef::ListString(value),
-        // The years that ns in 64 bits can't reach are no times of a message.
+        // A message can't have a time that ns in 64 bits don't reach.
         Parameter::Timestamp(value) => MetadataRef::Timestamp(value.timestamp_nanos_opt().unwrap_or(0)),
     }
 }
@@ -59,10 +59,9 @@ fn owned(value: MetadataRef<'_>) -> Parameter {
         MetadataRef::ListString(value) => Parameter::ListString(value.to_vec()),
         MetadataRef::Timestamp(ns) => {
             let distance = Duration::from_nanos(ns.unsigned_abs());
-            let time = if ns < 0 {
-                UNIX_EPOCH - distance
-            } else {
-                UNIX_EPOCH + distance
+            let time = match ns < 0 {
+                true => UNIX_EPOCH - distance,
+                false => UNIX_EPOCH + distance,
             };
             Parameter::Timestamp(time.into())
         }
@@ -73,14 +72,14 @@ fn owned(value: MetadataRef<'_>) -> Parameter {
 mod tests {
     use super::*;
     use arrow_array::Float32Array;
-    use robocache_stream::Reading;
+    use robocache_stream::{Selection, form};
     use std::sync::Arc;
 
     #[test]
     fn what_a_sender_says_is_what_a_consumer_reads() {
         let mut sent = Header::default();
         sent.timestamp_ns.set(7);
-        sent.modalities.set(["camera", "force"]);
+        form::modalities.set(&mut sent, ["camera", "force"]);
         sent.valid.set([1, 0]);
         *sent.other.set("encoding") = robocache_stream::MetadataValue::String("rgb8".into());
         let mut parameters = parameters(&sent);
@@ -88,7 +87,7 @@ mod tests {
         parameters.insert(OPEN_TELEMETRY.into(), Parameter::String("trace".into()));
         let array: ArrayRef = Arc::new(Float32Array::from(vec![1.0]));
         let mut message = Message::default();
-        let mut selector = Selector::new(Reading::default());
+        let mut selector = Selector::new(Selection::default());
         read_message(&parameters, &array, &mut selector, &mut message).unwrap();
         assert_eq!(*message.header, sent);
     }

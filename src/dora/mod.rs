@@ -15,7 +15,6 @@
 mod arguments;
 mod drain;
 mod ipc;
-mod limits;
 mod log;
 mod message;
 mod queue;
@@ -24,54 +23,37 @@ mod runtime;
 mod sender;
 mod status;
 mod transport;
+mod wiring;
 
-pub use limits::{MESSAGE_BYTES, POOL_BYTES};
 pub use message::read_message;
+pub use wiring::{MESSAGE_BYTES, POOL_BYTES};
 
 use crate::app::{App, AppError, Config, Plugin};
 use arguments::{Arguments, Task};
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The version of dora whose nodes these are. Its daemon and command line must be of it, too.
 pub const VERSION: &str = "1.1.0";
 
-/// Where dora's daemon says what the node is in its dataflow.
+/// Variable in which dora's daemon describes the node's place in its dataflow.
 const NODE_CONFIG: &str = "DORA_NODE_CONFIG";
 
-/// Whether dora's daemon has started this process.
+/// True if dora's daemon has started this process.
 fn is_under_a_daemon() -> bool {
     std::env::var_os(NODE_CONFIG).is_some()
 }
 
-/// Why a node can't run.
+/// The reason why a node can't run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
     /// The command line can't be used.
     #[error("{0} (allowed: --config FILE or the environment variable ROBOCACHE_CONFIG; --check, --help, --version)")]
     Arguments(String),
-    /// The dataflow does not wire what the configuration asks for.
-    #[error("{operation}: input `{input}` is not wired in the dataflow{hint} (wired: {wired})")]
-    NotWired {
-        /// The operation that asks for it.
-        operation: String,
-        /// The input.
-        input: String,
-        /// Which of those that are wired may be meant.
-        hint: String,
-        /// The inputs the dataflow wires.
-        wired: String,
-    },
-    /// The status of the node can't be written where the configuration says.
-    #[error("status: {}: {problem} (needed: a folder that the node can write to)", folder.display())]
-    Status {
-        /// The folder.
-        folder: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
+    /// The dataflow does not wire what the configuration asks for, or the status of the node can't be written.
+    #[error("{0}")]
+    Config(String),
     /// dora failed.
     #[error("dora: {0}")]
     Dora(String),
@@ -81,10 +63,10 @@ pub enum NodeError {
 }
 
 impl NodeError {
-    /// Whether it is the configuration or the command line that is wrong: exit code 2.
+    /// True if the configuration or the command line is wrong: exit code 2.
     pub fn is_config(&self) -> bool {
         match self {
-            Self::Arguments(_) | Self::NotWired { .. } | Self::Status { .. } => true,
+            Self::Arguments(_) | Self::Config(_) => true,
             Self::App(error) => error.is_config(),
             Self::Dora(_) => false,
         }
@@ -119,17 +101,12 @@ pub fn main(run: impl FnOnce() -> eyre::Result<()>) -> ExitCode {
 pub fn run(app: App) -> Result<(), NodeError> {
     let arguments = Arguments::parse(std::env::args_os().skip(1))?;
     let task = arguments.task;
-    match task {
-        Task::Help => {
-            let plugins: Vec<_> = app.plugins().map(|plugin| (plugin.name(), plugin.about())).collect();
-            print(&arguments::help(&plugins));
-            return Ok(());
-        }
-        Task::Version => {
-            print(&format!("{}\n", arguments::version()));
-            return Ok(());
-        }
-        Task::Run | Task::Check => {}
+    if task == Task::Help {
+        let plugins: Vec<_> = app.plugins().map(|plugin| (plugin.name(), plugin.about())).collect();
+        return print(&arguments::help(&plugins));
+    }
+    if task == Task::Version {
+        return print(&format!("{}\n", arguments::version()));
     }
     let file = arguments.config_file();
     let app = match &file {
@@ -146,11 +123,11 @@ pub fn run(app: App) -> Result<(), NodeError> {
     for operation in graph.operations() {
         text.push_str(&format!("  {operation}\n"));
     }
-    print(&text);
-    Ok(())
+    print(&text)
 }
 
 /// Writes to standard output, which whoever asked may have closed.
-fn print(text: &str) {
+fn print(text: &str) -> Result<(), NodeError> {
     let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(())
 }

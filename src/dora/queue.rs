@@ -3,8 +3,8 @@
 //! It takes no more memory than its bounds say, however long the operations are busy. Each input keeps its newest
 //! messages and counts those it drops. Faults are only counted.
 
-use crate::app::free::FreeList;
-use crate::app::{Change, Value};
+use crate::app::pool::MessagePool;
+use crate::app::{Change, Severity, Value};
 use robocache_device::HostMemory;
 use robocache_stream::Message;
 use std::collections::VecDeque;
@@ -12,16 +12,16 @@ use std::fmt::Display;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// How much of an input may wait unless the dataflow says.
+/// Messages of an input that may wait, unless the dataflow says otherwise.
 pub(super) const DEFAULT_MESSAGES: usize = 1024;
 pub(super) const DEFAULT_BYTES: usize = 64 << 20;
 
-/// How many lines for the log and parameters may wait.
+/// Most lines for the log and parameters that may wait.
 const MAX_NOTES: usize = 1024;
-/// The memory of so many messages of an input is kept, however large they are: one being read, one being used.
+/// Messages of an input whose memory is kept, however large they are: one being read, one being used.
 const FREE_MESSAGES: usize = 2;
 
-/// What happened, in the order in which it did.
+/// Events, in the order in which they happened.
 pub(crate) enum Item {
     /// A message came on an input.
     Message { input: usize, message: Message },
@@ -31,34 +31,26 @@ pub(crate) enum Item {
     Losses { input: usize, losses: Losses },
     /// A parameter was set, something is to be logged, or the dataflow ends.
     Note(Note),
-    /// So many notes did not fit.
+    /// Number of notes that did not fit.
     NotesLost(u64),
 }
 
-/// How much a line of the log matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
-    Error,
-    Warning,
-    Info,
-}
-
-/// What belongs to no input.
+/// Events that belong to no input.
 pub(crate) enum Note {
     /// A parameter was set.
     Parameter { key: String, value: Value },
     /// Something to log.
-    Log { level: Level, text: String },
+    Log { level: Severity, text: String },
     /// Every input is closed, and what came is flushed; or the dataflow stops.
     End { inputs_closed: bool },
 }
 
-/// What happened to messages of an input, in counts.
+/// Messages of an input that were lost, in counts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Losses {
     /// Messages that can't be read.
     pub unreadable: u64,
-    /// What is wrong with the first of them.
+    /// The problem with the first of them.
     pub error: String,
     /// Messages without a stamp, which took dora's.
     pub unstamped: u64,
@@ -73,7 +65,7 @@ pub(crate) struct Losses {
 pub(crate) struct Bound {
     pub messages: usize,
     pub bytes: usize,
-    /// Whether the drain waits for room instead of dropping the oldest message.
+    /// True if the drain waits for room instead of dropping the oldest message.
     pub waits: bool,
 }
 
@@ -82,11 +74,7 @@ impl Bound {
     pub fn new(queue_size: Option<usize>, backpressure: bool) -> Self {
         Self {
             messages: queue_size.unwrap_or(DEFAULT_MESSAGES).max(1),
-            bytes: if queue_size.is_some() {
-                usize::MAX
-            } else {
-                DEFAULT_BYTES
-            },
+            bytes: queue_size.map_or(DEFAULT_BYTES, |_| usize::MAX),
             waits: backpressure,
         }
     }
@@ -111,17 +99,17 @@ struct State {
 struct InputState {
     bound: Bound,
     /// In order of arrival, with sequence numbers. Two changes never follow each other: only the last one counts.
-    waiting: VecDeque<(u64, Waiting)>,
+    waiting: VecDeque<(u64, Entry)>,
     messages: usize,
     bytes: usize,
     /// The most messages that waited since that was last asked.
     deepest: usize,
     /// With the sequence number of the first of them.
     losses: Option<(u64, Losses)>,
-    free: FreeList,
+    pool: MessagePool,
 }
 
-enum Waiting {
+enum Entry {
     Message(Message),
     Change(Change),
 }
@@ -146,13 +134,13 @@ impl InputState {
 
     /// Drops the oldest message. At most one change is ahead of it.
     fn drop_oldest(&mut self) {
-        let at = usize::from(matches!(self.waiting.front(), Some((_, Waiting::Change(_)))));
-        if let Some((_, Waiting::Message(message))) = self.waiting.remove(at) {
+        let at = usize::from(matches!(self.waiting.front(), Some((_, Entry::Change(_)))));
+        if let Some((_, Entry::Message(message))) = self.waiting.remove(at) {
             self.took(&message);
             // The next message takes this memory, so the free list is seldom full here.
-            drop(self.free.put(message));
+            drop(self.pool.put(message));
         }
-        if let Some((_, Waiting::Change(_))) = self.waiting.get(1)
+        if let Some((_, Entry::Change(_))) = self.waiting.get(1)
             && at == 1
         {
             self.waiting.pop_front();
@@ -165,8 +153,8 @@ impl InputState {
             return Some(Item::Losses { input, losses });
         }
         Some(match self.waiting.pop_front()?.1 {
-            Waiting::Change(change) => Item::Changed { input, change },
-            Waiting::Message(message) => {
+            Entry::Change(change) => Item::Changed { input, change },
+            Entry::Message(message) => {
                 self.took(&message);
                 Item::Message { input, message }
             }
@@ -209,7 +197,7 @@ impl Queue {
             bytes: 0,
             deepest: 0,
             losses: None,
-            free: FreeList::new(FREE_MESSAGES, memory),
+            pool: MessagePool::new(FREE_MESSAGES, memory),
         });
         Self {
             state: Mutex::new(State {
@@ -230,13 +218,13 @@ impl Queue {
 
     /// Memory for a message of this input.
     pub fn take_free(&self, input: usize) -> Message {
-        self.lock().inputs[input].free.take()
+        self.lock().inputs[input].pool.take()
     }
 
     /// Gives the memory of a message back.
     pub fn give_back(&self, input: usize, message: Message) {
         let mut state = self.lock();
-        let over = state.inputs[input].free.put(message);
+        let over = state.inputs[input].pool.put(message);
         drop(state);
         // To free it may take a while.
         drop(over);
@@ -260,7 +248,7 @@ impl Queue {
         of.messages += 1;
         of.deepest = of.deepest.max(of.messages);
         of.bytes += bytes;
-        of.waiting.push_back((number, Waiting::Message(message)));
+        of.waiting.push_back((number, Entry::Message(message)));
         drop(state);
         self.arrived.notify_one();
     }
@@ -268,10 +256,8 @@ impl Queue {
     /// The most messages of one input that waited at once since the last call.
     pub fn take_depth(&self) -> usize {
         let mut state = self.lock();
-        let depths = state
-            .inputs
-            .iter_mut()
-            .map(|of| std::mem::replace(&mut of.deepest, of.messages));
+        let inputs = state.inputs.iter_mut();
+        let depths = inputs.map(|of| std::mem::replace(&mut of.deepest, of.messages));
         depths.max().unwrap_or(0)
     }
 
@@ -280,10 +266,10 @@ impl Queue {
         let mut state = self.lock();
         let number = state.sequence_number();
         let waiting = &mut state.inputs[input].waiting;
-        if let Some((_, Waiting::Change(_))) = waiting.back() {
+        if let Some((_, Entry::Change(_))) = waiting.back() {
             waiting.pop_back();
         }
-        waiting.push_back((number, Waiting::Change(change)));
+        waiting.push_back((number, Entry::Change(change)));
         drop(state);
         self.arrived.notify_one();
     }
@@ -317,7 +303,7 @@ impl Queue {
         self.arrived.notify_one();
     }
 
-    /// The next item; `None` where there is none by `deadline`.
+    /// The next item; `None` if there is none by `deadline`.
     pub fn pop(&self, deadline: Option<Instant>) -> Option<Item> {
         let mut state = self.lock();
         loop {
@@ -490,7 +476,7 @@ mod tests {
     fn notes_keep_their_order_and_the_oldest_go_where_they_are_too_many() {
         let queue = Queue::new(&[Bound::new(None, false)], &HostMemory::pageable());
         let log = |text: String| Note::Log {
-            level: Level::Warning,
+            level: Severity::Warning,
             text,
         };
         queue.push(log("before".into()));
@@ -539,7 +525,7 @@ mod tests {
         let kept: usize = state
             .inputs
             .iter()
-            .map(|input| input.waiting.len() + input.free.len())
+            .map(|input| input.waiting.len() + input.pool.len())
             .sum();
         assert!(kept <= 10_000 + 10 + 4, "{kept}");
         drop(state);

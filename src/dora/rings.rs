@@ -2,13 +2,13 @@
 
 use crate::app::rate_limit::RateLimit;
 use crate::app::{Fault, OutputResidence, Residence};
-use robocache_device::cuda::{Budget, DeviceBuf, Gpu};
-use robocache_device::ring::{MAX_DESCRIPTOR, RingError, RingWriter, Ticket, WriteCounters};
+use robocache_device::gpu::{Budget, DeviceBuf, Gpu};
+use robocache_device::ring::{MAX_DESCRIPTOR, RingError, RingWriter, WriteCounters};
 use robocache_stream::{Header, Layout, Message, Payload, SlotLayout};
 use std::time::{Duration, Instant};
 
-/// How often it is said that payloads were overwritten.
-const SAY_EVERY: Duration = Duration::from_secs(10);
+/// Period of the lines about overwritten payloads.
+const WARN_EVERY: Duration = Duration::from_secs(10);
 
 /// The ring of an output.
 pub(super) struct OutputRing {
@@ -16,19 +16,19 @@ pub(super) struct OutputRing {
     word: &'static str,
     writer: RingWriter,
     layout: SlotLayout,
-    /// Where what is made on the host waits for its way to a device.
+    /// Memory in which a payload made on the host waits for its way to a device.
     staged: Message,
-    said: WriteCounters,
+    reported: WriteCounters,
     rate: RateLimit,
 }
 
-/// What became of a payload.
-pub(super) enum Sent {
-    /// It is in the ring, and the header says where.
+/// Fate of a payload.
+pub(super) enum SendOutcome {
+    /// In the ring; the header says where.
     InRing,
-    /// It is to go by the host: nothing has been made.
+    /// To go by the host: nothing has been made.
     ByHost,
-    /// It is to go by the host, and has been made.
+    /// To go by the host, and made already.
     Staged,
 }
 
@@ -52,7 +52,7 @@ impl OutputRing {
             writer,
             layout: SlotLayout::default(),
             staged: Message::new(&memory),
-            said: WriteCounters::default(),
+            reported: WriteCounters::default(),
             rate: RateLimit::default(),
         })
     }
@@ -68,10 +68,10 @@ impl OutputRing {
         layout: &Layout,
         fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
         header: &mut Header,
-    ) -> Sent {
+    ) -> SendOutcome {
         self.layout.set(layout);
         if self.layout.text().len() > MAX_DESCRIPTOR || self.writer.consumers_by_host() > 0 {
-            return Sent::ByHost;
+            return SendOutcome::ByHost;
         }
         let Self {
             layout: slots, staged, ..
@@ -96,18 +96,21 @@ impl OutputRing {
                 if is_on_device {
                     header.copy_from(&staged.header);
                 }
-                say_where(self.word, &ticket, header);
+                header.set_ticket(self.word, &ticket);
             }
             Err(error) => {
                 tracing::warn!("output `{}`: {error}; this message goes by the host", self.output);
-                return if is_made { Sent::Staged } else { Sent::ByHost };
+                return match is_made {
+                    true => SendOutcome::Staged,
+                    false => SendOutcome::ByHost,
+                };
             }
         }
-        self.say();
-        Sent::InRing
+        self.warn_of_missed();
+        SendOutcome::InRing
     }
 
-    /// What [`Sent::Staged`] left.
+    /// The payload that [`SendOutcome::Staged`] left.
     pub fn staged(&self) -> &Message {
         &self.staged
     }
@@ -119,17 +122,17 @@ impl OutputRing {
         let copy = |slot: &mut robocache_device::ring::SlotMut<'_>| slot.copy_from(at, memory, 0, bytes);
         let published = self.writer.publish(self.layout.text(), self.layout.bytes(), copy);
         let ticket = published.map_err(|error: RingError| error.to_string())?;
-        say_where(self.word, &ticket, header);
-        self.say();
+        header.set_ticket(self.word, &ticket);
+        self.warn_of_missed();
         Ok(())
     }
 
     /// Says now and then what consumers missed.
-    fn say(&mut self) {
+    fn warn_of_missed(&mut self) {
         let now = self.writer.counters();
-        let overwritten = now.overwritten_leased - self.said.overwritten_leased;
-        let timed_out = now.timed_out - self.said.timed_out;
-        if overwritten + timed_out == 0 || !self.rate.take_turn(Instant::now(), SAY_EVERY) {
+        let overwritten = now.overwritten_leased - self.reported.overwritten_leased;
+        let timed_out = now.timed_out - self.reported.timed_out;
+        if overwritten + timed_out == 0 || !self.rate.take_turn(Instant::now(), WARN_EVERY) {
             return;
         }
         let output = &self.output;
@@ -143,7 +146,7 @@ impl OutputRing {
                 "output `{output}`: {timed_out} times a consumer did not take a payload within lease_timeout_ms"
             );
         }
-        self.said = now;
+        self.reported = now;
     }
 }
 
@@ -162,13 +165,4 @@ impl Drop for OutputRing {
             self.output
         );
     }
-}
-
-/// Writes to a header where its payload is.
-fn say_where(word: &str, ticket: &Ticket<'_>, header: &mut Header) {
-    header.residence.set(word);
-    header.ring.set(&ticket.ring);
-    header.slot.set(ticket.slot as i64);
-    header.generation.set(ticket.generation as i64);
-    header.nbytes.set(ticket.nbytes as i64);
 }

@@ -2,11 +2,11 @@
 
 use super::ipc::Framing;
 use super::message::parameters;
-use super::rings::{OutputRing, Sent};
+use super::rings::{OutputRing, SendOutcome};
 use crate::app::{Fault, OutputResidence, Sink};
 use dora_node_api::{DoraNode, SampleAllocator, dora_core::config::DataId};
 use robocache_device::Dtype;
-use robocache_device::cuda::{DeviceBuf, Gpu};
+use robocache_device::gpu::{DeviceBuf, Gpu};
 use robocache_stream::{Header, Layout, MetadataRef, Payload, key};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -18,7 +18,7 @@ pub(crate) struct Sender {
     framings: HashMap<String, (DataId, Framing)>,
     rings: HashMap<String, OutputRing>,
     header: Header,
-    /// What tells this process from another one, as after a restart.
+    /// Number that tells this process from another one, as after a restart.
     id: i64,
     /// The layout of a message whose payload is elsewhere.
     nothing: Layout,
@@ -94,10 +94,10 @@ impl Sink for Sender {
     ) -> Result<(), Fault> {
         self.header.clear();
         let ring = self.rings.get_mut(output);
-        match ring.map_or(Sent::ByHost, |ring| ring.send(layout, fill, &mut self.header)) {
-            Sent::ByHost => self.send_message(output, layout, fill),
-            Sent::InRing => self.send_header(output),
-            Sent::Staged => {
+        match ring.map_or(SendOutcome::ByHost, |ring| ring.send(layout, fill, &mut self.header)) {
+            SendOutcome::ByHost => self.send_message(output, layout, fill),
+            SendOutcome::InRing => self.send_header(output),
+            SendOutcome::Staged => {
                 let Some(ring) = self.rings.remove(output) else {
                     return Ok(());
                 };

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Where the status files of all nodes go, unless the configuration says. Empty is not set.
+/// Folder of all nodes' status files, unless the configuration names one. An empty variable counts as not set.
 pub(super) fn folder_of_env() -> Option<PathBuf> {
     let folder = std::env::var_os("ROBOCACHE_STATUS")?;
     (!folder.is_empty()).then(|| folder.into())
@@ -26,14 +26,14 @@ pub(super) struct Status {
 }
 
 impl Status {
-    /// The file of a node in this folder, which is made where it is not there.
+    /// The file of a node in this folder, which is made if it is not there.
     ///
     /// # Errors
     /// No file can be written there.
     pub fn new(folder: &Path, node: &str) -> Result<Self, NodeError> {
-        let refused = |error: std::io::Error| NodeError::Status {
-            folder: folder.to_owned(),
-            problem: error.to_string(),
+        let refused = |error: std::io::Error| {
+            let needed = "needed: a folder that the node can write to";
+            NodeError::Config(format!("status: {}: {error} ({needed})", folder.display()))
         };
         std::fs::create_dir_all(folder).map_err(refused)?;
         let files = Files::new(folder, node);
@@ -48,7 +48,7 @@ impl Status {
         Ok(Self { reports, thread })
     }
 
-    /// Hands a report on. It is dropped where the disk is slower than reports come.
+    /// Hands a report on. It is dropped if the disk is slower than reports come.
     pub fn put(&self, report: Report) {
         drop(self.reports.try_send(report));
     }
@@ -71,7 +71,7 @@ impl Status {
     }
 }
 
-/// Where the status of a node goes, and where it is made.
+/// Paths at which a node's status is made and published.
 struct Files {
     last: PathBuf,
     /// No other process has this one.
@@ -80,11 +80,8 @@ struct Files {
 
 impl Files {
     fn new(folder: &Path, node: &str) -> Self {
-        // An id that is no name of a file.
-        let name: String = node
-            .chars()
-            .map(|c| if c == '/' || c == '\0' { '_' } else { c })
-            .collect();
+        // An id that can't be the name of a file.
+        let name = node.replace(['/', '\0'], "_");
         Self {
             last: folder.join(format!("{name}.json")),
             temporary: folder.join(format!(".{name}.{}", std::process::id())),
@@ -103,7 +100,7 @@ impl Files {
     }
 
     /// Whoever reads the file finds this report or the one before it, whole. What could not be written leaves nothing behind:
-    /// where a disk is full, it would take the room that the next one needs.
+    /// if a disk is full, it would take the room that the next one needs.
     fn put(&self, report: &Report) -> std::io::Result<()> {
         let text = serde_json::to_vec(report)?;
         // Whoever cleans up may have taken the folder.

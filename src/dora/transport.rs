@@ -23,7 +23,7 @@ pub(super) struct Overlay(Option<(File, Option<PathBuf>)>);
 
 impl Overlay {
     /// Sets the transport up for the node that this process will be: the one change that robocache makes to its
-    /// environment. Nothing is done where the operator has set `DORA_ZENOH_CONFIG_OVERLAY` or `ZENOH_CONFIG`, nor where
+    /// environment. Nothing is done if the operator has set `DORA_ZENOH_CONFIG_OVERLAY` or `ZENOH_CONFIG`, nor if
     /// the process has a second thread, which may read the environment meanwhile.
     pub fn set() -> Self {
         if std::env::var_os(OVERLAY_VARIABLE).is_some() || std::env::var_os("ZENOH_CONFIG").is_some() {
@@ -72,7 +72,7 @@ impl Overlay {
     }
 }
 
-/// How many threads this process has; 1 where the system does not say.
+/// Number of threads of this process; 1 if the system does not tell.
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }

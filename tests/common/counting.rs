@@ -27,12 +27,12 @@ fn hold(bytes: isize) {
     });
 }
 
-/// How often this thread has allocated.
+/// Number of allocations of this thread.
 pub fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
 
-/// How often all threads have.
+/// Number of allocations of all threads.
 pub fn allocations_of_all() -> u64 {
     OF_ALL.load(Relaxed)
 }

@@ -1,8 +1,10 @@
-//! What the tests share: a graph of operations that is fed by hand, and what it publishes; folders that go with their test.
+//! Helpers of the tests: a graph of operations that is fed by hand, and the messages that it publishes; folders that go
+//! with their test.
 
 // Each test takes a part of it.
 #![allow(dead_code)]
 
+pub mod kind;
 pub mod random;
 
 use robocache::app::{App, AppError, Config, Fault, Graph, Sink, plugins};
@@ -34,7 +36,7 @@ pub fn input(graph: &Graph, name: &str) -> usize {
     graph.external_inputs().position(|(input, _)| input == name).unwrap()
 }
 
-/// How often something went wrong at a place, such as "fuse: input `a`".
+/// Number of faults at a place, such as "fuse: input `a`".
 pub fn faults(graph: &Graph, place: &str) -> u64 {
     graph.faults().find(|(name, _)| *name == place).unwrap().1
 }
@@ -52,7 +54,7 @@ pub fn sample(stamp_ns: i64, values: &[f32]) -> Message {
 /// A message of several samples, `[K, D]`.
 pub fn samples(stamps_ns: &[i64], values: &[f32]) -> Message {
     let mut message = sample(*stamps_ns.last().unwrap(), values);
-    message.header.timestamps_ns.extend_from_slice(stamps_ns);
+    message.header.timestamps_ns.set(stamps_ns);
     message
         .header
         .shape
@@ -85,7 +87,7 @@ impl Sent {
 
     /// The newest target, ms.
     pub fn ms(&self) -> f64 {
-        *self.header.timestamp_ns as f64 / MS as f64
+        self.header.timestamp_ns.get().unwrap() as f64 / MS as f64
     }
 }
 
@@ -97,7 +99,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// What was published since it was last asked.
+    /// Messages that were published since the last call.
     pub fn take(&mut self) -> Vec<Sent> {
         std::mem::take(&mut self.sent)
     }
@@ -126,7 +128,7 @@ impl Sink for Recorder {
 pub struct Keeper(pub Vec<(String, Message)>);
 
 impl Keeper {
-    /// What was published since it was last asked.
+    /// Messages that were published since the last call.
     pub fn take(&mut self) -> Vec<(String, Message)> {
         std::mem::take(&mut self.0)
     }
@@ -166,7 +168,8 @@ impl Sink for Overwrite {
     }
 }
 
-/// What `of` makes of each message that a reader gives, told the place of its stream, and what the reader says of the rest.
+/// Values that `of` makes of each message of a reader, given the place of its stream, and the reader's problems with
+/// the rest.
 pub fn read_all<T, E: ToString>(
     mut next: impl FnMut(&mut Message) -> Result<Option<usize>, E>,
     mut of: impl FnMut(usize, &Message) -> T,

@@ -13,7 +13,7 @@ use robocache::ops::resample::{ResampleConfig, ResampleCounters, Resampler, Traj
 use robocache::stream::{Cells, Layout, Message, Payload};
 use robocache::time::Interpolation::{self, Linear, Nearest, Previous};
 
-/// Where the cases run.
+/// Makes the placement of the cases.
 pub type Place = fn() -> Placement;
 
 #[derive(Clone, Debug)]
@@ -112,7 +112,7 @@ fn resample<T: Kind>(
     let mut resampler = Resampler::new(config, &placement).unwrap();
     let batch = resampler.read(&message).unwrap();
     let (answer, counters, device) = run(&mut resampler, &batch);
-    let expected = placement.gpu().map_or(Device::Cpu, |gpu| Device::Cuda(gpu.ordinal()));
+    let expected = placement.gpu().map_or(Device::Cpu, |gpu| gpu.device());
     assert_eq!(device, expected, "{:?}", resampler.take_lost());
     let (values, valid) = (answer.column("values").unwrap(), answer.column("valid").unwrap());
     let targets = rows.iter().scan(0, |end, row| {

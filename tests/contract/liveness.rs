@@ -5,12 +5,12 @@
 //! its own clock jumped or the configuration changed. Of pauses, the gaps between stamps count by themselves, as nothing is
 //! told within one; those of catching up need G, which the naive version says.
 
-use crate::oracle::{Came, Observation, nanos};
+use crate::oracle::{Observation, PushOutcome, nanos};
 use crate::scenario::{Event, Modality, Scenario, Trigger};
 
 const SECOND: i128 = 1_000_000_000;
 
-struct Stream {
+struct StreamProgress {
     latency: i128,
     newest: Option<i128>,
     open: bool,
@@ -20,12 +20,12 @@ struct Stream {
     /// Since the last observation: its samples, and how far they went on.
     samples: u32,
     advance: i128,
-    /// How far G went on at each sample of others since its last one.
+    /// Steps of G at each sample of others since its last one.
     steps: Vec<i128>,
     catches_up_to: i128,
 }
 
-impl Stream {
+impl StreamProgress {
     fn anew(&mut self) {
         (self.samples, self.advance, self.catches_up_to) = (0, 0, i128::MIN);
         self.steps.clear();
@@ -56,15 +56,15 @@ pub struct Liveness {
     period: i128,
     step: i128,
     max_wait: Option<i128>,
-    /// What is settled at once at most, beside what jumps and waits make due.
+    /// Upper bound on the targets that are settled at once, beside those that jumps and waits make due.
     settles: i128,
-    streams: Vec<Stream>,
+    streams: Vec<StreamProgress>,
 }
 
 impl Liveness {
     pub fn new(scenario: &Scenario) -> Self {
         let streams = scenario.modalities.iter();
-        let streams = streams.map(|m| Stream {
+        let streams = streams.map(|m| StreamProgress {
             latency: nanos(m.latency_ms),
             newest: None,
             open: true,
@@ -91,13 +91,13 @@ impl Liveness {
     pub fn event(
         &mut self,
         event: &Event,
-        came: Option<Came>,
+        came: Option<PushOutcome>,
         clock: [Option<i128>; 2],
         moved: bool,
         sent: &[Observation],
     ) -> Result<(), String> {
         match (event, came) {
-            (&Event::Push(i, stamp, _), Some(Came { jumped, .. })) => {
+            (&Event::Push(i, stamp, _), Some(PushOutcome { jumped, .. })) => {
                 let is_step = self.streams[i].wait && !jumped;
                 if let [Some(before), Some(after)] = clock
                     && after > before
@@ -120,7 +120,7 @@ impl Liveness {
             _ => {}
         }
         if moved || matches!(event, Event::Latency(..) | Event::MaxWait(_)) {
-            self.streams.iter_mut().for_each(Stream::anew);
+            self.streams.iter_mut().for_each(StreamProgress::anew);
         }
         if !sent.is_empty() {
             self.streams.iter_mut().for_each(|s| (s.samples, s.advance) = (0, 0));
@@ -148,23 +148,23 @@ impl Liveness {
     }
 }
 
-/// What a trigger asks for comes once `max_wait_ms` has passed, by the stamps alone.
-pub struct Asked {
+/// Observations that a trigger asks for come once `max_wait_ms` has passed, by the stamps alone.
+pub struct TriggerBound {
     trigger: Trigger,
     max_wait: Option<i128>,
-    streams: Vec<Stream>,
+    streams: Vec<StreamProgress>,
     /// Since the last clock jump: the first time from which a leader's samples are targets for sure, and these samples.
     certain: Option<i128>,
     led: Vec<i128>,
     /// Requests that wait, by their numbers.
     waiting: Vec<(u64, Option<i128>)>,
     has_begun: bool,
-    /// Where the newest stream was that is closed.
+    /// Position of the newest closed stream.
     was_at: Option<i128>,
     sent: Option<i128>,
 }
 
-impl Asked {
+impl TriggerBound {
     pub fn new(scenario: &Scenario) -> Self {
         let Liveness { max_wait, streams, .. } = Liveness::new(scenario);
         Self {
@@ -184,7 +184,7 @@ impl Asked {
     /// and the requests refused.
     pub fn event(
         &mut self,
-        (event, came, asked): (&Event, Option<Came>, Option<u64>),
+        (event, came, asked): (&Event, Option<PushOutcome>, Option<u64>),
         clock: [Option<i128>; 2],
         moved: bool,
         sent: &[Observation],
@@ -193,7 +193,7 @@ impl Asked {
         let [before, newest] = clock;
         match *event {
             Event::Push(i, stamp, _) => {
-                if let Some(Came { jumped, .. }) = came {
+                if let Some(PushOutcome { jumped, .. }) = came {
                     let stream = &mut self.streams[i];
                     let time = i128::from(stamp) - stream.latency;
                     stream.newest = stream.newest.filter(|_| !jumped).max(Some(time));

@@ -1,5 +1,5 @@
-//! What `fuse` means, written down a second time: slow, short, and without an idea shared with the engine. Every sample
-//! that ever came is kept in the order in which it came, and everything is found by looking at all of them.
+//! The meaning of `fuse`, written down a second time: slow, short, and without an idea shared with the engine. Every
+//! sample that ever came is kept in the order in which it came, and everything is found by looking at all of them.
 //!
 //! "Reading:" marks the places where the design leaves a choice.
 
@@ -10,13 +10,13 @@ const SECOND: i128 = 1_000_000_000;
 struct Sample {
     stamp: i128,
     values: Vec<f32>,
-    /// Came before the last jump of its stream.
+    /// True if it came before the last jump of its stream.
     cleared: bool,
     /// No observation to come can need it. Seen from outside only where time goes back.
     forgotten: bool,
 }
 
-struct Stream {
+struct StreamHistory {
     config: Modality,
     latency: i128,
     reorder: i128,
@@ -34,13 +34,13 @@ struct Stream {
     /// Samples since the last observation that count, and how far they went on.
     samples: u32,
     advance: i128,
-    /// By how much G went on at each sample of another stream since its last one.
+    /// Steps of G at each sample of another stream since its last one.
     steps: Vec<i128>,
     /// Up to here it only catches up.
     catches_up_to: Option<i128>,
 }
 
-impl Stream {
+impl StreamHistory {
     fn time(&self, sample: &Sample) -> i128 {
         sample.stamp - self.latency
     }
@@ -117,7 +117,7 @@ impl Stream {
         nanos(self.config.jump_ms.unwrap_or(10_000.0))
     }
 
-    /// How far past its newest sample the stream can be.
+    /// Furthest that the stream can be past its newest sample.
     fn ahead(&self) -> i128 {
         let looks_ahead = self.config.groups.iter().any(|group| group.mode != Mode::Previous);
         if looks_ahead { 0 } else { (self.min_period - 1).max(0) }
@@ -146,14 +146,14 @@ impl Stream {
     }
 }
 
-/// What one sample did.
+/// Result of one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Came {
+pub struct PushOutcome {
     pub late: bool,
     pub jumped: bool,
 }
 
-/// Why a request is refused.
+/// The reason why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     TooMany,
@@ -172,8 +172,8 @@ pub struct Observation {
     pub late_samples: u64,
     /// The number of the request that it answers.
     pub request: Option<u64>,
-    /// By how much the newest sample would be past the target when it falls due, in order of time. Nothing where samples
-    /// may be late: then it is a matter of definition.
+    /// Excess of the newest sample over the target when it falls due, in order of time. None if samples may be late:
+    /// then it is a matter of definition.
     pub wait: Option<i128>,
     pub timestamps: Vec<i128>,
     pub valid: Vec<u8>,
@@ -191,7 +191,7 @@ pub struct Oracle {
     max_wait: Option<i128>,
     trigger: Trigger,
     fill: f32,
-    streams: Vec<Stream>,
+    streams: Vec<StreamHistory>,
     /// The requests that wait, each with its number and the time that it asks for.
     asks: Vec<(u64, Option<i128>)>,
     asked: u64,
@@ -206,9 +206,9 @@ pub struct Oracle {
     stays_at: Option<i128>,
     /// With ticks and requests: what was due when samples were last counted anew.
     was_due: Option<i128>,
-    /// The next target, where those before it were skipped.
+    /// The next target, if those before it were skipped.
     skipped_to: Option<i128>,
-    /// Whether the target after `sent` follows by the grid alone; else the rule of the first target says where it is.
+    /// True if the target after `sent` follows by the grid alone; else the rule of the first target gives its place.
     runs: bool,
 }
 
@@ -226,7 +226,7 @@ fn last_on_grid(t: i128, period: i128) -> i128 {
 
 impl Oracle {
     pub fn new(scenario: &Scenario) -> Self {
-        let streams = scenario.modalities.iter().map(|m| Stream {
+        let streams = scenario.modalities.iter().map(|m| StreamHistory {
             config: m.clone(),
             latency: nanos(m.latency_ms),
             reorder: nanos(m.reorder_ms),
@@ -289,7 +289,7 @@ impl Oracle {
             let others = self
                 .others(i)
                 .filter(|s| s.aside.is_none())
-                .filter_map(Stream::newest)
+                .filter_map(StreamHistory::newest)
                 .max();
             self.leads_too_far(i, others, None);
             if others.is_none() && before.is_some_and(|before| newest - before > self.streams[i].jump_limit()) {
@@ -311,18 +311,18 @@ impl Oracle {
     }
 
     fn all_count_anew(&mut self) {
-        self.streams.iter_mut().for_each(Stream::count_anew);
+        self.streams.iter_mut().for_each(StreamHistory::count_anew);
         self.was_due = None;
     }
 
     /// Reading: a stream that is closed is not waited for.
-    fn waited(&self) -> impl Iterator<Item = &Stream> + '_ {
+    fn waited(&self) -> impl Iterator<Item = &StreamHistory> + '_ {
         self.streams.iter().filter(|s| s.open && s.config.wait)
     }
 
-    /// Takes a sample; `None` where it is none. Reading: what is no sample (NaN, wrong length) leaves no trace, not even
-    /// by its stamp.
-    pub fn push(&mut self, i: usize, stamp: i64, values: &[f32]) -> Option<Came> {
+    /// Takes a sample; `None` if it is not one. Reading: a message that is not a sample (NaN, wrong length) leaves no
+    /// trace, not even by its stamp.
+    pub fn push(&mut self, i: usize, stamp: i64, values: &[f32]) -> Option<PushOutcome> {
         if values.len() != self.streams[i].config.dim || values.iter().any(|v| !v.is_finite()) {
             return None;
         }
@@ -362,7 +362,7 @@ impl Oracle {
         // jumped, too, as long as time itself has not gone back.
         let late = too_soon || self.not_again().is_some_and(|sent| time <= sent);
         self.late_samples += u64::from(late);
-        Some(Came { late, jumped })
+        Some(PushOutcome { late, jumped })
     }
 
     /// Reading: times (stamp less latency) are compared; the first sample of a stream has nothing to jump from; other
@@ -380,14 +380,14 @@ impl Oracle {
             time - newest > jump
                 && self
                     .others(i)
-                    .filter_map(Stream::newest)
+                    .filter_map(StreamHistory::newest)
                     .all(|other| time - other > jump)
         });
         back || ahead && may_jump
     }
 
     /// The other streams that are waited for.
-    fn others(&self, i: usize) -> impl Iterator<Item = &Stream> + '_ {
+    fn others(&self, i: usize) -> impl Iterator<Item = &StreamHistory> + '_ {
         let others = self.streams.iter().enumerate().filter(move |&(j, _)| j != i);
         others.map(|(_, s)| s).filter(|s| s.open && s.config.wait)
     }
@@ -398,8 +398,8 @@ impl Oracle {
 
     /// G.
     pub fn clock(&self) -> Option<i128> {
-        let newest_of = |streams: Vec<&Stream>| {
-            let led = |s: &Stream| match s.aside {
+        let newest_of = |streams: Vec<&StreamHistory>| {
+            let led = |s: &StreamHistory| match s.aside {
                 None => s.newest(),
                 Some(_) => s.led_until.map(|stamp| stamp - s.latency),
             };
@@ -412,11 +412,11 @@ impl Oracle {
         leading.or(self.stays_at)
     }
 
-    fn is_aside(&self, stream: &Stream) -> bool {
+    fn is_aside(&self, stream: &StreamHistory) -> bool {
         stream.aside.is_some() && stream.newest() > self.clock()
     }
 
-    /// How far ahead of G a stream is that is aside.
+    /// Lead over G of a stream that is aside.
     pub fn aside(&self, i: usize) -> Option<i128> {
         let stream = &self.streams[i];
         let is_aside = stream.open && stream.config.wait && self.is_aside(stream);
@@ -442,7 +442,7 @@ impl Oracle {
         ahead > limit && is_alone
     }
 
-    /// What a sample of a stream does to G, which was `before`, as the newest of the stream was `old`.
+    /// Moves G by a sample of a stream: G was at `before`, the newest sample of the stream at `old`.
     fn follow(&mut self, i: usize, before: Option<i128>, old: Option<i128>, jumped: bool) {
         if !self.streams[i].config.wait {
             return;
@@ -514,7 +514,7 @@ impl Oracle {
         self.stays_at = Some(to);
         let due = to - self.max_wait.unwrap();
         match self.trigger {
-            // Reading: where samples are the targets, what comes next is for the rule of the first target.
+            // Reading: if samples are the targets, what comes next is for the rule of the first target.
             Trigger::Stream { .. } => return,
             Trigger::Grid => {
                 let newest = last_on_grid(due, self.period);
@@ -537,7 +537,7 @@ impl Oracle {
             .extend(timed.into_iter().map(|(number, _)| (number, Refused::Jumped)));
     }
 
-    /// Why a request for a time is refused at once.
+    /// The reason why a request for a time is refused at once.
     fn judge(&self, time: i128) -> Option<Refused> {
         if time.abs() > (i64::MAX / 4).into() {
             Some(Refused::OutOfRange)
@@ -571,7 +571,7 @@ impl Oracle {
     /// starts anew, until it has sent its first target; a grid that runs never steps back.
     fn not_again(&self) -> Option<i128> {
         // Reading: a stream with `min_period_ms` is as new as the targets that it lets go.
-        let newest = |s: &Stream| s.newest().map(|newest| newest + s.ahead());
+        let newest = |s: &StreamHistory| s.newest().map(|newest| newest + s.ahead());
         let newest = match self.trigger {
             // Reading: the time of targets that are a stream's samples is that of its clock.
             Trigger::Stream { leader, .. } => newest(&self.streams[leader]),
@@ -592,17 +592,21 @@ impl Oracle {
     /// The newest time at which an observation is due.
     fn horizon(&self) -> Option<i128> {
         let clock = self.clock()?;
-        let past: Vec<Option<i128>> = self.waited().filter(|s| !self.is_aside(s)).map(Stream::past).collect();
+        let past: Vec<Option<i128>> = self
+            .waited()
+            .filter(|s| !self.is_aside(s))
+            .map(StreamHistory::past)
+            .collect();
         // `None` is less than any time: a stream that has not spoken is past nothing.
         let all_past = past.into_iter().min().unwrap_or(Some(clock));
         all_past.max(self.max_wait.map(|wait| clock - wait))
     }
 
-    /// What `max_wait_ms` has made due, if a first target is so far behind that clocks disagree.
+    /// Targets that `max_wait_ms` has made due, if a first target is so far behind that clocks disagree.
     fn is_far_behind(&self, target: i128) -> Option<i128> {
         let (clock, wait) = (self.clock()?, self.max_wait?);
         let spoken = self.streams.iter().filter(|s| s.config.wait);
-        let firsts: Vec<i128> = spoken.filter_map(Stream::first).collect();
+        let firsts: Vec<i128> = spoken.filter_map(StreamHistory::first).collect();
         let judged_by = if let [only] = firsts[..] { only } else { clock };
         (target < judged_by - wait - SECOND).then_some(clock - wait)
     }
@@ -611,13 +615,13 @@ impl Oracle {
     fn start(&self) -> Option<i128> {
         // Reading: a stream that has spoken and closed counts, too, or the moment at which a short stream closes would
         // be seen. Where all are closed and none spoke, the first sample of the others, which hold nothing up.
-        let counted: Vec<&Stream> = self
+        let counted: Vec<&StreamHistory> = self
             .streams
             .iter()
             .filter(|s| s.config.wait && (s.open || s.first().is_some()) && !self.is_aside(s))
             .collect();
         // Reading: the earliest first sample of any stream, as it has always been.
-        let earliest = self.streams.iter().filter_map(Stream::first).min()?;
+        let earliest = self.streams.iter().filter_map(StreamHistory::first).min()?;
         if counted.is_empty() {
             return Some(earliest);
         }
@@ -781,9 +785,9 @@ impl Oracle {
         steps.map(row).collect()
     }
 
-    /// By walking through all samples in the order of their times, until the target is due.
+    /// Wait, found by walking through all samples in the order of their times until the target is due.
     fn wait(&self, target: i128) -> Option<i128> {
-        let waits: Vec<&Stream> = self
+        let waits: Vec<&StreamHistory> = self
             .streams
             .iter()
             .filter(|s| s.config.wait && !self.is_aside(s))
@@ -793,12 +797,12 @@ impl Oracle {
         }
         let mut times: Vec<i128> = waits.iter().flat_map(|s| s.held().map(|x| s.time(x))).collect();
         times.sort();
-        let passes = |s: &Stream, n: i128| {
+        let passes = |s: &StreamHistory, n: i128| {
             let newest = s.held().map(|x| s.time(x)).filter(|&t| t <= n).max();
             newest.is_some_and(|newest| newest + s.ahead() >= target)
         };
-        let counts = |s: &Stream| passes(s, i128::MAX) || s.open && self.max_wait.is_some();
-        let counted: Vec<&&Stream> = waits.iter().filter(|s| counts(s)).collect();
+        let counts = |s: &StreamHistory| passes(s, i128::MAX) || s.open && self.max_wait.is_some();
+        let counted: Vec<&&StreamHistory> = waits.iter().filter(|s| counts(s)).collect();
         for n in times {
             let all = !counted.is_empty() && counted.iter().all(|s| passes(s, n));
             if all || self.max_wait.is_some_and(|wait| n >= target + wait) {
@@ -901,8 +905,8 @@ impl Oracle {
         observation
     }
 
-    /// The value of a group of channels at `t`, where it has one.
-    fn value(&self, stream: &Stream, group: &crate::scenario::Group, t: i128) -> Option<Vec<f32>> {
+    /// The value of a group of channels at `t`, if it has one.
+    fn value(&self, stream: &StreamHistory, group: &crate::scenario::Group, t: i128) -> Option<Vec<f32>> {
         let channels = |s: &Sample| s.values[group.from..group.to].to_vec();
         let (left, right) = (stream.left(t), stream.right(t));
         let before = left.map(|s| t - stream.time(s));

@@ -23,9 +23,9 @@ pub struct Group {
 
 #[derive(Clone, Debug)]
 pub struct Modality {
-    /// Of its messages, those of a window are published as they are. They follow the others.
+    /// True if the window's messages are published as they are. Attached streams follow the others.
     pub attached: bool,
-    /// So many of the newest rows have its messages.
+    /// Number of the newest rows that have its messages.
     pub rows: Option<usize>,
     pub dim: usize,
     /// In the order of the channels, without holes.
@@ -38,7 +38,7 @@ pub struct Modality {
     pub jump_ms: Option<f64>,
 }
 
-/// What makes an observation.
+/// The trigger of an observation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Trigger {
     Grid,
@@ -82,7 +82,7 @@ impl Scenario {
         self.fused().map(|m| m.dim).sum()
     }
 
-    /// Those with columns.
+    /// Modalities with columns.
     pub fn fused(&self) -> impl Iterator<Item = &Modality> {
         self.modalities.iter().filter(|m| !m.attached)
     }
@@ -247,7 +247,7 @@ fn modality(r: &mut Random, online: bool) -> Modality {
     }
 }
 
-/// How far a clock may be off, or step: from a millisecond to a day, either way.
+/// Error or step of a clock: from a millisecond to a day, either way.
 fn clock(r: &mut Random) -> f64 {
     let size = match r.below(5) {
         0 => r.log_uniform(MS, 100.0 * MS),
@@ -268,7 +268,7 @@ fn value(r: &mut Random) -> f32 {
     }
 }
 
-/// What a stream has sent: when it arrives, and what.
+/// The events of a stream and the times at which they arrive.
 type Arrivals = Vec<(f64, Event)>;
 
 /// Times at which a stream samples, in ns since the start.
@@ -312,7 +312,7 @@ fn base_time(r: &mut Random) -> f64 {
 struct Rig {
     span: f64,
     base: i64,
-    /// When the clocks of the whole rig are set, and by how much.
+    /// Time at which the clocks of the whole rig are set, and the step.
     set: Option<(f64, f64)>,
 }
 

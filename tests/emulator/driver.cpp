@@ -396,13 +396,25 @@ struct LaunchConfig {
 };
 
 API cuLaunchKernelEx(const LaunchConfig *config, Function *function, void **parameters, void **extra) {
-    return entry(__func__, Needs::context, [&](Context &context) -> int {
+    bool starts_early = false;
+    for (unsigned i = 0; i < config->attribute_count; i++) {
+        const LaunchAttribute &attribute = config->attributes[i];
+        if (attribute.id != PROGRAMMATIC_STREAM_SERIALIZATION)
+            return explain(INVALID_VALUE, "cuLaunchKernelEx: launch attribute %d is not emulated", attribute.id);
+        starts_early = attribute.value != 0;
+    }
+    return launch_kernel(function, config->grid, config->block, config->shared, config->stream, parameters, extra,
+                         starts_early);
+}
+
+int emulator::launch_kernel(Function *function, Dim3 grid, Dim3 block, unsigned shared, Stream *stream, void **parameters,
+                            void **extra, bool starts_early) {
+    return entry("cuLaunchKernelEx", Needs::context, [&](Context &context) -> int {
         if (!is_function(context, function))
             return explain(INVALID_HANDLE, "cuLaunchKernelEx: a function of another context");
         const Kernel &kernel = *function->kernel;
-        Launch how = {config->grid, config->block, false};
-        const Dim3 &grid = how.grid, &block = how.block;
-        Stream *on = stream_of(context, config->stream);
+        Launch how = {grid, block, starts_early};
+        Stream *on = stream_of(context, stream);
         if (on == nullptr) return explain(INVALID_HANDLE, "%s is launched on a stream of another device", kernel.name);
         if (grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.x > 0x7fffffff || grid.y > 65535 || grid.z > 65535)
             return explain(INVALID_VALUE, "%s is launched with the grid %u, %u, %u", kernel.name, grid.x, grid.y,
@@ -411,19 +423,13 @@ API cuLaunchKernelEx(const LaunchConfig *config, Function *function, void **para
         if (threads < 1 || threads > kernel.max_threads || block.z > 64)
             return explain(INVALID_VALUE, "%s is launched with blocks of %zu threads, 1 to %u are allowed", kernel.name,
                            threads, kernel.max_threads);
-        if (config->shared != 0 || extra != nullptr || parameters == nullptr)
+        if (shared != 0 || extra != nullptr || parameters == nullptr)
             return explain(INVALID_VALUE, "%s: dynamic shared memory and packed parameters are not emulated",
                            kernel.name);
-        for (unsigned i = 0; i < config->attribute_count; i++) {
-            const LaunchAttribute &attribute = config->attributes[i];
-            if (attribute.id != PROGRAMMATIC_STREAM_SERIALIZATION)
-                return explain(INVALID_VALUE, "%s: launch attribute %d is not emulated", kernel.name, attribute.id);
-            how.starts_early = attribute.value != 0;
-            // Such PTX does not wait for the kernel before it, whatever the host's code does.
-            if (how.starts_early && function->ptx_version < 90)
-                return explain(INVALID_VALUE, "%s may start early, and was compiled for compute_%d", kernel.name,
-                               function->ptx_version);
-        }
+        // Such PTX does not wait for the kernel before it, whatever the host's code does.
+        if (starts_early && function->ptx_version < 90)
+            return explain(INVALID_VALUE, "%s may start early, and was compiled for compute_%d", kernel.name,
+                           function->ptx_version);
         if (is_refused(Asked::launch)) return OUT_OF_MEMORY;
         auto buffer = std::shared_ptr<void>(aligned_alloc(64, (kernel.size + 63) / 64 * 64), free);
         memcpy(buffer.get(), parameters[0], kernel.size);

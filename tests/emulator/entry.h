@@ -60,4 +60,8 @@ template <class Call> int entry_of_device(const char *name, int device, Call cal
     });
 }
 
+// Enqueues a kernel, by CUDA's call or by HIP's.
+int launch_kernel(Function *function, Dim3 grid, Dim3 block, unsigned shared, Stream *stream, void **parameters,
+                  void **extra, bool starts_early = false);
+
 } // namespace emulator

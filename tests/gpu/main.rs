@@ -5,7 +5,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod counting_driver;
 mod device;
+mod driver;
 mod fuse;
 mod resample;
 mod support;

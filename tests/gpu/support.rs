@@ -1,10 +1,13 @@
-//! What the tests of all operations use.
+//! Helpers of the tests of all operations.
 
+#[path = "../common/kind.rs"]
+mod kind;
 #[path = "../common/random.rs"]
 mod random;
 
+pub use kind::kind;
 pub use random::Random;
-use robocache::device::cuda::{Gpu, device_count};
+use robocache::device::gpu::{Gpu, device_count};
 use robocache::time::Interpolation;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -19,8 +22,8 @@ pub fn say(line: &str) {
 
 /// The first device, or nothing and a line that says so.
 pub fn gpu() -> Option<Gpu> {
-    match device_count() {
-        Ok(_) => Some(Gpu::open(0).unwrap()),
+    match device_count(kind()) {
+        Ok(_) => Some(Gpu::open(kind(), 0).unwrap()),
         Err(why) => {
             static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
             let test = std::thread::current().name().unwrap_or("a test").to_owned();
@@ -35,13 +38,13 @@ pub fn gpu() -> Option<Gpu> {
 /// Says how many cases a test ran on the device.
 pub fn ran(gpu: &Gpu, what: &str, cases: usize) {
     say(&format!(
-        "gpu: {what}: {cases} cases on {} (cuda:{})",
+        "gpu: {what}: {cases} cases on {} ({})",
         gpu.name(),
-        gpu.ordinal()
+        gpu.device()
     ));
 }
 
-/// How many random cases to run: `ROBOCACHE_GPU_CASES`, else few.
+/// Number of random cases to run: `ROBOCACHE_GPU_CASES`, else `few`.
 pub fn random_cases(few: usize) -> usize {
     match std::env::var("ROBOCACHE_GPU_CASES") {
         Ok(text) => text.parse().unwrap(),
@@ -78,7 +81,7 @@ impl Random {
         groups
     }
 
-    /// An interpolation mode that devices compute, for a group of at most so many channels.
+    /// An interpolation mode that devices compute, for a group of at most `channels` channels.
     fn mode(&mut self, channels: usize, plain_only: bool) -> Interpolation {
         let fits = |mode: &Interpolation| {
             mode.width().is_none_or(|width| width <= channels) && (is_plain(*mode) || !plain_only)
@@ -158,7 +161,7 @@ impl Random {
     }
 }
 
-/// Whether a mode takes one sample, or two with one weight, channel by channel.
+/// True if a mode takes one sample, or two with one weight, channel by channel.
 fn is_plain(mode: Interpolation) -> bool {
     use Interpolation::{Linear, Nearest, Previous};
     matches!(mode, Previous | Nearest | Linear)
@@ -166,10 +169,7 @@ fn is_plain(mode: Interpolation) -> bool {
 
 /// The interpolation modes that devices compute.
 pub fn modes() -> Vec<Interpolation> {
-    Interpolation::ALL
-        .into_iter()
-        .filter(|mode| mode.is_on_cuda())
-        .collect()
+    Interpolation::ALL.into_iter().filter(|mode| mode.is_on_gpu()).collect()
 }
 
 /// A test of each mode, so that they run side by side: `check(mode)`.

@@ -203,7 +203,7 @@ fn a_stamp_far_ahead_of_every_stream_is_a_jump_where_that_is_asked_for() {
             (input.reset_ms, input.jump_ms) = (1000.0, jump_ms);
         }
         let (mut grouper, mut grouped) = (Grouper::new(&config).unwrap(), Grouped::default());
-        // One bad stamp, a day ahead. A day without any message is no jump where one stream is there already.
+        // One bad stamp, a day ahead. A day without any message is not a jump if one stream is there already.
         for (stream, ms) in [
             (0, 0),
             (1, 5),

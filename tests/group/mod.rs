@@ -8,7 +8,7 @@ mod random;
 use oracle::Set;
 use robocache::ops::group::{DropReason, Grouper, GroupingConfig, GroupingInput, Outcome};
 
-/// What came of messages, which are numbered in order of arrival.
+/// Sets and drops that came of messages, which are numbered in order of arrival.
 #[derive(Default)]
 struct Grouped {
     sets: Vec<Set>,

@@ -6,18 +6,18 @@ use std::collections::{BTreeMap, VecDeque};
 pub type Set = Vec<usize>;
 
 #[derive(Clone, Copy)]
-struct Held {
+struct Queued {
     time: i64,
     number: usize,
 }
 
 /// ApproximateTime: for each stream a deque and what the search has passed.
 pub struct ApproximateTime {
-    deques: Vec<VecDeque<Held>>,
-    past: Vec<Vec<Held>>,
+    deques: Vec<VecDeque<Queued>>,
+    past: Vec<Vec<Queued>>,
     dropped: Vec<bool>,
     bounds: Vec<i64>,
-    candidate: Vec<Held>,
+    candidate: Vec<Queued>,
     start: i64,
     end: i64,
     pivot: Option<usize>,
@@ -80,7 +80,7 @@ impl ApproximateTime {
     }
 
     pub fn add(&mut self, stream: usize, time: i64, number: usize) {
-        self.deques[stream].push_back(Held { time, number });
+        self.deques[stream].push_back(Queued { time, number });
         if self.deques[stream].len() == 1 && self.none_is_empty() {
             self.process();
         }
@@ -192,7 +192,7 @@ impl ExactTime {
 
 /// ApproximateEpsilonTime: a deque for each stream.
 pub struct ApproximateEpsilonTime {
-    deques: Vec<VecDeque<Held>>,
+    deques: Vec<VecDeque<Queued>>,
     queue_size: usize,
     epsilon: i64,
     pub sets: Vec<Set>,
@@ -209,8 +209,8 @@ impl ApproximateEpsilonTime {
     }
 
     pub fn add(&mut self, stream: usize, time: i64, number: usize) {
-        self.deques[stream].push_back(Held { time, number });
-        let is_full = |deques: &[VecDeque<Held>]| deques.iter().all(|deque| !deque.is_empty());
+        self.deques[stream].push_back(Queued { time, number });
+        let is_full = |deques: &[VecDeque<Queued>]| deques.iter().all(|deque| !deque.is_empty());
         if !is_full(&self.deques) {
             if self.deques[stream].len() > self.queue_size {
                 self.deques[stream].pop_front();

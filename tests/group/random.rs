@@ -106,7 +106,7 @@ fn in_order(messages: &[(usize, i64)]) -> impl Iterator<Item = (usize, usize, i6
         })
 }
 
-/// What holds of every policy: each message is in one set or dropped or still there, and no two sets cross.
+/// Checks the properties of every policy: each message is in one set or dropped or still there, and no two sets cross.
 fn check(case: &Case, grouped: &Grouped, may_cross: bool, seed: u64) {
     let mut seen = BTreeSet::new();
     let members = grouped.sets.iter().flatten();

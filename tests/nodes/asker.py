@@ -1,4 +1,4 @@
-"""A policy that asks: `asker.py FILE COUNT RATE_HZ` sends a request and a ping of a bare service so many times, and keeps
+"""A policy that asks: `asker.py FILE COUNT RATE_HZ` sends a request and a ping of a bare service COUNT times, and keeps
 when each was sent and its answer came, s, and the metadata of the answers: a pickled dict."""
 
 import os

@@ -1,7 +1,7 @@
 //! Takes payloads, copies them or uses them where they lie, and holds what it read against their numbers.
 
 use crate::support::{self, *};
-use robocache::device::ring::{Readers, RingError, Taken};
+use robocache::device::ring::{Readers, RingError, SlotMemory, Taken};
 use std::time::{Duration, Instant};
 
 #[derive(Default)]
@@ -36,7 +36,10 @@ fn is_right(number: u64, bytes: &[u8]) -> bool {
 /// The words of a payload that lies in shared memory, half of them now and half after a while.
 fn use_where_it_lies(taken: &Taken, number: u64, pause: Duration) -> bool {
     let words = taken.len() / 8;
-    let first = taken.address() as *const u64;
+    let SlotMemory::Shared(bytes) = taken.memory() else {
+        panic!("a payload on a device");
+    };
+    let first = bytes.as_ptr().cast::<u64>();
     let read = |range: std::ops::Range<usize>| {
         // SAFETY: the slot is mapped for as long as `taken` is there, and its words are aligned.
         range

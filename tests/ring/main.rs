@@ -18,7 +18,7 @@ mod processes;
 mod producer;
 mod support;
 
-/// What a process that this binary starts is for.
+/// Runs the part of a process that this binary starts.
 #[test]
 fn role() {
     let Ok(role) = std::env::var(support::ROLE) else {

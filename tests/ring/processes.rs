@@ -6,13 +6,13 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// What the processes have said: numbers by name, in sum.
-struct Said {
+/// Reports of the processes: numbers by name, in sum.
+struct Reports {
     socket: UnixDatagram,
     sums: BTreeMap<String, u64>,
 }
 
-impl Said {
+impl Reports {
     fn new(tag: &str) -> Self {
         let socket = bind(tag, Whose::Parent);
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
@@ -69,7 +69,7 @@ fn kill(child: &mut Child) {
 #[test]
 fn processes_that_are_killed_never_let_another_value_through() {
     let tag = tag("killed");
-    let (mut said, mut random) = (Said::new(&tag), Random::new(0));
+    let (mut said, mut random) = (Reports::new(&tag), Random::new(0));
     let consumer = |i: usize| spawn(&format!("consumer {tag} {i}"));
     let mut consumers: Vec<Child> = (0..CONSUMERS).map(consumer).collect();
     let mut producers = 1;
@@ -114,7 +114,7 @@ fn processes_that_are_killed_never_let_another_value_through() {
 fn processes_of_a_lossless_ring_lose_nothing_and_one_that_is_killed_is_not_waited_for() {
     let tag = tag("lossless");
     let messages = messages() / 10;
-    let mut said = Said::new(&tag);
+    let mut said = Reports::new(&tag);
     let first = spawn(&format!("lossless-consumer {tag} 0 first"));
     let mut second = spawn(&format!("lossless-consumer {tag} 1 first"));
     let start = Instant::now();

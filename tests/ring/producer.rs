@@ -73,7 +73,7 @@ pub fn run(tag: &str, which: u64) {
     socket.send_to_addr(text.as_bytes(), &parent).unwrap();
 }
 
-/// Publishes so many payloads to two consumers, and loses none while they live.
+/// Publishes `messages` payloads to two consumers, and loses none while they live.
 pub fn run_lossless(tag: &str, messages: u64) {
     let socket = bind(tag, Whose::Producer);
     let consumers = [0, 1].map(|i| address(tag, Whose::Consumer(i)));
@@ -92,7 +92,7 @@ pub fn run_lossless(tag: &str, messages: u64) {
             longest = longest.max(start.elapsed());
         }
         for consumer in &consumers {
-            // Waits for room. It is refused where the consumer is dead.
+            // Waits for room. It is refused if the consumer is dead.
             let _ = socket.send_to_addr(ticket_text(number, &ticket).as_bytes(), consumer);
         }
         if number.is_multiple_of(10) {

@@ -1,9 +1,10 @@
-//! What producers, consumers and their parent have in common.
+//! Helpers of producers, consumers and their parent.
 
 #[path = "../common/random.rs"]
 mod random;
 
 pub use random::Random;
+use robocache::device::gpu::{Budget, Gpu, Kind};
 use robocache::device::ring::{Lossless, RingConfig, RingWriter, Ticket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -24,7 +25,7 @@ pub fn is_on_device() -> bool {
     std::env::var_os("ROBOCACHE_TEST_RING_DEVICE").is_some_and(|it| it == "1")
 }
 
-/// A ring whose writer waits so long for so many consumers.
+/// A ring whose writer waits up to `timeout` for `consumers` consumers.
 pub fn lossless(slots: usize, consumers: usize, timeout: Duration) -> RingConfig {
     RingConfig {
         slots,
@@ -37,13 +38,7 @@ pub fn writer(output: &str, config: RingConfig) -> RingWriter {
     if !is_on_device() {
         return RingWriter::shared(output, None, config);
     }
-    #[cfg(feature = "cuda")]
-    {
-        use robocache::device::cuda::{Budget, Gpu};
-        RingWriter::on_device(output, &Gpu::open(0).unwrap(), &Budget::new(None), config).unwrap()
-    }
-    #[cfg(not(feature = "cuda"))]
-    panic!("a device takes the feature `cuda`")
+    RingWriter::on_device(output, &Gpu::open(Kind::Cuda, 0).unwrap(), &Budget::new(None), config).unwrap()
 }
 
 /// Word `i` of payload `number`.
@@ -55,7 +50,7 @@ pub fn payload(number: u64, words: usize) -> Vec<u8> {
     (0..words).flat_map(|i| word(number, i).to_le_bytes()).collect()
 }
 
-/// What describes that payload: a column of so many bytes, whose name is the number. `tests/gpu/ring_torch.py` reads it.
+/// Description of a payload: a column of `bytes` bytes, whose name is the number. `tests/gpu/ring_torch.py` reads it.
 pub fn descriptor(number: u64, bytes: usize) -> String {
     format!("rows {bytes}\nuint8 1 {number}")
 }
@@ -117,7 +112,7 @@ pub fn parse_ticket(text: &str) -> (u64, Ticket<'_>) {
     (number, ticket)
 }
 
-/// What a process holds: open descriptors, and mappings of rings.
+/// Resources that a process holds: open descriptors, and mappings of rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holding {
     pub descriptors: usize,

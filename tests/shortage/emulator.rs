@@ -1,6 +1,7 @@
-//! What the emulator is told to refuse.
+//! Failures that the emulator is told to cause.
 
-use robocache::device::cuda::device_count;
+use crate::common::kind::kind;
+use robocache::device::gpu::{Kind, device_count};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +19,7 @@ pub struct Emulator {
     _one: MutexGuard<'static, ()>,
 }
 
-/// What it can be told to refuse.
+/// Kinds of calls that it can be told to refuse.
 pub const ALLOCATION: c_int = 0;
 pub const COPY: c_int = 1;
 pub const LAUNCH: c_int = 2;
@@ -27,19 +28,27 @@ pub const LAUNCH: c_int = 2;
 pub const ONE: u64 = 1;
 pub const ALL: u64 = 0;
 
+/// The library that the emulator is by a vendor's calls.
+fn library_of(kind: Kind) -> &'static CStr {
+    match kind {
+        Kind::Cuda => c"libcuda.so.1",
+        Kind::Hip => c"libamdhip64.so.6",
+    }
+}
+
 impl Emulator {
-    /// Nothing where the driver is another one, or none.
+    /// Nothing if the driver is another one, or none.
     pub fn open() -> Option<Self> {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        device_count().ok()?;
+        device_count(kind()).ok()?;
         const NOW: c_int = 2;
         let symbol = |library, name: &CStr| {
             // SAFETY: the library is loaded already, and stays.
             unsafe { dlsym(library, name.as_ptr()) }
         };
         // SAFETY: it is the driver that was loaded above.
-        let library = unsafe { dlopen(c"libcuda.so.1".as_ptr(), NOW) };
+        let library = unsafe { dlopen(library_of(kind()).as_ptr(), NOW) };
         let refuse = symbol(library, c"emulatorRefuse");
         if refuse.is_null() {
             eprintln!("skipped: this driver refuses nothing on demand");
@@ -52,7 +61,8 @@ impl Emulator {
         })
     }
 
-    /// Has so many calls of a kind refused, from the `first`-th from now on. Says how many have been since the last time.
+    /// Refuses `count` calls of a kind, from the `first`-th from now on. Returns the number of calls since the last
+    /// time.
     pub fn refuse(&self, asked: c_int, first: u64, count: u64) -> c_int {
         // SAFETY: it only sets numbers.
         unsafe { (self.refuse)(asked, first, count) }

@@ -1,18 +1,18 @@
 //! Single operations, which go on with the device after it refused a call.
 
 use crate::common::MS;
+use crate::common::kind::kind;
 use crate::emulator::{ALL, ALLOCATION, COPY, Emulator, LAUNCH, ONE};
 use crate::works::{cloud, signal, voxelize};
-use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
+use robocache::device::gpu::{Budget, DeviceBuf, Gpu};
 use robocache::device::{Device, DeviceChoice, Dtype, Placement, Values};
-use robocache::ops::align::cuda::{CudaFuser, DeviceSample, FuserError};
-use robocache::ops::align::{AlignConfig, Aligner, Masks, Output, Timeline, Wanted, cpu};
-use robocache::ops::voxelize::cuda::{CudaVoxelizer, VoxelBatch, VoxelizeBatch};
-use robocache::ops::voxelize::{Cloud, VoxelizeConfig};
-use robocache::stream::Message;
+use robocache::ops::align::gpu::{DeviceSample, FuserError, GpuFuser};
+use robocache::ops::align::{AlignConfig, Aligner, Destination, Masks, Output, Timeline, cpu};
+use robocache::ops::voxelize::gpu::{GpuVoxelizer, VoxelBatch, VoxelizeBatch};
+use robocache::stream::{HostCloud, Message};
 use std::ffi::c_int;
 
-/// Streams of which every other sample comes on the device: where that fails, rows come back with their samples, and go
+/// Streams of which every other sample comes on the device: if that fails, rows come back with their samples, and go
 /// there again.
 #[test]
 fn rows_come_back_from_the_device_whatever_is_refused() {
@@ -30,8 +30,8 @@ fn follow(emulator: &Emulator, (asked, first, count): (c_int, u64, u64)) -> c_in
     );
     let config: AlignConfig = serde_yaml::from_str(&config).unwrap();
     let [mut oracle, mut timeline] = [(); 2].map(|()| Timeline::new(&config).unwrap());
-    let (gpu, budget) = (Gpu::open(0).unwrap(), Budget::new(None));
-    let mut fuser = CudaFuser::new(&timeline, 1, &gpu, &budget);
+    let (gpu, budget) = (Gpu::open(kind(), 0).unwrap(), Budget::new(None));
+    let mut fuser = GpuFuser::new(&timeline, 1, &gpu, &budget);
     let all = [Output::new(&timeline, 0..2)];
     let mut memory = DeviceBuf::new(&gpu, &budget);
     memory.reserve(4 * 300).unwrap();
@@ -67,7 +67,7 @@ fn follow(emulator: &Emulator, (asked, first, count): (c_int, u64, u64)) -> c_in
                 fuser.bring_back(&mut timeline).unwrap();
                 match error {
                     FuserError::Lost { pushed, .. } => timeline.restore(modality, ms * MS, values).map(|()| pushed),
-                    FuserError::Cuda(error) if error.is_memory() => timeline.push(modality, ms * MS, values),
+                    FuserError::Gpu(error) if error.is_memory() => timeline.push(modality, ms * MS, values),
                     other => panic!("{other}"),
                 }
             });
@@ -76,7 +76,7 @@ fn follow(emulator: &Emulator, (asked, first, count): (c_int, u64, u64)) -> c_in
                 assert_eq!(timeline.due(), Some(target));
                 let [mut came, mut wanted] = [(); 2].map(|()| vec![0u8; 3 * 303 * 4]);
                 let [mut masks, mut wanted_masks] = [(); 2].map(|()| Masks::default());
-                match fuser.make(&timeline, &target, &all, &[Wanted::OnHost]) {
+                match fuser.make(&timeline, &target, &all, &[Destination::Host]) {
                     Ok(()) => {
                         came.copy_from_slice(fuser.values(0));
                         fuser.masks(0, &timeline, &target, &mut masks);
@@ -118,9 +118,9 @@ fn fall_back(emulator: &Emulator, (asked, first, count): (c_int, u64, u64)) -> c
         "{{ rate_hz: 50, window: 3, modalities: [{{ input: a, dim: 3, {rule} }}, {{ input: b, dim: 300, {rule} }}] }}"
     );
     let config: AlignConfig = serde_yaml::from_str(&config).unwrap();
-    let cuda = Placement::resolve(DeviceChoice::Cuda(None), None).unwrap();
-    let mut oracle = Aligner::split(&config, &Placement::cpu("the oracle")).unwrap();
-    let mut subject = Aligner::split(&config, &cuda).unwrap();
+    let cuda = Placement::resolve(DeviceChoice::Gpu(kind(), None), None).unwrap();
+    let mut oracle = Aligner::aligned(&config, &Placement::cpu("the oracle")).unwrap();
+    let mut subject = Aligner::aligned(&config, &cuda).unwrap();
     let gpu = cuda.gpu().unwrap();
     let [mut sample, mut left] = [(); 2].map(|()| DeviceBuf::new(gpu, &Budget::new(None)));
     sample.reserve(4 * 300).unwrap();
@@ -143,19 +143,19 @@ fn fall_back(emulator: &Emulator, (asked, first, count): (c_int, u64, u64)) -> c
         while let Some(target) = oracle.due() {
             assert_eq!(subject.due(), Some(target));
             let mut oracle = oracle.window(target);
-            let wanted = [Wanted::OnHost, Wanted::OnDevice];
+            let wanted = [Destination::Host, Destination::Device];
             let mut window = subject.window_for(target, |output| wanted[output]);
             for output in 0..2 {
                 let [mut came, mut wanted] = [(); 2].map(|()| vec![0u8; window.output(output).bytes()]);
                 oracle.write(output, &mut wanted);
-                if window.wanted(output) == Wanted::OnDevice {
+                if window.destination(output) == Destination::Device {
                     let handed_on = window.leave_on_device(output, &mut left);
                     match handed_on.and_then(|()| left.fetch(0, &mut came)) {
                         Ok(()) => {}
                         Err(error) => window.failed_to_leave(error),
                     }
                 }
-                if window.wanted(output) == Wanted::OnHost {
+                if window.destination(output) == Destination::Host {
                     window.write(output, &mut came);
                 }
                 assert!(
@@ -168,7 +168,7 @@ fn fall_back(emulator: &Emulator, (asked, first, count): (c_int, u64, u64)) -> c
     }
     let refused = emulator.refuse(asked, 0, ONE);
     assert!(subject.take_lost().is_none());
-    assert_eq!((subject.take_notices().count(), windows), (0, 15));
+    assert_eq!((subject.timeline_mut().take_notices().count(), windows), (0, 15));
     refused
 }
 
@@ -181,8 +181,8 @@ fn a_window_of_many_outputs_is_two_launches() {
         .collect();
     let config = format!("{{ rate_hz: 50, modalities: [{}] }}", modalities.join(", "));
     let config: AlignConfig = serde_yaml::from_str(&config).unwrap();
-    let cuda = Placement::resolve(DeviceChoice::Cuda(None), None).unwrap();
-    let mut aligner = Aligner::split(&config, &cuda).unwrap();
+    let cuda = Placement::resolve(DeviceChoice::Gpu(kind(), None), None).unwrap();
+    let mut aligner = Aligner::aligned(&config, &cuda).unwrap();
     for (i, wanted) in [5, 3].into_iter().enumerate() {
         for modality in 0..5 {
             let values = [i as f32, modality as f32];
@@ -195,9 +195,9 @@ fn a_window_of_many_outputs_is_two_launches() {
         emulator.refuse(LAUNCH, 3, ALL);
         let of = |output| {
             if output < wanted {
-                Wanted::OnHost
+                Destination::Host
             } else {
-                Wanted::Nowhere
+                Destination::Nowhere
             }
         };
         let mut window = aligner.window_for(target, of);
@@ -206,7 +206,7 @@ fn a_window_of_many_outputs_is_two_launches() {
             window.write(output, &mut values);
             assert_eq!(values, [i as f32, output as f32]);
         }
-        assert_eq!(window.device(), Device::Cuda(0));
+        assert_eq!(window.device(), Device::Gpu(kind(), 0));
         assert_eq!(emulator.refuse(LAUNCH, 0, ONE), 0);
     }
 }
@@ -220,7 +220,7 @@ fn put(to: &DeviceBuf, bytes: &[u8]) {
     to.gpu().synchronize().unwrap();
 }
 
-fn coo() -> VoxelizeConfig {
+fn coo() -> robocache::ops::voxelize::VoxelizeConfig {
     let config = voxelize("coo", [8, 8, 4]);
     let (_, config) = config.split_once(' ').unwrap();
     serde_yaml::from_str(config).unwrap()
@@ -233,7 +233,7 @@ fn a_large_copy_is_whole_or_an_error_and_leaves_the_memory_alone_then() {
     let bytes: Vec<u8> = (0..BYTES).map(|i| (i * 7 + (i >> 8) * 13 + (i >> 16)) as u8).collect();
     let cases = emulator.sweep(1, |asked, first, count| {
         // A stream that has no page-locked memory yet.
-        let gpu = Gpu::open(0).unwrap();
+        let gpu = Gpu::open(kind(), 0).unwrap();
         let mut device = DeviceBuf::new(&gpu, &Budget::new(None));
         device.reserve(BYTES).unwrap();
         let mut came = vec![0; BYTES];
@@ -268,8 +268,8 @@ fn a_large_copy_is_whole_or_an_error_and_leaves_the_memory_alone_then() {
 #[test]
 fn a_copy_that_is_refused_leaves_none_on_its_way_into_memory_that_was_lent() {
     let Some(emulator) = Emulator::open() else { return };
-    let gpu = Gpu::open(0).unwrap();
-    let mut voxelizer = CudaVoxelizer::new(&coo(), &gpu, None).unwrap();
+    let gpu = Gpu::open(kind(), 0).unwrap();
+    let mut voxelizer = GpuVoxelizer::new(&coo(), &gpu, None).unwrap();
     let cloud = cloud(100, 300);
     voxelizer.gather([(0, &cloud)], |_, error| panic!("{error}")).unwrap();
     let voxels = voxelizer.voxels();
@@ -293,11 +293,11 @@ fn a_copy_that_is_refused_leaves_none_on_its_way_into_memory_that_was_lent() {
 #[test]
 fn a_batch_that_is_cut_after_a_refusal_has_the_same_rows() {
     let Some(emulator) = Emulator::open() else { return };
-    let gpu = Gpu::open(0).unwrap();
+    let gpu = Gpu::open(kind(), 0).unwrap();
     let messages: Vec<Message> = (1..6).map(|i| cloud(100 * i, 200 + 10 * i as usize)).collect();
-    let clouds: Vec<Cloud<'_>> = messages
+    let clouds: Vec<HostCloud<'_>> = messages
         .iter()
-        .map(|message| Cloud::from_message(message).unwrap())
+        .map(|message| HostCloud::from_message(message).unwrap())
         .collect();
     let run = || {
         let mut out = VoxelBatch::default();

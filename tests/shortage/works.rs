@@ -5,14 +5,15 @@ use robocache::app::{
     App, AppError, BuildContext, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink, plugins,
 };
 use robocache::device::Dtype;
-use robocache::device::cuda::{Budget, Gpu};
+use robocache::device::gpu::{Budget, Gpu};
+use robocache::ops;
 use robocache::stream::{Cells, Header, Layout, Message, Payload};
 use std::path::Path;
 use std::time::Instant;
 
 /// A message that was published, but for what depends on the device: its output, the bytes of its columns, its header.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Said {
+pub struct Published {
     pub output: String,
     pub columns: Vec<Vec<u8>>,
     pub header: Box<Header>,
@@ -21,7 +22,7 @@ pub struct Said {
 /// Keeps what is published, and what it was computed on.
 #[derive(Default)]
 pub struct Keeper {
-    pub said: Vec<Said>,
+    pub published: Vec<Published>,
     pub devices: Vec<String>,
     pub device_bytes: Vec<i64>,
     memory: Message,
@@ -36,18 +37,18 @@ impl Sink for Keeper {
     ) -> Result<(), Fault> {
         self.memory.write(layout, fill);
         let mut header = self.memory.header.clone();
-        if let Some(device) = header.device.get() {
-            self.devices.push(device.clone());
+        if let Some(device) = ops::key::device.get(&header) {
+            self.devices.push(device.to_owned());
         }
-        self.device_bytes.push(*header.device_bytes);
-        header.device.clear();
-        header.device_bytes.clear();
-        header.compute_us.clear();
+        self.device_bytes.push(ops::key::device_bytes.get(&header).unwrap_or(0));
+        header.remove(ops::key::device.name);
+        header.remove(ops::key::device_bytes.name);
+        header.remove(ops::key::compute_us.name);
         let bytes = |column: &robocache::stream::Column| {
             let offsets: &[u8] = bytemuck::cast_slice(&column.offsets);
             [column.data.bytes(), offsets].concat()
         };
-        self.said.push(Said {
+        self.published.push(Published {
             output: output.to_owned(),
             columns: self.memory.columns().iter().map(bytes).collect(),
             header,
@@ -136,7 +137,7 @@ pub fn built(work: &Work, device: &str) -> Graph {
     app.build(|output| work.published.contains(&output)).unwrap()
 }
 
-/// What is published, and how often something went wrong.
+/// The published messages, and the number of failures.
 pub fn play(work: &Work, device: &str) -> (Keeper, Vec<(String, u64)>) {
     let mut graph = built(work, device);
     let mut sink = Keeper::default();
@@ -319,7 +320,7 @@ pub fn works([points, cells, dim]: [usize; 3]) -> Vec<Work> {
     );
     works
 }
-pub fn same(case: &str, came: &[Said], wanted: &[Said]) {
+pub fn same(case: &str, came: &[Published], wanted: &[Published]) {
     assert_eq!(came.len(), wanted.len(), "{case}");
     for (i, (came, wanted)) in came.iter().zip(wanted).enumerate() {
         assert_eq!(came.output, wanted.output, "{case}: message {i}");

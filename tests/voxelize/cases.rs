@@ -323,7 +323,7 @@ fn a_type_that_cannot_hold_a_value_has_its_greatest() {
     check::<half::bf16>(&message, &[half::bf16::from_f32(70_000.0).to_f32(), -greatest], 1);
 }
 
-/// What is nearest to the greatest value is held; half a step past it nothing is nearest but infinity.
+/// Rounds to the nearest up to the greatest value; half a step past it the nearest is infinity.
 #[test]
 fn what_a_type_can_hold_ends_half_a_step_past_its_greatest() {
     fn check<E: Element>(greatest: f32, half_a_step_past: f32) {

@@ -1,4 +1,4 @@
-//! What a configuration may say.
+//! Allowed contents of a configuration.
 
 use robocache::app::plugins::VoxelizePlugin;
 use robocache::app::{App, Config};
@@ -110,9 +110,9 @@ fn what_is_not_of_the_language_is_refused_with_its_key_and_what_is_allowed() {
         ),
         (
             "channels: [mean]",
-            "channels[0]: `mean` is no channel (allowed: occupancy, count, mean_F, max_F, min_F",
+            "channels[0]: `mean` is not a channel (allowed: occupancy, count, mean_F, max_F, min_F",
         ),
-        ("channels: [count, mean_]", "channels[1]: `mean_` is no channel"),
+        ("channels: [count, mean_]", "channels[1]: `mean_` is not a channel"),
         (
             "layout: pillars",
             "layout: `pillars` is not supported yet (allowed: dense, bits, coo)",
@@ -123,7 +123,7 @@ fn what_is_not_of_the_language_is_refused_with_its_key_and_what_is_allowed() {
         ),
         (
             "layout: sparse",
-            "layout: `sparse` is no layout (allowed: dense, bits, coo)",
+            "layout: `sparse` is not a layout (allowed: dense, bits, coo)",
         ),
         (
             "dtype: int8",

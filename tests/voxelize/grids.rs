@@ -1,4 +1,4 @@
-//! Which clouds of several inputs are in which grid, against the rules of docs/semantics.md taken word for word.
+//! Grids that clouds of several inputs fall into, against the rules of docs/semantics.md taken word for word.
 
 use proptest::prelude::*;
 use robocache::ops::voxelize::{Arrival, Collector, VoxelInput, VoxelizeConfig};
@@ -36,7 +36,7 @@ struct Cloud {
     input: usize,
     stamp: i64,
     waits: bool,
-    /// Whether it waited at any time since the last grid.
+    /// True if it waited at any time since the last grid.
     counts: bool,
 }
 

@@ -1,9 +1,8 @@
-//! What is a cloud, and what is refused in which words.
+//! Messages that are clouds, and the words in which others are refused.
 
 use super::support::{TestCloud, config, coo, voxelizer};
 use robocache::device::Dtype;
-use robocache::ops::voxelize::Cloud;
-use robocache::stream::{Cells, Message};
+use robocache::stream::{Cells, HostCloud, Message, PointCloud};
 
 fn tensor(fields: &[&str], shape: &[usize], length: usize) -> Message {
     let mut message = Message::default();
@@ -28,7 +27,7 @@ fn columns(columns: &[(&str, Cells, usize)], rows: usize) -> Message {
 }
 
 fn refused(message: &Message) -> String {
-    match Cloud::from_message(message) {
+    match HostCloud::from_message(message) {
         Ok(_) => panic!("it is a cloud"),
         Err(error) => error.to_string(),
     }
@@ -36,13 +35,28 @@ fn refused(message: &Message) -> String {
 
 #[test]
 fn a_tensor_is_a_cloud_with_or_without_its_shape() {
-    let len = |message: &Message| Cloud::from_message(message).unwrap().len();
+    let len = |message: &Message| HostCloud::from_message(message).unwrap().len();
     assert_eq!(len(&tensor(&["x", "y", "z", "i"], &[2, 4], 8)), 2);
     assert_eq!(len(&tensor(&["x", "y", "z", "i"], &[], 8)), 2);
     assert_eq!(len(&tensor(&[], &[3, 3], 9)), 3);
     assert_eq!(len(&tensor(&[], &[], 0)), 0);
     assert_eq!(len(&tensor(&["z", "i", "y", "x"], &[0, 4], 0)), 0);
-    assert!(Cloud::from_message(&tensor(&[], &[0, 3], 0)).unwrap().is_empty());
+    assert!(HostCloud::from_message(&tensor(&[], &[0, 3], 0)).unwrap().is_empty());
+}
+
+#[test]
+fn a_cloud_has_the_stamp_and_the_frame_of_its_message() {
+    let mut message = tensor(&["x", "y", "z", "i"], &[2, 4], 8);
+    let facts = |message: &Message| {
+        let cloud = PointCloud::from_message(message).unwrap();
+        (cloud.len(), cloud.stamp_ns(), cloud.frame_id().map(str::to_owned))
+    };
+    assert_eq!(facts(&message), (2, None, None));
+    message.header.timestamp_ns.set(7);
+    message.header.frame_id.set("lidar");
+    assert_eq!(facts(&message), (2, Some(7), Some("lidar".to_owned())));
+    let field = PointCloud::from_message(&message).unwrap().field_type("i").unwrap();
+    assert_eq!((field.dtype, field.sent), (Dtype::Float32, Dtype::Float32));
 }
 
 #[test]
@@ -66,7 +80,7 @@ fn a_tensor_that_is_no_cloud_is_refused_with_what_is_allowed() {
     );
     assert_eq!(
         refused(&tensor(&["x", "y", "z", "i"], &[], 10)),
-        "10 elements are no whole number of points of 4 fields"
+        "10 elements are not a whole number of points of 4 fields"
     );
     for shape in [&[3, 3][..], &[12], &[1, 3, 4], &[4, 3], &[i64::MAX as usize, 4]] {
         assert_eq!(
@@ -113,7 +127,7 @@ fn a_struct_that_is_no_cloud_is_refused_with_what_is_allowed() {
     );
     // A list of one is a number, and lists in the only row are a cloud.
     let lists = columns(&[("x", one, 2), ("y", Cells::Fixed(1), 2), ("z", one, 2)], 2);
-    assert_eq!(Cloud::from_message(&lists).unwrap().len(), 2);
+    assert_eq!(HostCloud::from_message(&lists).unwrap().len(), 2);
     let lists = columns(
         &[
             ("x", Cells::Ragged(5), 5),
@@ -122,7 +136,7 @@ fn a_struct_that_is_no_cloud_is_refused_with_what_is_allowed() {
         ],
         1,
     );
-    assert_eq!(Cloud::from_message(&lists).unwrap().len(), 5);
+    assert_eq!(HostCloud::from_message(&lists).unwrap().len(), 5);
     // What no channel needs may be anything, and be there twice.
     let odd = columns(
         &[
@@ -134,7 +148,7 @@ fn a_struct_that_is_no_cloud_is_refused_with_what_is_allowed() {
         ],
         2,
     );
-    assert_eq!(Cloud::from_message(&odd).unwrap().len(), 2);
+    assert_eq!(HostCloud::from_message(&odd).unwrap().len(), 2);
 }
 
 #[test]

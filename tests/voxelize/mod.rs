@@ -4,7 +4,7 @@
 mod backend {
     use robocache::device::Placement;
 
-    /// Where the cases run.
+    /// Placement of the cases.
     pub fn placement() -> Placement {
         Placement::cpu("a test")
     }

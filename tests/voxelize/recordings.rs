@@ -1,4 +1,4 @@
-//! Real sweeps, where there are any: a folder `shared/data` beside the repository.
+//! Real sweeps, if there are any: a folder `shared/data` beside the repository.
 
 use super::oracle;
 use super::support::{Column, TestCloud, bits, config, coo, dense, voxelizer};

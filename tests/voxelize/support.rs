@@ -56,7 +56,7 @@ impl TestCloud {
         self
     }
 
-    /// The first so many columns.
+    /// Takes the first `columns` columns alone.
     #[allow(dead_code)]
     pub fn first_columns(mut self, columns: usize) -> Self {
         self.columns.truncate(columns);

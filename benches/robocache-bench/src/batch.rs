@@ -4,14 +4,14 @@
 use crate::random::Random;
 use half::{bf16, f16};
 use robocache::device::{Dtype, HostMemory};
-use robocache::ops::resample::{GroupConfig, ResampleConfig};
+use robocache::ops::resample::{ChannelGroupConfig, ResampleConfig};
 use robocache::stream::{Cells, Message};
 use robocache::time::Interpolation;
 use std::ops::Range;
 
 /// The start of all times, so that they are as large as times of today.
 pub const EPOCH_NS: i64 = 1_700_000_000_000_000_000;
-/// What the samples of a trajectory cover.
+/// Time span of the samples of a trajectory.
 pub const SPAN_NS: i64 = 5_000_000_000;
 
 /// Enough for values to look random, and soon made.
@@ -20,7 +20,7 @@ const DIFFERENT_VALUES: usize = 1 << 20;
 /// Groups at most: what is left of the channels is on a line.
 const MOST_GROUPS: usize = 8;
 
-/// The groups of a sample of so many values in a mode: as many as it is wide.
+/// The groups of a sample of `dim` values in a mode: as many as the mode is wide.
 pub fn groups(mode: Interpolation, dim: usize) -> Vec<(Range<usize>, Interpolation)> {
     let Some(width) = mode.width() else {
         return vec![(0..dim, mode)];
@@ -35,10 +35,10 @@ pub fn groups(mode: Interpolation, dim: usize) -> Vec<(Range<usize>, Interpolati
 
 /// The same as a configuration.
 pub fn rules(mode: Interpolation, dim: usize) -> ResampleConfig {
-    let group = |(channels, mode): (Range<usize>, Interpolation)| GroupConfig {
+    let group = |(channels, mode): (Range<usize>, Interpolation)| ChannelGroupConfig {
         channels: [channels.start, channels.end],
         interpolation: Some(mode),
-        ..GroupConfig::default()
+        ..ChannelGroupConfig::default()
     };
     match mode.width() {
         None => ResampleConfig {
@@ -69,7 +69,7 @@ impl Shape {
         self.rows * (self.samples * (8 + row) + self.targets * (8 + row + 1))
     }
 
-    /// How the rows name it.
+    /// The name of the batch in the rows.
     pub fn config(&self) -> String {
         format!(
             "{}x{}->{}x{} {}",
@@ -163,7 +163,7 @@ pub fn touched_bytes(shape: &Shape, times: &[i64], targets: &[i64]) -> usize {
     needed * (8 + row) + shape.rows * shape.targets * (8 + row + 1)
 }
 
-/// How many samples at least one of the targets, which ascend, is computed from.
+/// Number of samples from which at least one of the ascending targets is computed.
 pub fn needed_samples(times: &[i64], targets: &[i64]) -> usize {
     let (mut needed, mut counted) = (0, 0);
     for &target in targets {

@@ -1,8 +1,8 @@
-//! What the machine can do at most: the rows that the others are held against.
+//! The machine's ceilings: rows that the others are held against.
 
 use crate::rows::{Rows, Scope};
 use crate::timing;
-use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, Kernel, Params, PinnedBuf, images};
+use robocache::device::gpu::{Budget, DeviceBuf, DeviceFault, Gpu, Kernel, Params, PinnedBuf, images};
 
 const EMPTY: Kernel = images::EMPTY.kernel("empty");
 const EMPTIES: usize = 1000;
@@ -27,20 +27,20 @@ const PINNED: usize = 16;
 /// Copied by several devices, each its share, into both directions at once.
 const SHARED_BYTES: usize = 128 << 20;
 
-/// How fast several devices together read and write the host's memory, each in two streams.
-pub fn shared(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), CudaError> {
+/// Measures how fast several devices together read and write the host's memory, each in two streams.
+pub fn shared(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), DeviceFault> {
     let bytes = SHARED_BYTES / gpus.len();
     // Memory of a device in a stream of its own, and of the host.
     let one_way = |gpu: &Gpu| {
-        let stream = Gpu::open(gpu.ordinal())?;
+        let stream = gpu.another()?;
         let (mut device, mut host) = (DeviceBuf::new(&stream, &Budget::new(None)), PinnedBuf::new(&stream));
         device.reserve(bytes)?;
         device.clear(0, bytes)?;
         host.resize(bytes)?;
-        Ok::<_, CudaError>((device, host))
+        Ok::<_, DeviceFault>((device, host))
     };
     let both_ways = gpus.iter().map(|gpu| Ok([one_way(gpu)?, one_way(gpu)?]));
-    let mut both_ways = both_ways.collect::<Result<Vec<_>, CudaError>>()?;
+    let mut both_ways = both_ways.collect::<Result<Vec<_>, DeviceFault>>()?;
     let mut failed = None;
     let times = timing::host(1, |_| {
         let copied = both_ways.iter_mut().try_for_each(|[(to, up), (from, down)]| {
@@ -61,7 +61,7 @@ pub fn shared(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), CudaEr
 }
 
 /// Measures them. Rows that are added later are held against the copy rate.
-pub fn measure(rows: &mut Rows, gpu: &Gpu) -> Result<(), CudaError> {
+pub fn measure(rows: &mut Rows, gpu: &Gpu) -> Result<(), DeviceFault> {
     let budget = Budget::new(None);
     let buffers = |count: usize, bytes: usize| {
         (0..count)
@@ -71,7 +71,7 @@ pub fn measure(rows: &mut Rows, gpu: &Gpu) -> Result<(), CudaError> {
                 buffer.clear(0, bytes)?;
                 Ok(buffer)
             })
-            .collect::<Result<Vec<_>, CudaError>>()
+            .collect::<Result<Vec<_>, DeviceFault>>()
     };
 
     let (from, to) = (buffers(COPIES, COPIED_BYTES)?, buffers(COPIES, COPIED_BYTES)?);

@@ -64,7 +64,7 @@ impl Shape {
         self.side.pow(3)
     }
 
-    /// How the rows name it.
+    /// The name of the clouds in the rows.
     pub fn config(&self, layout: VoxelLayout) -> String {
         let side = self.side;
         let what = match self.clouds {
@@ -162,7 +162,7 @@ pub fn sweep_of(set: usize, cloud: usize) -> usize {
     (set + cloud) % SWEEPS
 }
 
-/// What the grids of a call are written to: the columns of messages.
+/// Columns of messages that the grids of a call are written to.
 pub struct Output {
     pub dense: HostBuf,
     pub bits: HostBuf,

@@ -1,5 +1,5 @@
-//! What it costs that host memory is not page-locked: the same work from and to either, in turn, so that what else the
-//! machine does befalls all alike.
+//! The cost of host memory that is not page-locked: the same work with either memory, in turn, so that other load on
+//! the machine falls on both alike.
 //!
 //! A node's messages are page-locked, and what it sends lies in memory of dora's, which is not: `to pageable`. Arrays of a
 //! program are `pageable` on both sides.
@@ -10,16 +10,16 @@ use crate::resample::{self, Set};
 use crate::rows::{Rows, Scope};
 use crate::timing::{self, Pace};
 use crate::voxelize;
-use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
+use robocache::device::gpu::{Budget, DeviceBuf, DeviceFault, Gpu, PinnedBuf};
 use robocache::device::{Dtype, HostBuf, HostMemory};
-use robocache::ops::resample::cuda::CudaResampler;
+use robocache::ops::resample::gpu::GpuResampler;
 use robocache::ops::resample::{ResampleConfig, Trajectories};
 use robocache::ops::voxelize::VoxelLayout;
-use robocache::ops::voxelize::cuda::CudaVoxelizer;
+use robocache::ops::voxelize::gpu::GpuVoxelizer;
 use robocache::stream::Message;
 use std::error::Error;
 
-/// What lies in page-locked memory.
+/// A copy, and the ends of it that are in page-locked memory.
 #[derive(Clone, Copy)]
 struct Way {
     name: &'static str,
@@ -45,7 +45,8 @@ const WAYS: [Way; 3] = [
     },
 ];
 
-/// What one thread copies, a bitmap of 256^3 and about what the sparse voxels of the room take, and larger tensors up to a dense 256^3.
+/// Sizes of copies by one thread: a bitmap of 256^3, which is about the size of the room's sparse voxels, and larger
+/// tensors up to a dense 256^3.
 const COPIED_BYTES: [usize; 4] = [256 << 10, GRID_BYTES, 16 << 20, 64 << 20];
 const GRID_BYTES: usize = 2 << 20;
 /// The room of the CPU's figures, and what is small enough to try whether all works.
@@ -168,7 +169,7 @@ fn grids_of(rows: &mut Rows, gpu: &Gpu, room: &Shape, layout: VoxelLayout, pace:
     let bytes = clouds::touched_bytes(room, layout, &locked)?;
     let mut calls: Vec<(String, Call<'_>)> = Vec::new();
     for way in WAYS {
-        let mut voxelizer = CudaVoxelizer::new(&config, gpu, None)?;
+        let mut voxelizer = GpuVoxelizer::new(&config, gpu, None)?;
         let sweeps: &[Message] = if way.input { &locked } else { &pageable };
         let output = || Output::new(room, layout, &memory(gpu, way.output));
         let mut outputs: Vec<Output> = (0..OUTPUTS).map(|_| output()).collect();
@@ -176,7 +177,7 @@ fn grids_of(rows: &mut Rows, gpu: &Gpu, room: &Shape, layout: VoxelLayout, pace:
             format!("{}, {}", room.config(layout), way.name),
             Box::new(move |run| {
                 let out = &mut outputs[run % OUTPUTS];
-                voxelize::on_cuda(&mut voxelizer, layout, &sweeps[run % SWEEPS], out)
+                voxelize::on_gpu(&mut voxelizer, layout, &sweeps[run % SWEEPS], out)
             }),
         ));
     }
@@ -210,7 +211,7 @@ fn batches(rows: &mut Rows, gpu: &Gpu, shape: &Batch) -> Result<(), Box<dyn Erro
     };
     let mut calls: Vec<(String, Call<'_>)> = Vec::new();
     for way in WAYS {
-        let mut resampler = CudaResampler::new(&rules, gpu, None)?;
+        let mut resampler = GpuResampler::new(&rules, gpu, None)?;
         let mut answers = answer(way.output);
         let from = &from;
         calls.push((
@@ -251,14 +252,14 @@ struct BothWays {
 }
 
 impl BothWays {
-    fn new(gpu: &Gpu, up: usize, down: usize) -> Result<Self, CudaError> {
+    fn new(gpu: &Gpu, up: usize, down: usize) -> Result<Self, DeviceFault> {
         let one = |bytes| {
-            let stream = Gpu::open(gpu.ordinal())?;
+            let stream = gpu.another()?;
             let (mut device, mut host) = (DeviceBuf::new(&stream, &Budget::new(None)), PinnedBuf::new(&stream));
             device.reserve(bytes)?;
             device.clear(0, bytes)?;
             host.resize(bytes)?;
-            Ok::<_, CudaError>((device, host))
+            Ok::<_, DeviceFault>((device, host))
         };
         Ok(Self {
             up: one(up)?,
@@ -266,7 +267,7 @@ impl BothWays {
         })
     }
 
-    fn copy(&mut self) -> Result<(), CudaError> {
+    fn copy(&mut self) -> Result<(), DeviceFault> {
         let ((to, up), (from, down)) = (&self.up, &mut self.down);
         // SAFETY: nobody touches the host's memory before the streams are synchronized, right below.
         let copied = unsafe {

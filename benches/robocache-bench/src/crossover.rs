@@ -2,36 +2,27 @@
 
 use crate::batch::Shape;
 use crate::memory;
-use crate::resample::{self, OnDevice};
+use crate::resample;
 use crate::rows::{Rows, Scope};
-use crate::{ceilings, clouds, timing, voxelize, voxelize_device};
-use robocache::device::cuda::{Gpu, device_count};
-use robocache::device::{Dtype, HostBuf};
-use robocache::ops::resample::cuda::{CudaResampler, ShardedResampler};
+use crate::{ceilings, clouds, voxelize};
+use robocache::device::Dtype;
+use robocache::device::gpu::{Gpu, Kind, device_count};
+use robocache::ops::resample::gpu::{GpuResampler, ShardedResampler};
 use robocache::ops::resample::{CpuResampler, ResampleConfig};
-use robocache::ops::voxelize::cuda::{VoxelBatch, VoxelizeShards};
-use robocache::ops::voxelize::{Cloud, VoxelLayout};
+use robocache::ops::voxelize::VoxelLayout;
 use std::error::Error;
 
 /// Trajectories of a batch: one robot's, and more.
 const TRAJECTORIES: [usize; 7] = [1, 4, 16, 64, 256, 1024, 4096];
 
-/// What is shared among devices.
-const SHARED: Shape = shared(1024);
-/// What is large for several of them, too: with a quarter of [`SHARED`] each is hardly busy.
-const SHARED_LARGE: Shape = shared(8192);
-
-const fn shared(rows: usize) -> Shape {
-    Shape {
-        rows,
-        samples: 512,
-        targets: 512,
-        dim: 128,
-        dtype: Dtype::BFloat16,
-    }
-}
-
-const SHARED_CLOUDS: clouds::Shape = clouds::SHAPES[3];
+/// A batch that is shared among devices.
+const SHARED: Shape = Shape {
+    rows: 1024,
+    samples: 512,
+    targets: 512,
+    dim: 128,
+    dtype: Dtype::BFloat16,
+};
 
 fn trajectories(rows: usize) -> Shape {
     Shape {
@@ -47,7 +38,7 @@ fn trajectories(rows: usize) -> Shape {
 pub fn resample(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let config = ResampleConfig::default();
     let mut cpu = CpuResampler::new(&config)?;
-    let mut cuda = gpu.map(|gpu| CudaResampler::new(&config, gpu, None)).transpose()?;
+    let mut cuda = gpu.map(|gpu| GpuResampler::new(&config, gpu, None)).transpose()?;
     for shape in TRAJECTORIES.map(trajectories) {
         let (mut sets, bytes) = resample::sets(&shape, &memory(gpu));
         let times = resample::host(&mut sets, |batch, values, valid| Ok(cpu.run(batch, values, valid)))?;
@@ -79,92 +70,24 @@ pub fn voxelize(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>
     Ok(())
 }
 
-/// Batches shared among 1, 2 and 4 devices, as many as there are.
+/// A batch shared among 1, 2 and 4 devices, as many as there are.
 pub fn sharded(rows: &mut Rows) -> Result<(), Box<dyn Error>> {
-    let devices = device_count().unwrap_or(0);
+    let devices = device_count(Kind::Cuda).unwrap_or(0);
     if devices < 2 {
         eprintln!("devices: there are not several");
         return Ok(());
     }
-    let gpus = (0..devices).map(Gpu::open).collect::<Result<Vec<_>, _>>()?;
+    let gpus = (0..devices)
+        .map(|i| Gpu::open(Kind::Cuda, i))
+        .collect::<Result<Vec<_>, _>>()?;
+    let config = ResampleConfig::default();
+    let (mut sets, bytes) = resample::sets(&SHARED, &memory(gpus.first()));
     for count in [1, 2, 4].into_iter().filter(|&count| count <= devices) {
         let (gpus, backend) = (&gpus[..count], format!("cuda x{count}"));
         ceilings::shared(rows, gpus, &backend)?;
-        sharded_resample(rows, gpus, &backend)?;
-        for shape in [SHARED, SHARED_LARGE] {
-            resample_on_devices(rows, gpus, &shape, &backend)?;
-        }
-        sharded_voxelize(rows, gpus, &backend)?;
+        let mut sharded = ShardedResampler::new(&config, gpus, None)?;
+        let times = resample::host(&mut sets, |batch, values, valid| sharded.run(batch, values, valid))?;
+        rows.add("resample", &SHARED.config(), &backend, Scope::Host, times, bytes);
     }
-    Ok(())
-}
-
-fn sharded_resample(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), Box<dyn Error>> {
-    let config = ResampleConfig::default();
-    let (mut sets, bytes) = resample::sets(&SHARED, &memory(gpus.first()));
-    let mut sharded = ShardedResampler::new(&config, gpus, None)?;
-    let times = resample::host(&mut sets, |batch, values, valid| sharded.run(batch, values, valid))?;
-    rows.add("resample", &SHARED.config(), backend, Scope::Host, times, bytes);
-    Ok(())
-}
-
-fn resample_on_devices(rows: &mut Rows, gpus: &[Gpu], shape: &Shape, backend: &str) -> Result<(), Box<dyn Error>> {
-    let config = ResampleConfig::default();
-    let share = Shape {
-        rows: shape.rows / gpus.len(),
-        ..*shape
-    };
-    let (sets, bytes) = resample::sets(&share, &memory(gpus.first()));
-    let bytes = gpus.len() * bytes;
-    let on_devices = gpus
-        .iter()
-        .map(|gpu| {
-            Ok((
-                CudaResampler::new(&config, gpu, None)?,
-                OnDevice::new(gpu, &share, &sets)?,
-            ))
-        })
-        .collect::<Result<Vec<_>, Box<dyn Error>>>()?;
-    let times = timing::devices(gpus, sets.len(), |device, set| {
-        let (resampler, batches) = &on_devices[device];
-        // SAFETY: the memory outlives the launches, and was made for batches of this shape with ascending times.
-        unsafe { resampler.launch(&batches.batch(set)) }
-    })?;
-    rows.add("resample", &shape.config(), backend, Scope::Device, times, bytes);
-    Ok(())
-}
-
-fn sharded_voxelize(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), Box<dyn Error>> {
-    let (shape, layout) = (SHARED_CLOUDS, VoxelLayout::Bits);
-    let name = shape.config(layout);
-    let memory = memory(gpus.first());
-    let sweeps = clouds::sweeps(&shape, &memory);
-    let bytes = clouds::touched_bytes(&shape, layout, &sweeps)?;
-    let mut sharded = VoxelizeShards::new(&shape.voxelize(layout)?, gpus, None)?;
-    let mut out = VoxelBatch {
-        cells: HostBuf::new(&memory),
-        ..VoxelBatch::default()
-    };
-    let times = voxelize::host(|set| {
-        let clouds = (0..shape.clouds).map(|cloud| Cloud::from_message(&sweeps[clouds::sweep_of(set, cloud)]));
-        Ok(sharded.run(&clouds.collect::<Result<Vec<_>, _>>()?, &mut out)?)
-    })?;
-    rows.add("voxelize", &name, backend, Scope::Host, times, bytes);
-
-    let share = clouds::Shape {
-        clouds: shape.clouds / gpus.len(),
-        ..shape
-    };
-    let grids = timing::sets_for(bytes / gpus.len());
-    let mut on_devices = gpus
-        .iter()
-        .map(|gpu| voxelize_device::OnDevice::new(gpu, &share, layout, &sweeps, grids))
-        .collect::<Result<Vec<_>, _>>()?;
-    let calls = on_devices[0].calls();
-    let times = timing::devices(gpus, calls, |device, call| {
-        // SAFETY: the memory outlives the launches.
-        unsafe { on_devices[device].launch(call) }.map_err(voxelize_device::cuda_error)
-    })?;
-    rows.add("voxelize", &name, backend, Scope::Device, times, bytes);
     Ok(())
 }

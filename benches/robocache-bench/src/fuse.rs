@@ -6,10 +6,10 @@ use crate::random::Random;
 use crate::rows::{Rows, Scope};
 use crate::timing;
 use half::bf16;
-use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
+use robocache::device::gpu::{Budget, DeviceBuf, Gpu, Kind};
 use robocache::device::{Device, DeviceChoice, Placement};
 use robocache::device::{Dtype, Values};
-use robocache::ops::align::cuda::DeviceSample;
+use robocache::ops::align::gpu::DeviceSample;
 use robocache::ops::align::{AlignConfig, Aligner, Masks, Target, Timeline, cpu};
 use std::error::Error;
 use std::time::Instant;
@@ -21,9 +21,9 @@ const LIVE_NS: i64 = 10_000_000_000;
 const LIVE_WARM_UP_NS: i64 = 2_000_000_000;
 /// Camera features at 30 Hz, proprioception at 500 Hz, a wrench at 1 kHz: period in ns, columns.
 const LIVE_STREAMS: [(i64, usize); 3] = [(33_333_333, 128), (2_000_000, 15), (1_000_000, 6)];
-/// The targets are at samples of the faster streams. With all stamps so much later, each is between two.
+/// Moves all stamps, so that each target is between two samples; the targets are at samples of the faster streams.
 const BETWEEN_NS: i64 = 700_000;
-/// A stream's samples are taken in turn from so many, so that values differ from sample to sample.
+/// Number of different samples that a stream takes in turn, so that values differ from sample to sample.
 const DIFFERENT_SAMPLES: usize = 97;
 
 /// A window of the batch, of a timeline of its own.
@@ -81,7 +81,7 @@ pub fn live(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
         if gpu.is_none() {
             continue;
         }
-        let times = play(on_cuda(&rules)?, &rules, 0, usize::MAX)?;
+        let times = play(on_gpu(&rules)?, &rules, 0, usize::MAX)?;
         rows.add("fuse", &config, "cuda", Scope::Host, times, bytes);
     }
     gpu.map_or(Ok(()), |gpu| take(rows, gpu))
@@ -106,7 +106,7 @@ pub fn modes(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
                 let times = play(OnCpu::new(&rules)?, &rules, offset_ns, usize::MAX)?;
                 rows.add("fuse", &config, "cpu", Scope::Host, times, bytes);
                 if gpu.is_some() {
-                    let times = play(on_cuda(&rules)?, &rules, offset_ns, usize::MAX)?;
+                    let times = play(on_gpu(&rules)?, &rules, offset_ns, usize::MAX)?;
                     rows.add("fuse", &config, "cuda", Scope::Host, times, bytes);
                 }
             }
@@ -129,7 +129,7 @@ fn take(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
         let config: AlignConfig = serde_yaml::from_str(&format!(
             "{{ rate_hz: 10, modalities: [{{ input: voxels, dim: {dim}, interpolation: previous }}] }}"
         ))?;
-        let mut aligner = on_cuda(&config)?;
+        let mut aligner = on_gpu(&config)?;
         let bytes = dim * dtype.size();
         let mut memory = DeviceBuf::new(gpu, &Budget::new(None));
         memory.reserve(SETS * bytes)?;
@@ -172,9 +172,9 @@ pub fn launch(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
         (longest, Dtype::Float32),
     ] {
         let rules = live_rules(window, dtype)?;
-        play(on_cuda(&rules)?, &rules, 0, OBSERVATIONS)?;
+        play(on_gpu(&rules)?, &rules, 0, OBSERVATIONS)?;
     }
-    let mut aligner = on_cuda(&live_rules(shortest, Dtype::Float32)?)?;
+    let mut aligner = on_gpu(&live_rules(shortest, Dtype::Float32)?)?;
     let (period, dim) = LIVE_STREAMS[0];
     let mut memory = DeviceBuf::new(gpu, &Budget::new(None));
     memory.reserve(dim * size_of::<f32>())?;
@@ -187,7 +187,7 @@ pub fn launch(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What makes the observations of one robot.
+/// Makes the observations of one robot.
 trait Fuser {
     fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<(), Box<dyn Error>>;
 
@@ -227,10 +227,10 @@ impl Fuser for OnCpu {
 }
 
 /// An operation whose windows are all made on the first device.
-fn on_cuda(config: &AlignConfig) -> Result<Aligner, Box<dyn Error>> {
-    Ok(Aligner::new(
+fn on_gpu(config: &AlignConfig) -> Result<Aligner, Box<dyn Error>> {
+    Ok(Aligner::fused(
         config,
-        &Placement::resolve(DeviceChoice::Cuda(None), None)?,
+        &Placement::resolve(DeviceChoice::Gpu(Kind::Cuda, None), None)?,
     )?)
 }
 
@@ -247,12 +247,12 @@ impl Fuser for Aligner {
         window.write(0, &mut bytemuck::cast_slice_mut::<f32, u8>(out)[..bytes]);
         match window.device() {
             Device::Cpu => Err("the device failed".into()),
-            Device::Cuda(_) => Ok(true),
+            Device::Gpu(..) => Ok(true),
         }
     }
 }
 
-/// How the rows name the observation of one robot.
+/// The name in the rows of one robot's observation.
 fn live_config(window: usize) -> String {
     format!("live, T = {window}, 128+15+6 columns, float32, one observation")
 }

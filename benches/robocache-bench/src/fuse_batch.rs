@@ -5,9 +5,9 @@ use crate::random::Random;
 use crate::rows::{Rows, Scope};
 use crate::slab::Slab;
 use crate::timing;
-use robocache::device::cuda::{Budget, CudaError, Gpu};
+use robocache::device::gpu::{Budget, DeviceFault, Gpu};
 use robocache::device::{Dtype, HostMemory};
-use robocache::ops::align::cuda::{BatchGroup, BatchModality, BatchOutput, BatchShape, FuseBatch};
+use robocache::ops::align::gpu::{BatchGroup, BatchModality, BatchOutput, BatchShape, FuseBatch};
 use robocache::ops::resample::{CpuResampler, Trajectories};
 use robocache::time::{Interpolation, Limits, Rule};
 use std::error::Error;
@@ -19,7 +19,7 @@ pub const BATCH: (usize, usize, [(usize, usize); 3]) = (32, 256, [(150, 128), (1
 type Modes = [Interpolation; BATCH.2.len()];
 const LINES: Modes = [Interpolation::Linear; BATCH.2.len()];
 
-/// How the rows name the batch.
+/// The name of the batch in the rows.
 pub fn batch_config() -> String {
     let (windows, rows, streams) = BATCH;
     let join = |part: fn(&(usize, usize)) -> usize, with: &str| {
@@ -104,15 +104,15 @@ impl Windows {
     }
 }
 
-/// Sets in the memory of a device, and what fuses each.
+/// Sets in the memory of a device.
 struct OnDevice {
     slab: Slab,
     first: Windows,
-    fusers: Vec<FuseBatch>,
+    sets: usize,
 }
 
 impl OnDevice {
-    fn new(gpu: &Gpu, modes: Modes) -> Result<Self, Box<dyn Error>> {
+    fn new(gpu: &Gpu) -> Result<Self, Box<dyn Error>> {
         let (windows, targets, streams) = BATCH;
         let columns: usize = streams.iter().map(|stream| stream.1).sum();
         let masks = windows * targets * streams.len();
@@ -123,7 +123,6 @@ impl OnDevice {
         let first = Windows::new(0);
         let sets = timing::sets_for(first.touched_bytes());
         let slab = Slab::new(gpu, sets, &parts)?;
-        let mut fusers = Vec::new();
         for set in 0..sets {
             let windows = Windows::new(set as u64);
             slab.upload(set, TARGETS, bytemuck::cast_slice(&windows.targets))?;
@@ -131,15 +130,19 @@ impl OnDevice {
                 slab.upload(set, STREAMS + 2 * stream, bytemuck::cast_slice(times))?;
                 slab.upload(set, STREAMS + 2 * stream + 1, values)?;
             }
-            fusers.push(fuser(gpu, &slab, set, modes)?);
         }
-        Ok(Self { slab, first, fusers })
+        Ok(Self { slab, first, sets })
+    }
+
+    /// The launch of each set.
+    fn fusers(&self, gpu: &Gpu, modes: Modes) -> Result<Vec<FuseBatch<'_>>, DeviceFault> {
+        (0..self.sets).map(|set| fuser(gpu, &self.slab, set, modes)).collect()
     }
 }
 
 /// Launches it a few times.
 pub fn launch(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
-    for fuser in &OnDevice::new(gpu, LINES)?.fusers {
+    for fuser in OnDevice::new(gpu)?.fusers(gpu, LINES)? {
         // SAFETY: the slab outlives the launches and has what they were told.
         unsafe { fuser.launch() }?;
         gpu.synchronize()?;
@@ -170,10 +173,10 @@ pub fn modes(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
 }
 
 fn measure_as(rows: &mut Rows, gpu: &Gpu, modes: Modes, config: &str) -> Result<(), Box<dyn Error>> {
-    let on_device = OnDevice::new(gpu, modes)?;
-    let sets = on_device.fusers.len();
+    let on_device = OnDevice::new(gpu)?;
+    let fusers = on_device.fusers(gpu, modes)?;
     // SAFETY: the slab outlives the launches and has what they were told.
-    let times = timing::device(gpu, sets, |set| unsafe { on_device.fusers[set].launch() })?;
+    let times = timing::device(gpu, fusers.len(), |set| unsafe { fusers[set].launch() })?;
     let expected = on_device.first.expected(modes)?;
     let mut came = vec![0; expected.len()];
     on_device.slab.download(0, OUT, &mut came)?;
@@ -185,7 +188,7 @@ fn measure_as(rows: &mut Rows, gpu: &Gpu, modes: Modes, config: &str) -> Result<
     Ok(())
 }
 
-fn fuser(gpu: &Gpu, slab: &Slab, set: usize, modes: Modes) -> Result<FuseBatch, CudaError> {
+fn fuser<'a>(gpu: &Gpu, slab: &'a Slab, set: usize, modes: Modes) -> Result<FuseBatch<'a>, DeviceFault> {
     let (entries, rows, streams) = BATCH;
     let columns: usize = streams.iter().map(|stream| stream.1).sum();
     let modality = |(stream, &(samples, dim)): (usize, &(usize, usize))| {
@@ -204,7 +207,7 @@ fn fuser(gpu: &Gpu, slab: &Slab, set: usize, modes: Modes) -> Result<FuseBatch, 
                 .collect(),
         })
     };
-    let modalities: Result<Vec<_>, CudaError> = streams.iter().enumerate().map(modality).collect();
+    let modalities: Result<Vec<_>, DeviceFault> = streams.iter().enumerate().map(modality).collect();
     let shape = BatchShape {
         entries,
         rows,

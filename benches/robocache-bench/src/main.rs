@@ -1,16 +1,16 @@
-//! What the operations cost on this machine, on the CPU and on its GPU, a JSON line for each row:
+//! The cost of the operations on this machine, on the CPU and on its GPU, a JSON line for each row:
 //!
 //!     robocache-bench [--quick] [PART ...]
 //!
-//! PART is ceilings, resample, fuse, live (one robot's observation), modes (each interpolation beside `linear`), voxelize,
-//! crossover (sizes from one robot's upwards) or devices (work shared among several); all of them if none is named. Three are
-//! no part of these: copies and grids (work from and to page-locked memory, in turn with other memory), and profile, which
-//! launches each kernel a few times, for Nsight Compute to look at. A row has the keys
+//! PART is ceilings, resample, fuse, live (one robot's observation), modes (each interpolation beside `linear`),
+//! voxelize, crossover (sizes from one robot's upwards) or devices (work shared among several); all of them if none is
+//! named. Three run only if they are named: copies and grids (work from and to page-locked memory, in turn with other
+//! memory), and profile, which launches each kernel a few times, for Nsight Compute to look at. A row has the keys
 //! - `op`, `config`, `backend` (`cpu` or `cuda`),
 //! - `scope`: `device`, the work on the device alone, from a graph of many calls, or `host`, the whole operation, from a
 //!   message in host memory to an output in host memory,
 //! - `us_p50`, `us_p99`: of one call,
-//! - `us_early_off`: the median where no kernel starts before the one ahead of it has ended ([`Gpu::set_early_start`]),
+//! - `us_early_off`: the median if no kernel starts before the one ahead of it has ended ([`Gpu::set_early_start`]),
 //! - `us_alone`: the median of a call that is issued and waited for by itself,
 //! - `sets`: how many sets of inputs and outputs the calls go through,
 //! - `touched_bytes`: what one call reads or writes of its set, each byte once; times `sets` it is several times what
@@ -38,7 +38,7 @@ mod voxelize;
 mod voxelize_device;
 
 use robocache::device::HostMemory;
-use robocache::device::cuda::{Gpu, device_count};
+use robocache::device::gpu::{Gpu, Kind, device_count};
 use rows::Rows;
 use std::error::Error;
 use std::process::ExitCode;
@@ -69,10 +69,10 @@ const PARTS: [(&str, Part); 11] = [
     ("profile", profile::launch),
 ];
 
-/// What is done only if it is asked for.
+/// Parts that run only if they are asked for.
 const ONLY_ASKED: [&str; 3] = ["copies", "grids", "profile"];
 
-/// Where messages get their memory from: as the nodes have it.
+/// The memory of messages, as the nodes have it.
 fn memory(gpu: Option<&Gpu>) -> HostMemory {
     gpu.map_or_else(HostMemory::pageable, HostMemory::page_locked)
 }
@@ -88,7 +88,10 @@ fn main() -> ExitCode {
         eprintln!("robocache-bench: there is no part {unknown:?} (allowed: {names})");
         return ExitCode::from(2);
     }
-    let gpu = match device_count().map_err(Into::into).and_then(|_| Gpu::open(0)) {
+    let gpu = match device_count(Kind::Cuda)
+        .map_err(Into::into)
+        .and_then(|_| Gpu::open(Kind::Cuda, 0))
+    {
         Ok(gpu) => {
             eprintln!("cuda:0 is {}", gpu.name());
             Some(gpu)

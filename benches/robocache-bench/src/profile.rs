@@ -3,16 +3,16 @@
 use crate::rows::Rows;
 use crate::voxelize_device::OnDevice;
 use crate::{batch, clouds, fuse, fuse_batch, resample, timing};
-use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
+use robocache::device::gpu::{Budget, DeviceBuf, Gpu};
 use robocache::device::{Dtype, HostMemory};
-use robocache::ops::resample::cuda::CudaResampler;
+use robocache::ops::resample::gpu::GpuResampler;
 use robocache::ops::resample::{ResampleConfig, Trajectories};
 use robocache::ops::voxelize::VoxelLayout;
-use robocache::ops::voxelize::cuda::CudaVoxelizer;
+use robocache::ops::voxelize::gpu::GpuVoxelizer;
 use robocache::stream::Message;
 use std::error::Error;
 
-/// Of the grids of a call: a profiler that launches a kernel again saves all its memory before.
+/// Limit on the cells of a call's grids: a profiler that launches a kernel again first saves all its memory.
 const MOST_CELLS: usize = 1 << 26;
 
 /// Values of a sample that are not read by 16 bytes at once, or are of a type that the comparison does not have.
@@ -31,7 +31,7 @@ const OTHER_SAMPLES: [(Dtype, usize); 12] = [
     (Dtype::BFloat16, 7),
 ];
 
-/// Of each shape, made twice in turn.
+/// Number of grids of each shape, each made twice in turn.
 const GRIDS: usize = 2;
 
 const LAYOUTS: [VoxelLayout; 3] = [VoxelLayout::Dense, VoxelLayout::Bits, VoxelLayout::Coo];
@@ -68,18 +68,18 @@ pub fn launch(_: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
 
 fn resample(gpu: &Gpu, shape: &batch::Shape) -> Result<(), Box<dyn Error>> {
     let (sets, _) = resample::sets(shape, &HostMemory::page_locked(gpu));
-    let resampler = CudaResampler::new(&ResampleConfig::default(), gpu, None)?;
-    let on_device = resample::OnDevice::new(gpu, shape, &sets)?;
-    for set in 0..sets.len() {
+    let resampler = GpuResampler::new(&ResampleConfig::default(), gpu, None)?;
+    let on_device = resample::OnDevice::new(gpu, &sets)?;
+    for batch in on_device.batches(shape)? {
         // SAFETY: the memory outlives the launches, and was made for batches of this shape with ascending times.
-        unsafe { resampler.launch(&on_device.batch(set)) }?;
+        unsafe { resampler.launch(&batch) }?;
     }
     Ok(gpu.synchronize()?)
 }
 
-/// Where dropped samples are counted.
+/// Resamples samples in host memory, some of which are dropped and counted.
 fn resample_from_host(gpu: &Gpu, shape: &batch::Shape) -> Result<(), Box<dyn Error>> {
-    let mut resampler = CudaResampler::new(&ResampleConfig::default(), gpu, None)?;
+    let mut resampler = GpuResampler::new(&ResampleConfig::default(), gpu, None)?;
     for set in &mut resample::sets(shape, &HostMemory::page_locked(gpu)).0 {
         let batch = Trajectories::from_message(&set.message)?;
         resampler.run(&batch, set.values.bytes_mut(), set.valid.bytes_mut())?;
@@ -113,7 +113,7 @@ fn widen<const COLUMNS: usize>(sweep: &Message) -> Message {
 /// Channels that the kernels of occupancy, count and mean don't know.
 fn voxelize_other_channels(gpu: &Gpu, shape: &clouds::Shape) -> Result<(), Box<dyn Error>> {
     let config = shape.voxelize_to(VoxelLayout::Dense, "count, mean_x, min_z, max_z")?;
-    let mut voxelizer = CudaVoxelizer::new(&config, gpu, None)?;
+    let mut voxelizer = GpuVoxelizer::new(&config, gpu, None)?;
     let mut out = DeviceBuf::new(gpu, &Budget::new(None));
     for message in clouds::sweeps(shape, &HostMemory::page_locked(gpu)).iter().take(2) {
         voxelizer.gather([(0, message)], |_, _| {})?;

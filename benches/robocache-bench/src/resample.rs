@@ -5,9 +5,9 @@ use crate::memory;
 use crate::rows::{Rows, Scope};
 use crate::slab::Slab;
 use crate::timing::{self, Times};
-use robocache::device::cuda::{CudaError, Gpu, SliceError};
+use robocache::device::gpu::{DeviceFault, Gpu, SliceError};
 use robocache::device::{Dtype, HostBuf, HostMemory};
-use robocache::ops::resample::cuda::{CudaResampler, DeviceBatch};
+use robocache::ops::resample::gpu::{DeviceBatch, GpuResampler};
 use robocache::ops::resample::{CpuResampler, ResampleConfig, ResampleCounters, Trajectories};
 use robocache::stream::Message;
 use robocache::time::Interpolation;
@@ -87,7 +87,7 @@ fn one_shape(rows: &mut Rows, gpu: Option<&Gpu>, shape: &Shape) -> Result<(), Bo
     )?;
     rows.add("resample", &config, "cpu", Scope::Host, times, bytes);
     let Some(gpu) = gpu else { return Ok(()) };
-    let mut on_device = CudaResampler::new(&rules, gpu, None)?;
+    let mut on_device = GpuResampler::new(&rules, gpu, None)?;
     let expected = sets[0].values.bytes().to_vec();
     let times = device(&on_device, shape, &sets, &expected)?;
     rows.add("resample", &config, "cuda", Scope::Device, times, bytes);
@@ -112,7 +112,7 @@ fn one_shape(rows: &mut Rows, gpu: Option<&Gpu>, shape: &Shape) -> Result<(), Bo
 /// The shapes of [`SHAPES`] in which the modes are compared.
 const MODE_SHAPES: [usize; 3] = [0, 1, 3];
 
-/// Measures every mode in float32, on the CPU, and on the device where it has the mode.
+/// Measures every mode in float32, on the CPU, and on the device if it has the mode.
 pub fn modes(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let shapes: Vec<Shape> = shapes().filter(|shape| shape.dtype == Dtype::Float32).collect();
     let shapes = MODE_SHAPES.map(|at| shapes[at]);
@@ -127,11 +127,11 @@ pub fn modes(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
                 |batch, values, valid| Ok(resampler.run(batch, values, valid)),
             )?;
             rows.add("resample", &config, "cpu", Scope::Host, times, bytes);
-            let Some(gpu) = gpu.filter(|_| mode.is_on_cuda()) else {
+            let Some(gpu) = gpu.filter(|_| mode.is_on_gpu()) else {
                 continue;
             };
             let expected = sets[0].values.bytes().to_vec();
-            let times = device(&CudaResampler::new(&rules, gpu, None)?, shape, &sets, &expected)?;
+            let times = device(&GpuResampler::new(&rules, gpu, None)?, shape, &sets, &expected)?;
             rows.add("resample", &config, "cuda", Scope::Device, times, bytes);
         }
     }
@@ -141,7 +141,7 @@ pub fn modes(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
 /// Times whole batches, from message to output.
 pub fn host(
     sets: &mut [Set],
-    mut run: impl FnMut(&Trajectories<'_>, &mut [u8], &mut [u8]) -> Result<ResampleCounters, CudaError>,
+    mut run: impl FnMut(&Trajectories<'_>, &mut [u8], &mut [u8]) -> Result<ResampleCounters, DeviceFault>,
 ) -> Result<Vec<f64>, Box<dyn Error>> {
     let mut result: Result<(), Box<dyn Error>> = Ok(());
     let times = timing::host(sets.len(), |at| {
@@ -158,11 +158,12 @@ pub fn host(
     result.map(|()| times)
 }
 
-fn device(resampler: &CudaResampler, shape: &Shape, sets: &[Set], expected: &[u8]) -> Result<Times, Box<dyn Error>> {
-    let on_device = OnDevice::new(resampler.gpu(), shape, sets)?;
+fn device(resampler: &GpuResampler, shape: &Shape, sets: &[Set], expected: &[u8]) -> Result<Times, Box<dyn Error>> {
+    let on_device = OnDevice::new(resampler.gpu(), sets)?;
+    let batches = on_device.batches(shape)?;
     // SAFETY: the slab outlives the launches, and was made for batches of this shape with ascending times.
-    let times = timing::device(resampler.gpu(), sets.len(), |set| unsafe {
-        resampler.launch(&on_device.batch(set))
+    let times = timing::device(resampler.gpu(), batches.len(), |set| unsafe {
+        resampler.launch(&batches[set])
     })?;
     let mut came = vec![0; expected.len()];
     on_device.slab.download(0, OnDevice::OUT, &mut came)?;
@@ -180,7 +181,7 @@ fn check(expected: &[u8], came: &[u8]) -> Result<(), Box<dyn Error>> {
 /// Sets in the memory of a device.
 pub struct OnDevice {
     slab: Slab,
-    batches: Vec<DeviceBatch>,
+    sets: usize,
 }
 
 impl OnDevice {
@@ -189,7 +190,7 @@ impl OnDevice {
     const VALID: usize = 4;
 
     /// Copies of all the sets.
-    pub fn new(gpu: &Gpu, shape: &Shape, sets: &[Set]) -> Result<Self, Box<dyn Error>> {
+    pub fn new(gpu: &Gpu, sets: &[Set]) -> Result<Self, Box<dyn Error>> {
         let columns = |set: &Set| {
             let column = |name| {
                 Ok(set
@@ -210,9 +211,15 @@ impl OnDevice {
                 slab.upload(at, part, bytes)?;
             }
         }
+        let sets = sets.len();
+        Ok(Self { slab, sets })
+    }
+
+    /// The batch of each set.
+    pub fn batches(&self, shape: &Shape) -> Result<Vec<DeviceBatch<'_>>, SliceError> {
         let (samples, targets) = (shape.rows * shape.samples, shape.rows * shape.targets);
         let batch = |set| {
-            let slice = |part, dtype, len| slab.slice(set, part, dtype, len);
+            let slice = |part, dtype, len| self.slab.slice(set, part, dtype, len);
             Ok(DeviceBatch {
                 rows: shape.rows,
                 samples: shape.samples,
@@ -225,12 +232,6 @@ impl OnDevice {
                 valid: slice(Self::VALID, Dtype::UInt8, targets)?,
             })
         };
-        let batches = (0..sets.len()).map(batch).collect::<Result<_, SliceError>>()?;
-        Ok(Self { slab, batches })
-    }
-
-    /// The batch of a set.
-    pub fn batch(&self, set: usize) -> DeviceBatch {
-        self.batches[set]
+        (0..self.sets).map(batch).collect()
     }
 }

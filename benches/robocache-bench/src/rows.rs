@@ -2,7 +2,7 @@
 
 use crate::timing::{Times, percentile};
 
-/// What the times are of.
+/// The work that a time covers.
 #[derive(Clone, Copy)]
 pub enum Scope {
     /// The work on the device alone, inputs and outputs there: a graph of many launches, divided.

@@ -1,7 +1,7 @@
 //! Sets of inputs and outputs in the memory of a device.
 
 use robocache::device::Dtype;
-use robocache::device::cuda::{Budget, CudaError, DeviceBuf, DeviceSlice, Gpu, SliceError};
+use robocache::device::gpu::{Budget, DeviceBuf, DeviceFault, DeviceSlice, Gpu, SliceError};
 
 const ALIGNMENT: usize = 256;
 
@@ -13,8 +13,8 @@ pub struct Slab {
 }
 
 impl Slab {
-    /// Memory for so many sets of parts of those sizes, in bytes, zero at first.
-    pub fn new(gpu: &Gpu, sets: usize, parts: &[usize]) -> Result<Self, CudaError> {
+    /// Memory for `sets` sets of parts of `parts` bytes each, zero at first.
+    pub fn new(gpu: &Gpu, sets: usize, parts: &[usize]) -> Result<Self, DeviceFault> {
         let mut stride = 0;
         let places = parts.iter().map(|part| {
             let place = stride;
@@ -28,20 +28,20 @@ impl Slab {
         Ok(Self { memory, places, stride })
     }
 
-    /// So many elements at the beginning of a part of a set.
-    pub fn slice(&self, set: usize, part: usize, dtype: Dtype, len: usize) -> Result<DeviceSlice, SliceError> {
+    /// The first `len` elements of a part of a set.
+    pub fn slice(&self, set: usize, part: usize, dtype: Dtype, len: usize) -> Result<DeviceSlice<'_>, SliceError> {
         self.memory.slice(self.place(set, part), dtype, len)
     }
 
     /// Fills a part of a set, and waits until it is.
-    pub fn upload(&self, set: usize, part: usize, bytes: &[u8]) -> Result<(), CudaError> {
+    pub fn upload(&self, set: usize, part: usize, bytes: &[u8]) -> Result<(), DeviceFault> {
         // SAFETY: the bytes are borrowed until the stream is synchronized.
         unsafe { self.memory.upload(self.place(set, part), bytes) }?;
         self.memory.gpu().synchronize()
     }
 
     /// Reads a part of a set after all work in the stream.
-    pub fn download(&self, set: usize, part: usize, bytes: &mut [u8]) -> Result<(), CudaError> {
+    pub fn download(&self, set: usize, part: usize, bytes: &mut [u8]) -> Result<(), DeviceFault> {
         // SAFETY: the bytes are borrowed until the stream is synchronized.
         unsafe { self.memory.download(self.place(set, part), bytes) }?;
         self.memory.gpu().synchronize()

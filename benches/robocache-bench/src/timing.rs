@@ -1,6 +1,6 @@
-//! How something is timed: over inputs and outputs that have left the cache before they are used again.
+//! Times calls over inputs and outputs that have left the cache before they are used again.
 
-use robocache::device::cuda::{CudaError, Gpu};
+use robocache::device::gpu::{DeviceFault, Gpu};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,6 @@ const LARGE_SET_BYTES: usize = 128 << 20;
 const LARGE_SETS: usize = 4;
 /// Launches in a graph at least, so that what lies between two replays does not count.
 const GRAPH_LAUNCHES: usize = 64;
-
-/// Launches in each device's graph where several are waited for, so that the wait does not count.
-const SHARED_LAUNCHES: usize = 256;
 
 const SPENT: Duration = Duration::from_millis(300);
 const WARM_UP: usize = 3;
@@ -32,19 +29,19 @@ fn is_quick() -> bool {
     QUICK.get().is_some()
 }
 
-/// Whether something of so many elements is to be measured.
+/// True if work of `elements` elements is to be measured.
 pub fn is_wanted(elements: usize) -> bool {
     !is_quick() || elements <= 1 << 22
 }
 
-/// What was measured, in us of one call.
+/// Measured times, in us of one call.
 pub struct Times {
     pub us: Vec<f64>,
-    /// On the device, where kernels don't start early; empty elsewhere.
+    /// On the device, if kernels don't start early; empty elsewhere.
     pub early_off: Vec<f64>,
     /// On the device, of calls each of which is issued and waited for by itself, on the CPU's clock; empty elsewhere.
     pub alone: Vec<f64>,
-    /// How many sets of inputs and outputs were rotated through.
+    /// Number of sets of inputs and outputs that were rotated through.
     pub sets: Option<usize>,
 }
 
@@ -66,8 +63,8 @@ pub fn percentile(values: &[f64], part: f64) -> f64 {
     sorted[(part * (sorted.len() - 1) as f64).round() as usize]
 }
 
-/// How many sets of inputs and outputs to rotate through, where a call touches so many bytes of its set. What the set
-/// holds beside them does not count: it takes no room in a cache.
+/// Number of sets of inputs and outputs to rotate through if a call touches `touched_bytes` of its set. Other memory of
+/// the set does not count: it takes no room in a cache.
 pub fn sets_for(touched_bytes: usize) -> usize {
     if is_quick() {
         return 2;
@@ -109,7 +106,7 @@ pub fn host(sets: usize, mut work: impl FnMut(usize)) -> Vec<f64> {
         .collect()
 }
 
-/// What lies between calls.
+/// The pause between calls.
 #[derive(Clone, Copy)]
 pub enum Pace {
     /// Nothing.
@@ -122,7 +119,7 @@ const LIVE_PAUSE: Duration = Duration::from_millis(25);
 const LIVE_RUNS: usize = 100;
 
 impl Pace {
-    /// What it adds to the name of a row.
+    /// The suffix of a row's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::AtOnce => "",
@@ -163,7 +160,7 @@ pub fn in_turn(works: usize, pace: Pace, mut work: impl FnMut(usize, usize)) -> 
     times
 }
 
-/// Launches in a graph that goes through so many sets.
+/// Launches in a graph that goes through `sets` sets.
 fn calls_for(sets: usize) -> usize {
     if sets > LARGE_SETS && !is_quick() {
         sets * GRAPH_LAUNCHES.div_ceil(sets)
@@ -178,8 +175,8 @@ fn calls_for(sets: usize) -> usize {
 pub fn device(
     gpu: &Gpu,
     calls: usize,
-    mut launch: impl FnMut(usize) -> Result<(), CudaError>,
-) -> Result<Times, CudaError> {
+    mut launch: impl FnMut(usize) -> Result<(), DeviceFault>,
+) -> Result<Times, DeviceFault> {
     // Kernels are loaded at their first launch, which must not be within a capture.
     (0..calls).try_for_each(&mut launch)?;
     gpu.synchronize()?;
@@ -198,12 +195,12 @@ pub fn device(
     })
 }
 
-/// Times a graph that goes through all calls, and more than once where they are few.
+/// Times a graph that goes through all calls, and more than once if they are few.
 fn graph(
     gpu: &Gpu,
     calls: usize,
-    launch: &mut impl FnMut(usize) -> Result<(), CudaError>,
-) -> Result<Vec<f64>, CudaError> {
+    launch: &mut impl FnMut(usize) -> Result<(), DeviceFault>,
+) -> Result<Vec<f64>, DeviceFault> {
     let captured = calls_for(calls);
     let graph = gpu.capture(|| (0..captured).try_for_each(|call| launch(call % calls)))?;
     // SAFETY: what `launch` works on outlives this function, and the graph does not.
@@ -221,13 +218,13 @@ fn graph(
 fn alone(
     gpu: &Gpu,
     calls: usize,
-    launch: &mut impl FnMut(usize) -> Result<(), CudaError>,
-) -> Result<Vec<f64>, CudaError> {
+    launch: &mut impl FnMut(usize) -> Result<(), DeviceFault>,
+) -> Result<Vec<f64>, DeviceFault> {
     let mut once = |call: usize| {
         let start = Instant::now();
         launch(call % calls)?;
         gpu.synchronize()?;
-        Ok::<_, CudaError>(start.elapsed())
+        Ok::<_, DeviceFault>(start.elapsed())
     };
     let mut one = Duration::MAX;
     for call in 0..WARM_UP {
@@ -243,8 +240,8 @@ fn alone(
 pub fn stream(
     gpu: &Gpu,
     sets: usize,
-    mut launch: impl FnMut(usize) -> Result<(), CudaError>,
-) -> Result<Times, CudaError> {
+    mut launch: impl FnMut(usize) -> Result<(), DeviceFault>,
+) -> Result<Times, DeviceFault> {
     let mut all = || (0..sets).try_for_each(&mut launch);
     all()?;
     gpu.synchronize()?;
@@ -263,14 +260,14 @@ fn marked(
     gpu: &Gpu,
     runs: usize,
     calls: usize,
-    mut round: impl FnMut() -> Result<(), CudaError>,
-) -> Result<Vec<f64>, CudaError> {
+    mut round: impl FnMut() -> Result<(), DeviceFault>,
+) -> Result<Vec<f64>, DeviceFault> {
     let mut marks = Vec::new();
     let mark = |marks: &mut Vec<_>| {
         let event = gpu.event()?;
         event.record()?;
         marks.push(event);
-        Ok::<_, CudaError>(())
+        Ok::<_, DeviceFault>(())
     };
     mark(&mut marks)?;
     for _ in 0..runs {
@@ -281,37 +278,5 @@ fn marked(
     marks
         .windows(2)
         .map(|pair| pair[1].elapsed_us(&pair[0]).map(|us| us / calls as f64))
-        .collect()
-}
-
-/// Times work that is shared among devices, on the CPU's clock, in us for one call: each device has a graph of its share of
-/// many calls, and all are waited for.
-pub fn devices(
-    gpus: &[Gpu],
-    sets: usize,
-    mut launch: impl FnMut(usize, usize) -> Result<(), CudaError>,
-) -> Result<Vec<f64>, CudaError> {
-    let calls = if is_quick() {
-        sets
-    } else {
-        sets * SHARED_LAUNCHES.div_ceil(sets)
-    };
-    let mut graphs = Vec::new();
-    for (device, gpu) in gpus.iter().enumerate() {
-        (0..sets).try_for_each(|set| launch(device, set))?;
-        gpu.synchronize()?;
-        graphs.push(gpu.capture(|| (0..calls).try_for_each(|call| launch(device, call % sets)))?);
-    }
-    let once = || {
-        let start = Instant::now();
-        // SAFETY: what `launch` works on outlives this function, and the graphs do not.
-        graphs.iter().try_for_each(|graph| unsafe { graph.launch() })?;
-        gpus.iter().try_for_each(Gpu::synchronize)?;
-        Ok(start.elapsed())
-    };
-    once()?;
-    let runs = runs_for(once()?);
-    (0..runs)
-        .map(|_| once().map(|took| took.as_secs_f64() * 1e6 / calls as f64))
         .collect()
 }

@@ -6,13 +6,13 @@ use crate::rows::{Rows, Scope};
 use crate::timing;
 use crate::voxelize_device;
 use robocache::device::HostBuf;
-use robocache::device::cuda::Gpu;
-use robocache::ops::voxelize::cuda::{CudaVoxelizer, VoxelBatch, VoxelizeBatch};
-use robocache::ops::voxelize::{Cloud, CpuVoxelizer, VoxelLayout};
-use robocache::stream::Message;
+use robocache::device::gpu::Gpu;
+use robocache::ops::voxelize::gpu::{GpuVoxelizer, VoxelBatch, VoxelizeBatch};
+use robocache::ops::voxelize::{CpuVoxelizer, VoxelLayout};
+use robocache::stream::{HostCloud, Message};
 use std::error::Error;
 
-/// What is measured of a shape: sparse voxels of one cloud only.
+/// Layouts that are measured of a shape: for one cloud, sparse voxels alone.
 fn layouts(shape: &Shape) -> impl Iterator<Item = VoxelLayout> + use<> {
     let sparse = shape.clouds == 1;
     [VoxelLayout::Dense, VoxelLayout::Bits, VoxelLayout::Coo]
@@ -73,8 +73,8 @@ pub fn hosts(
     rows.add("voxelize", &shape.config(layout), "cpu", Scope::Host, times, bytes);
     let Some(gpu) = gpu else { return Ok(()) };
     let times = if shape.clouds == 1 {
-        let mut voxelizer = CudaVoxelizer::new(&config, gpu, None)?;
-        host(|set| on_cuda(&mut voxelizer, layout, &sweeps[set], &mut out))?
+        let mut voxelizer = GpuVoxelizer::new(&config, gpu, None)?;
+        host(|set| on_gpu(&mut voxelizer, layout, &sweeps[set], &mut out))?
     } else {
         let mut voxelizer = VoxelizeBatch::new(&config, gpu, None)?;
         let mut out = VoxelBatch {
@@ -82,7 +82,7 @@ pub fn hosts(
             ..VoxelBatch::default()
         };
         host(|set| {
-            let clouds = (0..shape.clouds).map(|cloud| Cloud::from_message(&sweeps[sweep_of(set, cloud)]));
+            let clouds = (0..shape.clouds).map(|cloud| HostCloud::from_message(&sweeps[sweep_of(set, cloud)]));
             Ok(voxelizer.run(&clouds.collect::<Result<Vec<_>, _>>()?, &mut out)?)
         })?
     };
@@ -128,8 +128,8 @@ fn on_cpu(
 }
 
 /// Makes one grid of a message.
-pub fn on_cuda(
-    voxelizer: &mut CudaVoxelizer,
+pub fn on_gpu(
+    voxelizer: &mut GpuVoxelizer,
     layout: VoxelLayout,
     message: &Message,
     out: &mut Output,

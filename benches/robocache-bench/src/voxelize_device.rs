@@ -3,9 +3,9 @@
 use crate::clouds::{Output, Shape, sweep_of};
 use crate::timing::{self, Times};
 use robocache::device::Dtype;
-use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
+use robocache::device::gpu::{Budget, DeviceBuf, DeviceFault, Gpu};
 use robocache::ops::voxelize::VoxelLayout;
-use robocache::ops::voxelize::cuda::{DeviceClouds, DeviceField, DeviceGrids, VoxelizeBatch, VoxelizeError};
+use robocache::ops::voxelize::gpu::{DeviceClouds, DeviceField, DeviceGrids, VoxelizeBatch, VoxelizeError};
 use robocache::stream::Message;
 use std::error::Error;
 
@@ -19,7 +19,7 @@ pub struct OnDevice {
 }
 
 impl OnDevice {
-    /// Copies of the sweeps, and so many grids.
+    /// Copies the sweeps, and makes a number of grids.
     pub fn new(
         gpu: &Gpu,
         shape: &Shape,
@@ -60,7 +60,7 @@ impl OnDevice {
                 unsafe { buffer.upload(cloud * cloud_bytes, points) }?;
             }
             gpu.synchronize()?;
-            Ok::<_, CudaError>(buffer)
+            Ok::<_, DeviceFault>(buffer)
         });
         let field = |name, at| DeviceField {
             name,
@@ -98,7 +98,7 @@ impl OnDevice {
         unsafe { self.grids[grid].launch(&clouds) }
     }
 
-    /// Whether the grids of the first set, made where others were, are those expected.
+    /// Checks that the grids of the first set, written over earlier ones, are those expected.
     fn check(&mut self, gpu: &Gpu, layout: VoxelLayout, expected: &Output) -> Result<(), Box<dyn Error>> {
         let clouds = DeviceClouds::new(&self.points[0], self.shape.clouds, self.shape.points(), &self.fields)?;
         let made = self.grids[0].run_device(&clouds)?;
@@ -109,10 +109,10 @@ impl OnDevice {
     }
 }
 
-/// What a cloud that can't be taken would be is known from the first call.
-pub fn cuda_error(error: VoxelizeError) -> CudaError {
+/// Turns a refusal of a cloud into a device fault: the first call has shown that the clouds can be taken.
+pub fn device_fault(error: VoxelizeError) -> DeviceFault {
     match error {
-        VoxelizeError::Cuda(error) => error,
+        VoxelizeError::Gpu(error) => error,
         error => unreachable!("all clouds are alike, and the first was taken: {error}"),
     }
 }
@@ -120,7 +120,7 @@ pub fn cuda_error(error: VoxelizeError) -> CudaError {
 /// Times, with what they add to the name of a row.
 pub type Named = (&'static str, Times);
 
-/// Times calls on the device, into so many grids in turn and into those of one operation, with what each adds to the
+/// Times calls on the device, into several grids in turn and into those of one operation, with what each adds to the
 /// name of a row. Before and after, the grids of the first set must be those expected.
 pub fn measure(
     gpu: &Gpu,
@@ -134,7 +134,7 @@ pub fn measure(
         on_device.check(gpu, layout, expected)?;
         let calls = on_device.calls();
         // SAFETY: it outlives the launches.
-        let launch = |call| unsafe { on_device.launch(call) }.map_err(cuda_error);
+        let launch = |call| unsafe { on_device.launch(call) }.map_err(device_fault);
         let mut times = timing::device(gpu, calls, launch)?;
         on_device.check(gpu, layout, expected)?;
         times.sets = Some(on_device.grids.len());
@@ -150,13 +150,13 @@ fn is_as_expected(
     layout: VoxelLayout,
     made: &DeviceGrids<'_>,
     expected: &Output,
-) -> Result<bool, CudaError> {
+) -> Result<bool, DeviceFault> {
     let came = |buffer: &DeviceBuf, at: usize, expected: &[u8]| {
         let mut came = vec![0; expected.len()];
         // SAFETY: the vector lives until the stream is synchronized.
         unsafe { buffer.download(at, &mut came) }?;
         gpu.synchronize()?;
-        Ok::<_, CudaError>(came == expected)
+        Ok::<_, DeviceFault>(came == expected)
     };
     match layout {
         VoxelLayout::Dense => came(made.dense(), 0, expected.dense()),

@@ -38,7 +38,7 @@ pub struct Node {
     deploy: Option<Deploy>,
 }
 
-/// Where a node is to run.
+/// Place where a node is to run.
 #[derive(Default, PartialEq, Deserialize)]
 struct Deploy {
     #[serde(default)]
@@ -53,21 +53,21 @@ fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
         Value::String(text) => Ok(text),
         Value::Number(number) => Ok(number.to_string()),
         Value::Bool(yes) => Ok(yes.to_string()),
-        _ => Err(de::Error::custom("it is no name (allowed: text)")),
+        _ => Err(de::Error::custom("it is not a name (allowed: text)")),
     }
 }
 
 #[derive(Deserialize)]
 #[serde(
     untagged,
-    expecting = "it is no input (allowed: NODE/OUTPUT, or a map with `source: NODE/OUTPUT`)"
+    expecting = "it is not an input (allowed: NODE/OUTPUT, or a map with `source: NODE/OUTPUT`)"
 )]
 enum Input {
     Source(String),
     Full(Edge),
 }
 
-/// What is wired to an input.
+/// The source that is wired to an input.
 #[derive(Clone, Deserialize)]
 pub struct Edge {
     pub source: String,
@@ -79,7 +79,7 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Whether its sender waits for its taker, so that nothing is lost.
+    /// True if its sender waits for its taker, so that nothing is lost.
     pub fn is_lossless(&self) -> bool {
         self.queue_policy.as_deref() == Some("backpressure")
     }
@@ -90,7 +90,7 @@ impl Dataflow {
         let text = std::fs::read_to_string(file).wrap_err_with(|| format!("{}: it can't be read", file.display()))?;
         read_yaml(&text).map_err(|problem| {
             eyre::eyre!(
-                "{}: it is no dataflow (allowed: what `dora validate` takes): {problem}",
+                "{}: it is not a dataflow (allowed: what `dora validate` takes): {problem}",
                 file.display()
             )
         })
@@ -127,7 +127,7 @@ impl Node {
         self.edges().find(|(name, _)| *name == input).map(|(_, edge)| edge)
     }
 
-    /// The name of its program, without robocache's prefix, where it has that.
+    /// The name of its program, without robocache's prefix, if it has that.
     pub fn program(&self) -> Option<&str> {
         let path = self.path.as_ref().or(self.hub.as_ref())?.as_str()?;
         let name = path.rsplit('/').next().unwrap_or(path);
@@ -149,7 +149,7 @@ impl Node {
         from_args.or(from_env).map(|file| tidy(&folder.join(file)))
     }
 
-    /// Where it runs, in words: `machine gpu`; `None` where the dataflow doesn't say.
+    /// Place where it runs, in words: `machine gpu`; `None` if the dataflow doesn't name it.
     pub fn place(&self) -> Option<String> {
         let deploy = self.deploy.as_ref()?;
         let machine = deploy.machine.iter().map(|machine| format!("machine {machine}"));

@@ -1,7 +1,7 @@
 //! A configuration by itself: its sections, its folders and the dataset that it describes.
 
+use super::facts::StreamFacts;
 use super::findings::Findings;
-use super::known::Known;
 use super::section;
 use crate::config::{Built, Section, check, plugins};
 use crate::convert::lerobot::Settings;
@@ -17,7 +17,7 @@ pub(super) const PROGRAMS: [&str; 10] = [
 pub(super) fn alone(file: &Path, findings: &mut Findings) {
     for built in read_sections(file, findings) {
         for operation in &built.operations {
-            section::check(file, operation, &|_| Known::default(), findings);
+            section::check(file, operation, &|_| StreamFacts::default(), findings);
             if let Section::Record(config) = &operation.section
                 && let Err(error) = config.check_new_run(Path::new("."))
             {
@@ -31,7 +31,7 @@ pub(super) fn alone(file: &Path, findings: &mut Findings) {
 
 /// Checks that the nodes that read a file can write their status; a relative folder counts from `base`.
 pub(super) fn status(file: &Path, base: &Path, findings: &mut Findings) {
-    // What can't be read is said already.
+    // A file that can't be read is reported already.
     if let Ok(Err(error)) = Config::read(file).map(|config| config.check_status(base)) {
         findings.refused(error);
     }
@@ -47,7 +47,7 @@ pub(super) fn datasets(file: &Path, findings: &mut Findings) {
     }
 }
 
-/// What the nodes that read a file make of it.
+/// Reads the sections of a file as its nodes do.
 pub(super) fn read_sections(file: &Path, findings: &mut Findings) -> Vec<Built> {
     let config = match Config::read(file) {
         Ok(config) => config,

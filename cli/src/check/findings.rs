@@ -1,4 +1,4 @@
-//! What was found, and where.
+//! Findings and their places.
 
 use crate::output::Level;
 use robocache::app::AppError;
@@ -15,7 +15,7 @@ pub(super) struct Finding {
     pub problem: String,
 }
 
-/// What was found so far.
+/// All findings up to now.
 #[derive(Default)]
 pub(super) struct Findings(pub Vec<Finding>);
 
@@ -45,7 +45,7 @@ impl Findings {
         self.add(Level::Note, file, at, problem);
     }
 
-    /// What the library refuses.
+    /// Adds a refusal of the library.
     pub fn refused(&mut self, error: AppError) {
         match error {
             AppError::Config { file, section, problem } => self.error(&file, section, problem),
@@ -54,7 +54,7 @@ impl Findings {
     }
 }
 
-/// Where findings of a section go.
+/// Adds findings of a section.
 pub(super) struct OfSection<'a> {
     pub file: &'a Path,
     pub label: String,

@@ -1,9 +1,9 @@
 //! `robocache check`: what can be wrong with a configuration and its dataflow, before anything runs.
 
 mod dataflow;
+mod facts;
 mod files;
 mod findings;
-mod known;
 mod section;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

@@ -1,7 +1,7 @@
-//! What a section says that can't work, or not well, given what is known of its streams.
+//! Finds settings of a section that can't work, or not well, given the known facts about its streams.
 
+use super::facts::{Kind, StreamFacts};
 use super::findings::{Findings, OfSection};
-use super::known::{Kind, Known};
 use super::units::MANY_BYTES;
 use crate::config::{Operation, Section};
 use crate::output::{bytes, figure};
@@ -12,10 +12,10 @@ use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig};
 use robocache::time::Interpolation;
 use std::path::Path;
 
-/// How much quicker than it says a stream may be, for jitter.
+/// Share of its stated period that a stream's period may fall to, for jitter.
 const TOLERANCE: f64 = 0.98;
 
-/// What a queue should hold of a stream of which only the configuration tells how often it speaks, s.
+/// Time that a queue should hold of a stream whose rate is known from the configuration alone, s.
 const QUEUE_S: f64 = 0.1;
 
 /// Messages that the queue of an input should hold, by what the configuration says of its rate, and what that is.
@@ -45,13 +45,13 @@ pub fn least_queue(config: &AlignConfig, input: &str) -> Option<(usize, String)>
     }
 }
 
-/// Where findings go, and what is known of the inputs.
+/// Checks a section: its findings, and the known facts about its inputs.
 struct Checker<'a> {
     found: OfSection<'a>,
-    input: &'a dyn Fn(&str) -> Known,
+    input: &'a dyn Fn(&str) -> StreamFacts,
 }
 
-pub fn check(file: &Path, operation: &Operation, input: &dyn Fn(&str) -> Known, findings: &mut Findings) {
+pub fn check(file: &Path, operation: &Operation, input: &dyn Fn(&str) -> StreamFacts, findings: &mut Findings) {
     let found = OfSection {
         file,
         label: operation.label(),
@@ -100,8 +100,8 @@ impl<'a> Timing<'a> {
         }
     }
 
-    /// The time between two messages, where something says it.
-    fn period_ms(&self, known: &Known) -> Option<f64> {
+    /// The time between two messages, if something says it.
+    fn period_ms(&self, known: &StreamFacts) -> Option<f64> {
         let period = known.rate_hz.map(|rate| 1e3 / rate);
         period.or(self.min_period_ms.filter(|&period| period > 0.0))
     }
@@ -121,7 +121,7 @@ impl Checker<'_> {
                     .map(|(a, attach)| Timing::of_attached(a, attach)),
             )
             .collect();
-        let known: Vec<Known> = streams.iter().map(|stream| (self.input)(stream.input)).collect();
+        let known: Vec<StreamFacts> = streams.iter().map(|stream| (self.input)(stream.input)).collect();
         for (stream, known) in streams.iter().zip(&known) {
             self.timing(stream, known);
         }
@@ -150,7 +150,7 @@ impl Checker<'_> {
         }
     }
 
-    fn timing(&mut self, stream: &Timing<'_>, known: &Known) {
+    fn timing(&mut self, stream: &Timing<'_>, known: &StreamFacts) {
         let period = known.rate_hz.map(|rate| 1e3 / rate);
         if let (Some(least), Some(period)) = (stream.min_period_ms, period)
             && least * TOLERANCE > period
@@ -174,8 +174,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether observations wait for long enough, and not for ever.
-    fn wait(&mut self, config: &AlignConfig, streams: &[Timing<'_>], known: &[Known]) {
+    /// Checks that observations wait for long enough, and not for ever.
+    fn wait(&mut self, config: &AlignConfig, streams: &[Timing<'_>], known: &[StreamFacts]) {
         let Some(max_wait) = config.max_wait_ms else {
             if known.iter().any(|known| known.rate_hz.is_some() && !known.is_replayed) {
                 let problem = "null, and the streams are live: one that falls silent ends all observations (null is for \
@@ -184,7 +184,7 @@ impl Checker<'_> {
             }
             return;
         };
-        let delay = |(stream, known): (&Timing<'_>, &Known)| match known.delay_ms {
+        let delay = |(stream, known): (&Timing<'_>, &StreamFacts)| match known.delay_ms {
             Some(delay) => Some(delay + stream.latency_ms),
             // It can't be published before it is stamped.
             None => (stream.latency_ms > 0.0).then_some(stream.latency_ms),
@@ -207,8 +207,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether a stream that comes as it should is valid between its samples.
-    fn limits(&mut self, stream: &Timing<'_>, modality: &ModalityConfig, known: &Known) {
+    /// Checks that a stream that comes as it should is valid between its samples.
+    fn limits(&mut self, stream: &Timing<'_>, modality: &ModalityConfig, known: &StreamFacts) {
         let Some(period) = stream.period_ms(known) else { return };
         let whole = [(
             stream.key.clone(),
@@ -249,8 +249,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether what comes may be samples, of whatever width.
-    fn is_samples(&mut self, stream: &Timing<'_>, modality: &ModalityConfig, known: &Known) -> bool {
+    /// True if the messages may be samples, of whatever width.
+    fn is_samples(&mut self, stream: &Timing<'_>, modality: &ModalityConfig, known: &StreamFacts) -> bool {
         let Some(kind) = &known.kind else { return true };
         if matches!(kind, Kind::Cloud(_) | Kind::Tick) {
             let problem = format!(
@@ -271,7 +271,7 @@ impl Checker<'_> {
         true
     }
 
-    fn attached(&mut self, config: &AlignConfig, attach: &AttachConfig, stream: &Timing<'_>, known: &Known) {
+    fn attached(&mut self, config: &AlignConfig, attach: &AttachConfig, stream: &Timing<'_>, known: &StreamFacts) {
         if known.kind == Some(Kind::Tick) {
             let problem = format!("`{}` is wired to a timer, whose ticks hold nothing", attach.input);
             self.found.error(&format!("{}.input", stream.key), problem);
@@ -290,7 +290,7 @@ impl Checker<'_> {
             let rows = attach.rows.unwrap_or(config.window).saturating_sub(1) * config.stride;
             let held_ms = rows as f64 * 1e3 / config.rate_hz + config.max_wait_ms.unwrap_or(0.0);
             let held = (held_ms / period).ceil() + 2.0;
-            let needed = held * super::known::pooled(message) as f64 / f64::from(1 << 20);
+            let needed = held * super::facts::pooled(message) as f64 / f64::from(1 << 20);
             if needed > attach.max_held_mb {
                 let problem = format!(
                     "{} MiB, and a window needs {held} messages of `{}`, {} MiB: the oldest are dropped",
@@ -379,7 +379,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether the clouds have what channels are computed from.
+    /// Checks that the clouds have the fields that channels are computed from.
     fn fields(&mut self, config: &VoxelizeConfig, input: &str, fields: &[String]) {
         for (c, channel) in config.channels.iter().map(ToString::to_string).enumerate() {
             let of = ["mean_", "max_", "min_"]
@@ -396,7 +396,7 @@ impl Checker<'_> {
 
     fn group(&mut self, config: &GroupingConfig) {
         self.found.units_of_groups(config);
-        let known: Vec<Known> = config.inputs.iter().map(|input| (self.input)(&input.input)).collect();
+        let known: Vec<StreamFacts> = config.inputs.iter().map(|input| (self.input)(&input.input)).collect();
         let slowest = known
             .iter()
             .filter_map(|known| known.rate_hz)

@@ -97,7 +97,7 @@ nodes:
   - { id: policy, path: policy.py, inputs: { a: group/a } }
 ";
 
-/// What no user of a configuration knows.
+/// Words of Rust that no user of a configuration knows.
 const OF_RUST: [&str; 35] = [
     "usize",
     "isize",
@@ -136,7 +136,7 @@ const OF_RUST: [&str; 35] = [
     "untagged",
 ];
 
-/// What is said where two keys don't go together, and the other one is named.
+/// Parts of errors that name the other one of two keys that don't go together.
 const OF_TWO: [&str; 3] = [
     "observations a second (allowed",
     "interpolation: it is missing",
@@ -163,7 +163,7 @@ const WRONG: [&str; 16] = [
     "!tag x",
 ];
 
-/// Where a value stands: keys and indices.
+/// Place of a value: keys and indices.
 type Place = Vec<Value>;
 
 /// Every value below one, with its place.
@@ -231,7 +231,7 @@ fn mistakes(text: &str) -> Vec<(Place, &'static str, String)> {
     mistakes
 }
 
-/// What is said of a text.
+/// Findings for a text.
 fn said(file: &Path, text: &str, check: impl Fn(&mut Findings) -> eyre::Result<()>) -> Vec<(Level, String)> {
     std::fs::write(file, text).unwrap();
     let mut findings = Findings::default();
@@ -245,7 +245,7 @@ fn said(file: &Path, text: &str, check: impl Fn(&mut Findings) -> eyre::Result<(
         .collect()
 }
 
-/// What a user would not understand.
+/// Words that a user would not understand.
 fn rust(words: &str, of: &str) -> Option<String> {
     let word = OF_RUST.iter().find(|word| words.contains(*word))?;
     Some(format!("`{word}` in: {words}\n  {of}"))

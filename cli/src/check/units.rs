@@ -7,33 +7,33 @@ use robocache::ops::clock::ClockConfig;
 use robocache::ops::group::GroupingConfig;
 use robocache::ops::voxelize::VoxelizeConfig;
 
-/// What a duration is, in ms from the least to the most that a robot has a use for.
+/// Durations, in ms from the least to the most, that a robot has a use for.
 type Plausible = (f64, f64);
 
 const HOUR_MS: f64 = 3_600_000.0;
-/// How long something is waited for.
+/// Plausible waits.
 const WAIT: Plausible = (1.0, 60_000.0);
-/// How far a sample may be from what it stands for, and how far apart samples are.
+/// Plausible distances between a sample and its target, and between samples.
 const AGE: Plausible = (0.1, HOUR_MS);
-/// What a stamp is corrected by.
+/// Plausible corrections of stamps.
 const LATENCY: Plausible = (0.05, 10_000.0);
-/// What is no longer jitter, but a clock that was set.
+/// Steps that are a clock that was set, and no longer jitter.
 const JUMP: Plausible = (1.0, 24.0 * HOUR_MS);
-/// What a clock is estimated from.
+/// Plausible windows for the estimate of a clock.
 const CLOCK: Plausible = (100.0, HOUR_MS);
 
 /// The rows of an observation may span this.
 const SPAN_S: f64 = 600.0;
 /// Rates of grids that a robot has a use for, Hz.
 const RATE_HZ: Plausible = (0.01, 10_000.0);
-/// What a machine has better things to do than to copy, bytes a second.
+/// Rate of copying that is hardly ever meant, bytes a second.
 pub const MANY_BYTES: f64 = 1e9;
 /// The edge of a voxel, metres.
 const VOXEL_M: Plausible = (0.001, 10.0);
-/// How far a sensor may be from the origin of its robot, metres.
+/// Greatest plausible distance of a sensor from the origin of its robot, metres.
 const MOUNTED_M: f64 = 100.0;
 
-/// What is wrong with a duration, if it is no plausible one. `unit` is `ms` or `s`.
+/// The problem with a duration that is not plausible. `unit` is `ms` or `s`.
 pub fn implausible(value: f64, unit: &str, (least, most): Plausible) -> Option<String> {
     let in_ms = if unit == "s" { 1e3 } else { 1.0 };
     let ms = value.abs() * in_ms;
@@ -124,7 +124,7 @@ impl OfSection<'_> {
         self.size(config);
     }
 
-    /// Whether observations have a size and a rate that a machine can make.
+    /// Checks that a machine can make observations of this size at this rate.
     fn size(&mut self, config: &AlignConfig) {
         let (least, most) = RATE_HZ;
         if !(least..=most).contains(&config.rate_hz) {

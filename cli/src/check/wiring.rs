@@ -1,4 +1,4 @@
-//! What is wrong between the nodes of a dataflow.
+//! Finds mistakes in the wiring between the nodes of a dataflow.
 
 mod inputs;
 mod node;
@@ -6,9 +6,9 @@ mod outputs;
 mod recordings;
 
 use super::dataflow::Dataflow;
+use super::facts::{StreamFacts, Streams};
 use super::files;
 use super::findings::Findings;
-use super::known::{Known, Streams};
 use super::section;
 use crate::config::{Operation, Section};
 use eyre::WrapErr;
@@ -82,7 +82,7 @@ pub fn check(file: &Path, config: Option<&Path>, findings: &mut Findings) -> eyr
 
 fn of_node(checker: &mut Checker<'_>, own: &Own<'_>) {
     let at = format!("nodes.{}", own.node.id);
-    let mut inside: Vec<(String, Known)> = Vec::new();
+    let mut inside: Vec<(String, StreamFacts)> = Vec::new();
     for operation in &own.built.operations {
         let streams = &checker.streams;
         let input = |name: &str| streams.input(own.node, &inside, name);

@@ -1,21 +1,22 @@
 //! Tables as text, read and written.
 
-use super::{Problems, Refused, Sink, Source, Told};
+use super::{Problems, Refused, Remarks, Sink, Source};
 use clap::ValueEnum;
 use eyre::bail;
-use robocache::formats::csv::{Options, ReadError, Reader, Writer};
+use robocache::formats::Error;
+use robocache::formats::csv::{Options, Reader, Writer};
 use robocache::stream::{Message, TimeUnit};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// How tables are to be read.
+/// Options for reading tables.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Tables")]
 pub struct Args {
-    /// The column of times, where its name does not tell
+    /// The column of times, if its name does not tell
     #[arg(long, value_name = "COLUMN")]
     time: Option<String>,
-    /// The unit of the times, where their column or their size does not tell
+    /// The unit of the times, if their column or their size does not tell
     #[arg(long)]
     unit: Option<Unit>,
     /// Makes a stream of columns that are named alike up to the last `.` or `/`
@@ -121,8 +122,8 @@ impl Source for CsvSource {
                 Ok(Some(stream)) => return Ok(Some(self.readers[self.at].stream(stream))),
                 Ok(None) => self.at += 1,
                 Err(error) => {
-                    // There is no row behind what can't be read at all.
-                    self.at += usize::from(matches!(error, ReadError::Io { .. }));
+                    // There is no row behind a part that can't be read at all.
+                    self.at += usize::from(matches!(error, Error::Io { .. }));
                     self.problems.push(error);
                 }
             }
@@ -130,10 +131,10 @@ impl Source for CsvSource {
         Ok(None)
     }
 
-    fn told(&mut self) -> Told {
+    fn remarks(&mut self) -> Remarks {
         let mut problems = self.problems.take();
         problems.extend(self.readers.iter().filter_map(Reader::broken));
-        Told {
+        Remarks {
             problems,
             notes: self
                 .readers
@@ -150,9 +151,9 @@ impl Sink for Writer {
         Ok(self.append(stream, message)?)
     }
 
-    fn finish(&mut self) -> eyre::Result<Told> {
+    fn finish(&mut self) -> eyre::Result<Remarks> {
         self.finish()?;
-        Ok(Told::default())
+        Ok(Remarks::default())
     }
 }
 
@@ -188,16 +189,16 @@ impl Sink for Table {
         Ok(self.writer.append(stream, message)?)
     }
 
-    fn finish(&mut self) -> eyre::Result<Told> {
+    fn finish(&mut self) -> eyre::Result<Remarks> {
         if self.stream.is_none() {
             return Err(self.refused(&[]));
         }
         self.writer.finish()?;
-        Ok(Told::default())
+        Ok(Remarks::default())
     }
 }
 
-/// Why streams are not one table.
+/// The reason why streams are not one table.
 pub fn one_table(streams: &[impl AsRef<str>]) -> String {
     let names: Vec<String> = streams.iter().map(|name| format!("`{}`", name.as_ref())).collect();
     let came = match names.is_empty() {

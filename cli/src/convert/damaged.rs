@@ -46,17 +46,14 @@ fn message(stream: &str, i: usize) -> Message {
         column.data.bytes_mut().fill(i as u8 % 64);
     }
     message.header.timestamp_ns.set(i as i64 * 20_000_000);
-    message
-        .header
-        .frame_id
-        .push_str(if i % 50 < 40 { "map" } else { "odom" });
+    message.header.frame_id.set(if i % 50 < 40 { "map" } else { "odom" });
     message
 }
 
 /// The files of a recording, one of which a recorder went on in.
 fn recorded(folder: &Path) -> Vec<(String, Vec<u8>)> {
     for part in 0..2 {
-        let mut writer = recording::Writer::create_or_go_on(folder, "run")
+        let mut writer = recording::Writer::create_or_resume(folder, "run")
             .unwrap()
             .with_arrivals();
         let start = Instant::now();
@@ -94,7 +91,7 @@ fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// What can't be read by random access, which is Python's.
+/// Parts that can't be read by random access, as Python does.
 fn mapped(folder: &Path) -> Result<Vec<String>, String> {
     let mut problems = Vec::new();
     for stream in recording::streams(folder).map_err(|error| error.to_string())? {
@@ -119,7 +116,7 @@ fn every_reader_says_the_same_of_what_is_broken() {
     let (at, out, page) = (folder.join("recording"), folder.join("out"), folder.join("page.html"));
     let files = recorded(&at);
     let (mut told, mut silent, mut refusing) = (0, 0, 0);
-    // Those of Arrow are caught, and made errors.
+    // Panics of Arrow are caught, and made errors.
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if !panic.location().is_some_and(|at| at.file().contains("/arrow-")) {
@@ -142,7 +139,7 @@ fn every_reader_says_the_same_of_what_is_broken() {
         let broken = set(&info.problems);
         assert_eq!(set(&paged.problems), broken, "round {round}: report");
         assert_eq!(set(&mapped), broken, "round {round}: Python");
-        // What convert can't write is told beside it.
+        // Parts that convert can't write are reported beside it.
         let refused = converted.streams.iter().filter(|stream| stream.refused > 0).count();
         let more: Vec<_> = set(&converted.problems).difference(&broken).copied().collect();
         assert!(set(&converted.problems).is_superset(&broken), "round {round}: convert");

@@ -1,8 +1,8 @@
 //! MCAP files and folders of rosbag2, read and written.
 
-use super::{Problems, Refused, Sink, Source, Told};
+use super::{Problems, Refused, Remarks, Sink, Source};
 use robocache::formats::mcap::{Reader, Writer};
-use robocache::stream::{Message, Reading};
+use robocache::stream::{Message, Selection};
 use std::path::Path;
 
 /// The messages of a bag, in the order of its files.
@@ -12,11 +12,11 @@ pub struct McapSource {
 }
 
 impl McapSource {
-    /// `readings` is what a configuration wants of its inputs.
-    pub fn open(path: &Path, readings: &[(String, Reading)]) -> eyre::Result<Self> {
+    /// `selections` is what a configuration wants of its inputs.
+    pub fn open(path: &Path, selections: &[(String, Selection)]) -> eyre::Result<Self> {
         let mut reader = Reader::open(path)?;
-        for (input, reading) in readings {
-            reader = reader.with_reading(input, reading.clone());
+        for (input, selection) in selections {
+            reader = reader.with_selection(input, selection.clone());
         }
         Ok(Self {
             reader,
@@ -35,12 +35,12 @@ impl Source for McapSource {
         }
     }
 
-    fn told(&mut self) -> Told {
+    fn remarks(&mut self) -> Remarks {
         self.reader
             .broken()
             .into_iter()
             .for_each(|line| self.problems.push(line));
-        Told {
+        Remarks {
             problems: self.problems.take(),
             notes: self.reader.left_out(),
         }
@@ -52,8 +52,8 @@ impl Sink for Writer {
         Ok(self.append(stream, message)?)
     }
 
-    fn finish(&mut self) -> eyre::Result<Told> {
+    fn finish(&mut self) -> eyre::Result<Remarks> {
         self.finish()?;
-        Ok(Told::default())
+        Ok(Remarks::default())
     }
 }

@@ -13,10 +13,11 @@ use crate::offsets::{self, Judge};
 use crate::output::{Output, Table, path, plain};
 use clap::ValueEnum;
 use eyre::{bail, eyre};
+use robocache::formats::Error;
 use robocache::formats::lerobot::Version;
-use robocache::formats::mcap::{Reader, WriteError, Writer};
+use robocache::formats::mcap::{Reader, Writer};
 use robocache::stream::recording::streams;
-use robocache::stream::{Message, Reading};
+use robocache::stream::{Message, Selection};
 use serde::Serialize;
 use std::fmt::Write;
 use std::fs;
@@ -31,12 +32,12 @@ use whole::Whole;
   1   a part of it can't be read or written, and the rest is converted
   2   nothing is converted; to LeRobot also where the stamps of a stream are 1 s or more off from those of the others")]
 pub struct Args {
-    /// What is read: a recording, an MCAP file, the folder of a rosbag2 or of a dataset of LeRobot, a CSV file or a folder of
+    /// Input: a recording, an MCAP file, the folder of a rosbag2 or of a dataset of LeRobot, a CSV file or a folder of
     /// these
     input: PathBuf,
-    /// What is written: a new file or folder
+    /// Output: a new file or folder
     output: PathBuf,
-    /// What to write, where the name of OUTPUT does not tell
+    /// Format of the output, if the name of OUTPUT does not tell
     #[arg(long)]
     to: Option<Format>,
     /// The configuration: of MCAP its inputs say how the topics of their names are read, to LeRobot it makes the frames
@@ -51,7 +52,7 @@ pub struct Args {
     offsets: offsets::Args,
 }
 
-/// How the files of other software are to be read.
+/// Options for reading files of other software.
 #[derive(clap::Args)]
 pub struct InputArgs {
     /// From LeRobot: a feature that is left out, such as a video; may be given several times
@@ -78,7 +79,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What `path`, which is there, is.
+    /// Format of `path`, which exists.
     pub fn of_input(path: &Path) -> eyre::Result<Self> {
         let about = fs::metadata(path).map_err(|error| eyre!("{}: {error}", path.display()))?;
         let extension = path
@@ -136,7 +137,7 @@ impl Format {
         })
     }
 
-    /// What `path`, which is not there, is to be: what its name tells, else a recording.
+    /// Format of `path`, which does not exist yet: by its name, else a recording.
     fn of_output(path: &Path) -> eyre::Result<Self> {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("mcap") => Ok(Self::Mcap),
@@ -150,33 +151,33 @@ impl Format {
     }
 }
 
-/// Opens what messages are read from, as a file or a folder of this form. `readings` is what a configuration wants of its inputs.
+/// Opens what messages are read from, as a file or a folder of this form. `selections` is what a configuration wants of its inputs.
 pub fn open(
     path: &Path,
     format: Format,
     how: &InputArgs,
-    readings: &[(String, Reading)],
+    selections: &[(String, Selection)],
 ) -> eyre::Result<Box<dyn Source>> {
     Ok(match format {
-        Format::Recording => Box::new(recording::RecordingSource::open(path, readings)?),
+        Format::Recording => Box::new(recording::RecordingSource::open(path, selections)?),
         Format::Csv => Box::new(csv::CsvSource::open(path, &how.csv)?),
-        Format::Mcap => Box::new(mcap::McapSource::open(path, readings)?),
+        Format::Mcap => Box::new(mcap::McapSource::open(path, selections)?),
         Format::Lerobot | Format::LerobotV2 => Box::new(lerobot::Source::open(path, &how.without)?),
     })
 }
 
-/// What messages are read from.
+/// A source of messages.
 pub trait Source {
     /// Makes `message` the next one. Returns the name of its stream, `None` at the end.
     ///
     /// # Errors
-    /// What keeps it from going on. What can be left out is left out, and told by [`told`](Self::told).
+    /// The problem that ends the reading. Parts that can be left out are left out, and told by [`told`](Self::told).
     fn next_into(&mut self, message: &mut Message) -> eyre::Result<Option<&str>>;
 
-    /// What is to be said once all is read.
-    fn told(&mut self) -> Told;
+    /// Remarks after everything is read.
+    fn remarks(&mut self) -> Remarks;
 
-    /// The streams, where they are known before they are read.
+    /// The streams, if they are known before they are read.
     fn streams(&self) -> Option<Vec<String>> {
         None
     }
@@ -187,39 +188,39 @@ pub trait Source {
     }
 }
 
-/// What messages are written to.
+/// A sink of messages.
 trait Sink {
     /// Writes a message.
     ///
     /// # Errors
-    /// Why this message can't be written; others may follow.
+    /// The reason why this message can't be written; others may follow.
     fn append(&mut self, stream: &str, message: &Message) -> Result<(), Refused>;
 
     /// Writes what waits.
     ///
     /// # Errors
-    /// What can't be written.
-    fn finish(&mut self) -> eyre::Result<Told>;
+    /// The part that can't be written.
+    fn finish(&mut self) -> eyre::Result<Remarks>;
 }
 
-/// Why a message is not written.
+/// The reason why a message is not written.
 enum Refused {
-    /// It has no place there. Others may have.
+    /// The message has no place there. Others may have.
     Message(String),
     /// Nothing more can be written.
     All(eyre::Report),
 }
 
-impl From<WriteError> for Refused {
-    fn from(error: WriteError) -> Self {
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
         match error {
-            WriteError::Message { .. } => Self::Message(error.to_string()),
+            Error::Message { .. } => Self::Message(error.to_string()),
             error => Self::All(error.into()),
         }
     }
 }
 
-/// What can't be read, as it comes.
+/// Parts that can't be read, in the order in which they come.
 #[derive(Default)]
 struct Problems {
     first: Vec<String>,
@@ -227,11 +228,11 @@ struct Problems {
 }
 
 impl Problems {
-    /// So many are told one by one.
-    const TOLD: usize = 20;
+    /// Number of problems that are told one by one.
+    const LISTED: usize = 20;
 
     fn push(&mut self, problem: impl ToString) {
-        if self.first.len() < Self::TOLD {
+        if self.first.len() < Self::LISTED {
             self.first.push(problem.to_string());
         } else {
             self.more += 1;
@@ -245,12 +246,12 @@ impl Problems {
     }
 }
 
-/// What is said of files that were read or written.
+/// Remarks on files that were read or written.
 #[derive(Default)]
-pub struct Told {
-    /// What can't be read.
+pub struct Remarks {
+    /// Parts that can't be read.
     pub problems: Vec<String>,
-    /// What was left out, and what stands for what was not there.
+    /// Parts that were left out, and stand-ins for missing ones.
     pub notes: Vec<String>,
 }
 
@@ -258,23 +259,23 @@ pub struct Told {
 struct Converted {
     input: PathBuf,
     output: PathBuf,
-    streams: Vec<Stream>,
-    /// What is left out, and what stands for what was not there.
+    streams: Vec<StreamCounts>,
+    /// Parts that are left out, and stand-ins for missing ones.
     notes: Vec<String>,
-    /// What can't be read or written.
+    /// Parts that can't be read or written.
     problems: Vec<String>,
 }
 
 #[derive(Serialize)]
-struct Stream {
+struct StreamCounts {
     name: String,
     messages: u64,
-    /// Those that can't be written.
+    /// Messages that can't be written.
     #[serde(skip_serializing_if = "is_zero")]
     refused: u64,
 }
 
-impl Stream {
+impl StreamCounts {
     fn new(name: String) -> Self {
         Self {
             name,
@@ -301,20 +302,20 @@ fn convert(args: &Args) -> eyre::Result<Converted> {
         None => Format::of_output(&args.output)?,
     };
     let is_dataset = matches!(to, Format::Lerobot | Format::LerobotV2);
-    let (readings, mut judge) = match &args.config {
+    let (selections, mut judge) = match &args.config {
         None => Default::default(),
         Some(file) => {
-            let (readings, operations) = config::readings(file)?;
+            let (selections, operations) = config::selections(file)?;
             let mut streams = offsets::latencies(&operations);
             if is_dataset {
                 streams.extend(lerobot::latencies(file, &streams)?);
             }
-            (readings, Judge::new(streams, &args.offsets))
+            (selections, Judge::new(streams, &args.offsets))
         }
     };
     let whole = Whole::begin(&args.output, args.discard_partial)?;
     let made = whole.path();
-    let mut source = open(&args.input, from, &args.how, &readings)?;
+    let mut source = open(&args.input, from, &args.how, &selections)?;
     let is_table = to == Format::Csv && args.output.extension().is_some_and(|extension| extension == "csv");
     if let (true, Some(streams)) = (is_table, source.streams())
         && streams.len() != 1
@@ -336,20 +337,20 @@ fn convert(args: &Args) -> eyre::Result<Converted> {
         }
     };
     let (streams, refusals) = copy(source.as_mut(), sink.as_mut(), &mut judge)?;
-    let found = judge.found();
+    let found = judge.offsets();
     if let Some(refused) = offsets::refusal(&found).filter(|_| is_dataset) {
         bail!("{}: {refused}", args.input.display());
     }
     let written = sink.finish()?;
-    let Told {
+    let Remarks {
         mut problems,
         mut notes,
-    } = source.told();
+    } = source.remarks();
     problems.extend(refusals.into_iter().chain(written.problems));
     notes.extend(written.notes);
     notes.extend(from.not_read(&args.input));
     if let Some(file) = &args.config {
-        let inputs = readings.iter().map(|(input, _)| input.as_str());
+        let inputs = selections.iter().map(|(input, _)| input.as_str());
         notes.extend(unmatched(file, inputs, &streams));
     }
     notes.extend(found.into_iter().map(|found| format!("clocks: {}", found.text)));
@@ -373,7 +374,7 @@ fn convert(args: &Args) -> eyre::Result<Converted> {
 }
 
 /// The inputs of a configuration for which nothing came, in words.
-fn unmatched<'a>(file: &Path, inputs: impl Iterator<Item = &'a str>, streams: &[Stream]) -> Option<String> {
+fn unmatched<'a>(file: &Path, inputs: impl Iterator<Item = &'a str>, streams: &[StreamCounts]) -> Option<String> {
     let is_there = |input: &str| {
         let name = robocache::formats::file_name(input);
         let mut there = streams.iter().filter(|stream| stream.messages + stream.refused > 0);
@@ -394,16 +395,20 @@ fn unmatched<'a>(file: &Path, inputs: impl Iterator<Item = &'a str>, streams: &[
 }
 
 /// Copies every message. Returns how many of which stream, and of each stream why the first was not written that was not.
-fn copy(source: &mut dyn Source, sink: &mut dyn Sink, judge: &mut Judge) -> eyre::Result<(Vec<Stream>, Vec<String>)> {
+fn copy(
+    source: &mut dyn Source,
+    sink: &mut dyn Sink,
+    judge: &mut Judge,
+) -> eyre::Result<(Vec<StreamCounts>, Vec<String>)> {
     let known = source.streams().unwrap_or_default().into_iter();
-    let (mut streams, mut refusals) = (known.map(Stream::new).collect::<Vec<_>>(), Vec::new());
+    let (mut streams, mut refusals) = (known.map(StreamCounts::new).collect::<Vec<_>>(), Vec::new());
     let mut message = Message::default();
     while let Some(name) = source.next_into(&mut message)? {
         let at = streams
             .iter()
             .position(|stream| stream.name == name)
             .unwrap_or_else(|| {
-                streams.push(Stream::new(name.to_owned()));
+                streams.push(StreamCounts::new(name.to_owned()));
                 streams.len() - 1
             });
         let stream = &mut streams[at];

@@ -1,22 +1,22 @@
 //! Recordings, read and written.
 
-use super::{Problems, Refused, Sink, Source, Told};
+use super::{Problems, Refused, Remarks, Sink, Source};
 use robocache::formats::file_name;
 use robocache::stream::recording::{Order, Reader, WriteError, Writer};
-use robocache::stream::{Message, Reading};
+use robocache::stream::{Message, Selection};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The messages of a recording, in the order in which they came where that is known, else in that of their stamps.
+/// The messages of a recording, in the order in which they came if that is known, else in that of their stamps.
 pub struct RecordingSource {
     reader: Reader,
     /// Each stream, and how a configuration reads it.
-    streams: Vec<(String, Reading)>,
+    streams: Vec<(String, Selection)>,
     problems: Problems,
 }
 
 impl RecordingSource {
-    pub fn open(folder: &Path, readings: &[(String, Reading)]) -> eyre::Result<Self> {
+    pub fn open(folder: &Path, selections: &[(String, Selection)]) -> eyre::Result<Self> {
         let (reader, refused) = Reader::open_readable(folder)?;
         let mut problems = Problems::default();
         refused.iter().for_each(|error| problems.push(error));
@@ -27,10 +27,10 @@ impl RecordingSource {
         };
         let reader = reader.in_order(order)?;
         let streams = reader.streams().map(|stream| {
-            let reading = readings.iter().find(|(input, _)| file_name(input) == stream);
+            let selection = selections.iter().find(|(input, _)| file_name(input) == stream);
             (
                 stream.to_owned(),
-                reading.map(|(_, reading)| reading.clone()).unwrap_or_default(),
+                selection.map(|(_, selection)| selection.clone()).unwrap_or_default(),
             )
         });
         Ok(Self {
@@ -46,8 +46,8 @@ impl Source for RecordingSource {
         loop {
             match self.reader.next_into(message) {
                 Ok(Some(stream)) => {
-                    let (name, reading) = &self.streams[stream];
-                    match reading.restamp(&mut message.header) {
+                    let (name, selection) = &self.streams[stream];
+                    match selection.restamp(&mut message.header) {
                         Ok(()) => return Ok(Some(&self.streams[stream].0)),
                         Err(error) => self
                             .problems
@@ -60,8 +60,8 @@ impl Source for RecordingSource {
         }
     }
 
-    fn told(&mut self) -> Told {
-        Told {
+    fn remarks(&mut self) -> Remarks {
+        Remarks {
             problems: self.problems.take(),
             notes: Vec::new(),
         }
@@ -98,7 +98,7 @@ impl RecordingSink {
         })
     }
 
-    /// When a message came, or was made, as a time of the writer's clock, which does not go back.
+    /// Time at which a message came, or was made, by the writer's clock, which does not go back.
     fn now(&mut self, message: &Message) -> Instant {
         let time_ns = message.arrival_ns.unwrap_or(message.timestamp_ns());
         let since_ns = time_ns.saturating_sub(*self.first_ns.get_or_insert(time_ns));
@@ -124,8 +124,8 @@ impl Sink for RecordingSink {
         }
     }
 
-    fn finish(&mut self) -> eyre::Result<Told> {
+    fn finish(&mut self) -> eyre::Result<Remarks> {
         self.writer.finish()?;
-        Ok(Told::default())
+        Ok(Remarks::default())
     }
 }

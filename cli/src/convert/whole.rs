@@ -8,10 +8,10 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What the folder is called: as the output, and this.
+/// Suffix of the folder's name, behind that of the output.
 const SUFFIX: &str = ".robocache-partial";
 
-/// A run that dies leaves a folder for each try of another one; more tries than this are no accident.
+/// Most folders for tries: a run that dies leaves one for each try of the next, and more than this are not an accident.
 const TRIES: usize = 16;
 
 /// An output that is being made. Where it is not [finished](Self::finish), nothing of it stays.
@@ -28,7 +28,8 @@ impl Whole {
     /// Begins an output. `discards` removes what a run that did not end has left of it.
     ///
     /// # Errors
-    /// It is there already, another run is making it, or a run that did not end has left something and `discards` is false.
+    /// The output exists already, another run is making it, or a run that did not end has left something and `discards`
+    /// is false.
     pub fn begin(output: &Path, discards: bool) -> eyre::Result<Self> {
         if fs::symlink_metadata(output).is_ok() {
             bail!(
@@ -58,7 +59,7 @@ impl Whole {
         bail!("{}: other runs make and remove it", partial.display())
     }
 
-    /// Where it is to be made: nothing is there yet.
+    /// Path at which the output is to be made: nothing is there yet.
     pub fn path(&self) -> PathBuf {
         self.partial.join(self.output.file_name().unwrap_or_default())
     }
@@ -66,7 +67,7 @@ impl Whole {
     /// Moves it to its place, once it is on the disk.
     ///
     /// # Errors
-    /// It can't be put on the disk, or something came to be in its place meanwhile.
+    /// The output can't be put on the disk, or something came to be in its place meanwhile.
     pub fn finish(mut self) -> eyre::Result<()> {
         let made = self.path();
         sync(&made).wrap_err_with(|| made.display().to_string())?;
@@ -214,7 +215,7 @@ mod tests {
         fs::write(whole.path(), "half").unwrap();
         drop(whole);
         assert_eq!(fs::read_dir(out.parent().unwrap()).unwrap().count(), 0);
-        // What is in the way at the end is not written over.
+        // A file that is in the way at the end is not written over.
         let whole = Whole::begin(&out, false).unwrap();
         fs::write(whole.path(), "new").unwrap();
         fs::write(&out, "old").unwrap();

@@ -1,9 +1,10 @@
-//! The NVIDIA driver and its devices.
+//! The drivers of GPUs and their devices.
 
 use super::Check;
 use crate::output::{Level, figure};
-use robocache::device::cuda::{Unavailable, device_count, driver_version};
+use robocache::device::gpu::{Kind, Unavailable, arithmetic, device_count, driver_version};
 use robocache::prelude::*;
+use rustix::fs::{Access, access};
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
@@ -12,44 +13,68 @@ use std::time::Instant;
 const POINTS: usize = 20_000;
 
 pub fn checks(root: &Path) -> Vec<Check> {
-    let name = "NVIDIA driver";
-    let installed = fs::read_to_string(root.join("proc/driver/nvidia/version")).ok();
-    let installed = installed.as_deref().and_then(kernel_module);
-    let (devices, version) = match device_count().and_then(|devices| Ok((devices, driver_version()?))) {
+    Kind::ALL.into_iter().flat_map(|kind| of_kind(kind, root)).collect()
+}
+
+/// The driver of a kind, and each of its devices.
+fn of_kind(kind: Kind, root: &Path) -> Vec<Check> {
+    let (name, installed) = match kind {
+        Kind::Cuda => ("NVIDIA driver", nvidia_module(root)),
+        Kind::Hip => ("AMD driver", amd_module(root)),
+    };
+    let found = device_count(kind).and_then(|devices| Ok((devices, driver_version(kind)?)));
+    let (devices, version) = match found {
         Ok(found) => found,
         Err(error) => {
-            let is_none = matches!(error, Unavailable::NoLibrary | Unavailable::NoDevice);
+            let is_none = matches!(
+                error,
+                Unavailable::NotBuilt(_) | Unavailable::NoLibrary(_) | Unavailable::NoDevice(_)
+            );
             let is_wrong = installed.is_some() || !is_none;
             let level = if is_wrong { Level::Error } else { Level::Note };
-            let installed = installed.map_or_else(String::new, |version| format!("{version} is loaded, and "));
-            return vec![Check::new(
-                level,
-                name,
-                format!("{installed}{error}; everything runs on the CPU"),
-            )];
+            let installed = installed.map_or_else(String::new, |module| format!("{module}, and "));
+            let others = Kind::ALL.into_iter().any(|kind| device_count(kind).is_ok());
+            let then = if others { "" } else { "; everything runs on the CPU" };
+            return vec![Check::new(level, name, format!("{installed}{error}{then}"))];
         }
     };
-    let installed = installed.map_or_else(String::new, |version| format!("{version}, "));
-    let cuda = format!("CUDA {}.{}", version / 1000, version % 1000 / 10);
-    let mut checks = vec![Check::new(
-        Level::Ok,
-        name,
-        format!("{installed}{cuda}, {devices} devices"),
-    )];
-    checks.extend((0..devices).map(device));
+    let installed = installed.map_or_else(String::new, |module| format!("{module}, "));
+    let verified = if kind.is_verified() {
+        ""
+    } else {
+        "; not verified on a device: it must be named, `device: hip`"
+    };
+    let found = format!("{installed}{}, {devices} devices{verified}", kind.version_text(version));
+    let mut checks = vec![Check::new(Level::Ok, name, found)];
+    checks.extend((0..devices).map(|ordinal| device(kind, ordinal)));
     checks
 }
 
-/// The version in what the kernel's module says of itself: the first word that is numbers and points.
-fn kernel_module(text: &str) -> Option<&str> {
+/// The version of NVIDIA's kernel module, if it is loaded: the first word of what it says of itself that is numbers and
+/// points.
+fn nvidia_module(root: &Path) -> Option<String> {
+    let text = fs::read_to_string(root.join("proc/driver/nvidia/version")).ok()?;
     let is_version = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
-    text.split_whitespace().find(is_version)
+    let version = text.split_whitespace().find(is_version)?;
+    Some(format!("{version} is loaded"))
+}
+
+/// The device file of AMD's kernel module, if it is there, and whether the user may open it.
+fn amd_module(root: &Path) -> Option<String> {
+    let file = root.join("dev/kfd");
+    if !file.exists() {
+        return None;
+    }
+    Some(match access(&file, Access::READ_OK | Access::WRITE_OK) {
+        Ok(()) => "/dev/kfd is there".to_owned(),
+        Err(error) => format!("/dev/kfd can't be opened: {error} (allowed: a user of the group `render`)"),
+    })
 }
 
 /// Has a device make a grid, and compares it with the CPU's.
-fn device(ordinal: usize) -> Check {
-    let name = format!("cuda:{ordinal}");
-    let choice = DeviceChoice::Cuda(Some(ordinal));
+fn device(kind: Kind, ordinal: usize) -> Check {
+    let name = format!("{kind}:{ordinal}");
+    let choice = DeviceChoice::Gpu(kind, Some(ordinal));
     let compared = || -> Result<(Level, String), Box<dyn std::error::Error>> {
         let placement = Placement::resolve(choice, None)?;
         let called = placement.gpu().map_or_else(String::new, |gpu| gpu.name().to_owned());
@@ -57,15 +82,24 @@ fn device(ordinal: usize) -> Check {
         // The first time it is loaded, and the kernels with it.
         grid(&placement)?;
         let (came, device, ms) = grid(&placement)?;
+        let differing = placement.gpu().map_or(Ok(0), arithmetic::differing)?;
+        if differing > 0 {
+            let found = format!(
+                "{called}: {differing} of {} divisions and roots, of subnormal numbers too, differ from the CPU's",
+                arithmetic::RESULTS
+            );
+            return Ok((Level::Error, found));
+        }
         Ok(match (device, came == expected) {
-            (Device::Cuda(at), true) if at == ordinal => (
+            (at @ Device::Gpu(..), true) if at == Device::Gpu(kind, ordinal) => (
                 Level::Ok,
                 format!(
-                    "{called}: a grid of {POINTS} points in {} ms, the same as the CPU's",
-                    figure(ms)
+                    "{called}: a grid of {POINTS} points in {} ms and {} divisions and roots, the same as the CPU's",
+                    figure(ms),
+                    arithmetic::RESULTS
                 ),
             ),
-            (Device::Cuda(_), _) => (
+            (Device::Gpu(..), _) => (
                 Level::Error,
                 format!("{called}: a grid of {POINTS} points differs from the CPU's"),
             ),
@@ -113,5 +147,8 @@ fn grid(placement: &Placement) -> Result<(Vec<u8>, Device, f64), Box<dyn std::er
     voxels.write(&grid.layout().clone(), |payload, _| grid.write(payload));
     let ms = start.elapsed().as_secs_f64() * 1e3;
     let device = grid.device();
+    if let Some(error) = voxelizer.take_lost() {
+        return Err(error.into());
+    }
     Ok((voxels.columns()[0].data.bytes().to_vec(), device, ms))
 }

@@ -1,4 +1,4 @@
-//! What the operating system says.
+//! Checks the operating system.
 
 use super::Check;
 use crate::output::{Level, bytes, figure};
@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// What a dataflow with clouds asks for: dora's pools and our rings lie there.
+/// Shared memory that a dataflow with clouds asks for: dora's pools and our rings lie there.
 const SHARED_MEMORY: u64 = 256 << 20;
 /// Sockets and files of a node among dozens of others.
 const OPEN_FILES: u64 = 1024;
@@ -21,7 +21,13 @@ pub fn shared_memory(root: &Path) -> Check {
     let place = path.display();
     let metadata = match fs::metadata(&path) {
         Ok(metadata) if metadata.is_dir() => metadata,
-        Ok(_) => return Check::new(Level::Error, name, format!("{place} is no folder (allowed: a tmpfs)")),
+        Ok(_) => {
+            return Check::new(
+                Level::Error,
+                name,
+                format!("{place} is not a folder (allowed: a tmpfs)"),
+            );
+        }
         Err(error) => return Check::new(Level::Error, name, format!("{place}: {error} (allowed: a tmpfs)")),
     };
     if access(&path, Access::WRITE_OK).is_err() {
@@ -51,7 +57,7 @@ pub fn shared_memory(root: &Path) -> Check {
     }
 }
 
-/// Whether something keeps the real-time clock right.
+/// Checks that something keeps the real-time clock right.
 pub fn clock() -> Check {
     let name = "clock";
     // SAFETY: all zeros are a valid `timex`, and mean that nothing is to be set.
@@ -103,7 +109,7 @@ pub fn limits() -> [Check; 2] {
     [files, Check::new(Level::Ok, "locked memory", in_bytes)]
 }
 
-/// How the clock rate of the CPU is chosen, where the kernel says.
+/// Checks how the clock rate of the CPU is chosen, if the kernel tells it.
 pub fn governor(root: &Path) -> Option<Check> {
     let cores = fs::read_dir(root.join("sys/devices/system/cpu")).ok()?;
     let files = cores.filter_map(|core| Some(core.ok()?.path().join("cpufreq/scaling_governor")));
@@ -126,7 +132,7 @@ pub fn governor(root: &Path) -> Option<Check> {
     })
 }
 
-/// The release of Jetson Linux, where it is one.
+/// The release of Jetson Linux, if it is one.
 pub fn jetson(root: &Path) -> Option<Check> {
     let text = fs::read_to_string(root.join("etc/nv_tegra_release")).ok()?;
     let line = text.lines().next().unwrap_or_default().trim_start_matches('#').trim();

@@ -1,12 +1,12 @@
-//! What nodes said of themselves once a second while it was recorded: the output `diagnostics`.
+//! Reports of the nodes, made once a second while it was recorded: the output `diagnostics`.
 
 use crate::track::{MOST_POINTS, Tracks};
-use robocache::device::Dtype;
+use robocache::app::key::diagnostics;
 use robocache::stream::{Column, Message, MetadataRef};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What is drawn of an input: its column, and what it is called.
+/// Columns that are drawn of an input, and their titles.
 const OF_AN_INPUT: [(&str, &str); 4] = [
     ("delay_p50_ns", "capture to publication p50"),
     ("delay_p99_ns", "capture to publication p99"),
@@ -14,7 +14,7 @@ const OF_AN_INPUT: [(&str, &str); 4] = [
     ("age_p99_ns", "age p99"),
 ];
 
-/// What is drawn of the node: percentiles among its metadata, by key.
+/// Percentile that is drawn of the node, from its metadata, by key.
 fn percentile(key: &str, value: MetadataRef<'_>) -> Option<f64> {
     let (name, in_a_ms) = match key.rsplit_once('_')? {
         (name, "ns") => (name, 1e6),
@@ -46,16 +46,16 @@ pub struct Chart {
     pub tracks: Tracks,
 }
 
-/// What was said last of an input.
+/// Last report on an input.
 #[derive(Default, Serialize)]
 pub struct Input {
     message: String,
-    /// By column, those that are known.
+    /// Known numbers by column.
     numbers: BTreeMap<String, f64>,
 }
 
 impl Diagnosed {
-    /// `None` where this message is of another stream.
+    /// `None` if this message is of another stream.
     pub fn of(stream: &str, message: &Message) -> Option<Self> {
         let is_one = ["level", "messages", "rate_hz"]
             .iter()
@@ -69,7 +69,11 @@ impl Diagnosed {
 
     pub fn message(&mut self, message: &Message) {
         let stamp_ns = message.timestamp_ns();
-        for (key, value) in message.header.iter() {
+        // In the order of the keys' declaration, which a recording does not keep.
+        let place = |key: &str| diagnostics::ALL.iter().position(|(known, _)| *known == key);
+        let mut entries: Vec<_> = message.header.iter().collect();
+        entries.sort_by_key(|(key, _)| place(key).unwrap_or(usize::MAX));
+        for (key, value) in entries {
             if let Some(ms) = percentile(key, value) {
                 let name = key.rsplit_once('_').map_or(key, |(name, _)| name).replace('_', " ");
                 self.chart(&name, || vec![name.clone()]).tracks.push(stamp_ns, &[ms]);
@@ -90,7 +94,7 @@ impl Diagnosed {
             };
             let numbers = message.columns().iter();
             let numbers = numbers.filter_map(|column| Some((column.name.clone(), number(column, row)?)));
-            // What is not known is -1.
+            // An unknown value is -1.
             let numbers: BTreeMap<String, f64> = numbers
                 .filter(|(name, value)| *value >= 0.0 || name.starts_with("clock"))
                 .collect();
@@ -122,26 +126,17 @@ impl Chart {
     }
 }
 
-/// What stands in a row of a column of text.
+/// Text in a row of a column of text.
 fn text(column: &Column, row: usize) -> Option<String> {
     Some(column.texts()?.nth(row)?.to_owned())
 }
 
-/// What stands in a row of a column of numbers.
+/// Number in a row of a column of numbers.
 fn number(column: &Column, row: usize) -> Option<f64> {
     if !column.offsets.is_empty() || row >= column.values().len() {
         return None;
     }
-    let value = column.values().slice(row, row + 1);
-    let value = match value.dtype() {
-        Dtype::Float64 => value.as_slice::<f64>()[0],
-        Dtype::Int64 => value.as_slice::<i64>()[0] as f64,
-        Dtype::UInt64 => value.as_slice::<u64>()[0] as f64,
-        _ => {
-            let mut single = [0.0f32];
-            value.to_f32(&mut single);
-            f64::from(single[0])
-        }
-    };
-    Some(value).filter(|value| value.is_finite())
+    let mut value = Vec::with_capacity(1);
+    column.values().slice(row, row + 1).to_f64(&mut value);
+    value.pop().filter(|value| value.is_finite())
 }

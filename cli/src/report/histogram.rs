@@ -1,4 +1,4 @@
-//! How often which time comes, on a logarithmic scale.
+//! Histogram of times, on a logarithmic scale.
 
 use serde::Serialize;
 
@@ -26,7 +26,7 @@ impl Histogram {
             return;
         }
         let bar = (ns as f64 / LEAST_NS as f64).log10() * DECADE;
-        // What a power of ten is in floats may lie below it.
+        // A power of ten as a float may lie below it.
         let bar = ((bar + 1e-9) as usize).min(BARS - 1);
         if bar >= self.bars.len() {
             self.bars.resize(bar + 1, 0);
@@ -34,7 +34,7 @@ impl Histogram {
         self.bars[bar] += 1;
     }
 
-    /// Adds a time, where there is one.
+    /// Adds a time, if there is one.
     pub fn add_some(&mut self, ns: Option<i64>) {
         ns.into_iter().for_each(|ns| self.add(ns));
     }

@@ -10,24 +10,24 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-// What draws lines. With its licence, which wants to stand in all copies.
+// The script that draws lines, with its licence, which must stand in all copies.
 const UPLOT: &str = include_str!("../../vendor/uplot/uPlot.iife.min.js");
 const UPLOT_STYLE: &str = include_str!("../../vendor/uplot/uPlot.min.css");
 const UPLOT_LICENCE: &str = include_str!("../../vendor/uplot/LICENSE");
 const SCRIPT: &str = include_str!("page.js");
 const STYLE: &str = include_str!("page.css");
 
-/// What the script of the page shows.
+/// Data for the script of the page.
 #[derive(Serialize)]
 struct Data<'a> {
     figures: &'a Figures,
-    /// The first stamp of the recording, from which times are counted, as text: JavaScript has no such numbers.
+    /// The first stamp of the recording, from which times are counted, as text: JavaScript's numbers do not hold it.
     origin_ns: String,
     channels: Vec<Drawn<'a>>,
     outputs: Vec<Output<'a>>,
     diagnostics: Vec<Diagnostics<'a>>,
-    config: Option<Used<'a>>,
-    made: Made,
+    config: Option<ConfigFile<'a>>,
+    made: Provenance,
 }
 
 #[derive(Serialize)]
@@ -58,7 +58,7 @@ struct Lane<'a> {
 struct Stretch {
     times_s: Vec<f64>,
     columns: Vec<Vec<Option<f32>>>,
-    /// The time that a pair of points stands for; 0 where each point is of one time.
+    /// The time that a pair of points stands for; 0 if each point is of one time.
     width_s: f64,
 }
 
@@ -83,24 +83,24 @@ struct Drawn<'a> {
 }
 
 #[derive(Serialize)]
-struct Used<'a> {
+struct ConfigFile<'a> {
     file: String,
     text: &'a str,
 }
 
 #[derive(Serialize)]
-struct Made {
-    /// By what.
+struct Provenance {
+    /// Version of robocache that made the page.
     version: &'static str,
-    /// When, ms since 1970.
+    /// Time of making it, ms since 1970.
     at_ms: u64,
     machine: String,
 }
 
-/// What a page begins with.
+/// First line of a page.
 pub const START: &str = "<!doctype html>";
 
-/// The page of these figures and drawings, after its begin.
+/// The page of these figures and drawings, after its start.
 pub fn text(figures: &Figures, drawings: &Drawings, config: Option<(&Path, &str)>) -> eyre::Result<String> {
     let origin_ns = figures
         .info
@@ -127,11 +127,11 @@ pub fn text(figures: &Figures, drawings: &Drawings, config: Option<(&Path, &str)
                 inputs: &of.inputs,
             })
             .collect(),
-        config: config.map(|(file, text)| Used {
+        config: config.map(|(file, text)| ConfigFile {
             file: file.display().to_string(),
             text,
         }),
-        made: Made {
+        made: Provenance {
             version: env!("CARGO_PKG_VERSION"),
             at_ms: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
@@ -219,7 +219,7 @@ fn drawn(chart: &Chart, origin_ns: i64) -> Drawn<'_> {
 fn stretches(tracks: &Tracks, origin_ns: i64) -> Vec<Stretch> {
     let stretch = |track: &crate::track::Track| {
         let lines = track.lines();
-        // What float32 has no number for is drawn at its end.
+        // A value beyond float32 is drawn at the end of its range.
         let single = |value: f64| value.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
         Stretch {
             times_s: lines.times_ns.iter().map(|&ns| seconds(ns, origin_ns)).collect(),

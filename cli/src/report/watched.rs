@@ -1,11 +1,11 @@
-//! What an output or a stream holds over time, as it is drawn.
+//! Contents of an output or a stream over time, as they are drawn.
 
 use super::histogram::Histogram;
-use crate::channel;
+use crate::channel::{self, newest_row};
 use crate::track::{MOST_POINTS, Tracks};
 use crate::trial::tally::{compute_ns, delay_ns};
-use robocache::ops::align::AlignConfig;
-use robocache::stream::{Header, Message};
+use robocache::ops::{self, align, align::AlignConfig};
+use robocache::stream::{Header, Message, form};
 use robocache::time::ns_to_ms;
 use std::ops::Range;
 
@@ -18,12 +18,12 @@ const MOST_MARKS: usize = 1000;
 /// An output of observations, or a stream as it was recorded.
 pub struct Watched {
     pub name: String,
-    /// Whether a configuration makes it here, or it was recorded.
+    /// True if a configuration makes it here; false if it was recorded.
     pub is_computed: bool,
     pub lanes: Vec<Lane>,
     /// `None` before the first message.
     pub tracks: Option<Tracks>,
-    /// Where the epoch goes up, ns, and to what.
+    /// Times at which the epoch goes up, ns, and its values.
     pub epochs: Vec<(i64, i64)>,
     pub waits: Histogram,
     pub delays: Histogram,
@@ -38,11 +38,11 @@ pub struct Lane {
     pub max_age_ms: Option<f64>,
     /// Names of the channels that are drawn.
     pub channels: Vec<String>,
-    /// How many it has.
+    /// Number of its channels.
     pub all_channels: usize,
-    /// Whether the first of its columns are validity, 0 or 1, and age, ms. Its channels follow.
+    /// True if the first of its columns are validity, 0 or 1, and age, ms. Its channels follow.
     pub is_observed: bool,
-    /// Where its channels stand in a sample.
+    /// Place of its channels in a sample.
     values: Range<usize>,
 }
 
@@ -51,7 +51,7 @@ impl Lane {
         self.channels.len() + if self.is_observed { 2 } else { 0 }
     }
 
-    /// Of these values of a sample.
+    /// Makes the chart of these values of a sample.
     fn new(name: &str, message: &Message, values: Range<usize>, is_observed: bool) -> Self {
         let drawn = values.start..values.end.min(values.start + MOST_CHANNELS);
         let strip = |channel: String| match channel.strip_prefix(&format!(".{name}")) {
@@ -85,7 +85,7 @@ impl Watched {
         }
     }
 
-    /// Whether nothing came that can be drawn.
+    /// True if nothing came that can be drawn.
     pub fn is_empty(&self) -> bool {
         self.tracks.is_none()
     }
@@ -110,29 +110,31 @@ impl Watched {
     /// Takes an observation; other messages are none.
     pub fn observation(&mut self, message: &Message) {
         let header = &message.header;
-        if !header.modalities.is_present() || header.error.is_present() {
+        if form::modalities.get(header).is_none() || align::key::error.get(header).is_some() {
             return;
         }
         let stamp_ns = message.timestamp_ns();
         let mut sample = std::mem::take(&mut self.sample);
-        // What can't be read is drawn as not valid.
+        // A value that can't be read is drawn as not valid.
         let mut values = Vec::new();
         let _ = channel::samples(message, &mut sample, |_, came| values.extend_from_slice(came));
         self.sample = sample;
+        let attached = align::key::attached.get(header).unwrap_or_default();
         let tracks = self.tracks.get_or_insert_with(|| {
             let fields = channel::fields(message).into_iter();
             self.lanes = fields
                 .map(|(name, columns)| Lane::new(name, message, columns, true))
                 .collect();
             self.lanes
-                .extend(header.attached.iter().map(|name| Lane::new(name, message, 0..0, true)));
+                .extend(attached.iter().map(|name| Lane::new(name, message, 0..0, true)));
             Tracks::new(self.lanes.iter().map(Lane::columns).sum(), MOST_POINTS)
         });
-        if self.epochs.last().map_or(0, |&(_, epoch)| epoch) < *header.epoch && self.epochs.len() < MOST_MARKS {
-            self.epochs.push((stamp_ns, *header.epoch));
+        let epoch = ops::key::epoch.get(header).unwrap_or(0);
+        if self.epochs.last().map_or(0, |&(_, epoch)| epoch) < epoch && self.epochs.len() < MOST_MARKS {
+            self.epochs.push((stamp_ns, epoch));
         }
         self.delays.add_some(delay_ns(message));
-        self.waits.add_some(header.wait_ns.get().copied());
+        self.waits.add_some(align::key::wait_ns.get(header));
         self.computes.add_some(compute_ns(header));
         self.row.clear();
         for (lane, (valid, age_ns)) in self.lanes.iter().zip(newest(header)) {
@@ -159,14 +161,13 @@ impl Watched {
     }
 }
 
-/// Whether each stream of the newest row of an observation is valid, and how old it is, ns; below 0 where nobody knows.
+/// Validity and age, ns, of each stream in the newest row of an observation; the age is below 0 if nobody knows it.
 fn newest(header: &Header) -> impl Iterator<Item = (bool, i64)> {
-    let rows = |list: &'_ [i64], columns: usize| list.len().saturating_sub(columns);
-    let (modalities, attached) = (header.modalities.len(), header.attached.len());
-    let valid = &header.valid[rows(&header.valid, modalities)..];
-    let ages = &header.age_ns[rows(&header.age_ns, modalities)..];
-    let grids = &header.grid_index[rows(&header.grid_index, attached)..];
-    let grid_ages = &header.grid_age_ns[rows(&header.grid_age_ns, attached)..];
+    let (modalities, attached) = (form::modalities.get(header), align::key::attached.get(header));
+    let valid = newest_row(header.valid.get(), modalities);
+    let ages = newest_row(form::age_ns.get(header), modalities);
+    let grids = newest_row(align::key::grid_index.get(header), attached);
+    let grid_ages = newest_row(align::key::grid_age_ns.get(header), attached);
     let of_modalities = valid.iter().zip(ages).map(|(&valid, &age_ns)| (valid == 1, age_ns));
     let of_attached = grids
         .iter()

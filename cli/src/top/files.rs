@@ -1,4 +1,4 @@
-//! What the status files of a folder say.
+//! Status files of a folder.
 
 use crate::output::plain;
 use robocache::app::{Level, Report};
@@ -15,27 +15,27 @@ const STALE_S: f64 = 3.0;
 /// A status is some kB.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// How all nodes are.
+/// Status of all nodes.
 #[derive(Serialize)]
 pub struct Status {
     pub folder: PathBuf,
     pub nodes: Vec<Node>,
 }
 
-/// How a node is.
+/// Status of a node.
 #[derive(Serialize)]
 pub struct Node {
-    /// By the name of its file.
+    /// Name of its file.
     pub name: String,
     pub level: Level,
-    /// Why its file is of no use, or out of date.
+    /// The problem of a file that is of no use, or out of date.
     pub problem: Option<String>,
     /// Since it was written.
     pub age_s: Option<f64>,
     pub report: Option<Report>,
 }
 
-/// What is known of a file whatever its version.
+/// The part of a file that every version has.
 #[derive(Deserialize)]
 struct Version {
     version: u32,
@@ -62,7 +62,8 @@ impl Status {
         })
     }
 
-    /// Whether there are nodes, and none of them is in error or stale. Nodes that have written nothing hang, or did not start.
+    /// True if there are nodes, and none of them is in error or stale. Nodes that have written nothing hang, or did not
+    /// start.
     pub fn is_well(&self) -> bool {
         let mut nodes = self.nodes.iter();
         !self.nodes.is_empty() && nodes.all(|node| node.is_ended() || node.level <= Level::Warn)
@@ -98,7 +99,7 @@ impl Node {
         }
     }
 
-    /// Whether it has ended in order.
+    /// True if it has ended in order.
     pub fn is_ended(&self) -> bool {
         self.report.as_ref().is_some_and(|report| report.ended)
     }
@@ -109,7 +110,7 @@ fn read(path: &Path) -> Result<Report, String> {
     let unread = |error: io::Error| format!("its file can't be read: {error}");
     // To open a pipe might take for ever.
     if !fs::metadata(path).map_err(unread)?.is_file() {
-        return Err("it is no file".to_owned());
+        return Err("it is not a file".to_owned());
     }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(unread)?;
@@ -119,7 +120,7 @@ fn read(path: &Path) -> Result<Report, String> {
             "its file is too long for a status (allowed: {MOST_BYTES} bytes)"
         ));
     }
-    let no_status = |error: serde_json::Error| format!("its file is no status: {error}");
+    let no_status = |error: serde_json::Error| format!("its file is not a status: {error}");
     let Version { version } = serde_json::from_slice(&bytes).map_err(no_status)?;
     if version != Report::VERSION {
         return Err(format!(
@@ -260,13 +261,13 @@ pub mod tests {
             .map(|node| (&*node.name, node.problem.as_deref().unwrap_or("")))
             .collect();
         let wanted = [
-            ("cut", "its file is no status: EOF while parsing"),
-            ("empty", "its file is no status: EOF while parsing"),
-            ("folder", "it is no file"),
+            ("cut", "its file is not a status: EOF while parsing"),
+            ("empty", "its file is not a status: EOF while parsing"),
+            ("folder", "it is not a file"),
             ("hostile", "it has said nothing for"),
-            ("list", "its file is no status: "),
+            ("list", "its file is not a status: "),
             ("new", "its file is of version 2 (allowed: 1)"),
-            ("text", "its file is no status: expected value"),
+            ("text", "its file is not a status: expected value"),
         ];
         assert_eq!(found.len(), wanted.len(), "{found:?}");
         for ((name, problem), (wanted_name, words)) in found.into_iter().zip(wanted) {

@@ -5,7 +5,7 @@ use crate::output::{bytes, figure, figure_or_dash, plain};
 use robocache::app::{Level, Report, Row};
 use robocache::time::ns_to_ms;
 
-/// What stands over the columns; `<` over those of text. Of an input the times are ages, of a node the waits of its
+/// Headings of the columns; `<` for those of text. The times of an input are ages, those of a node the waits of its
 /// observations.
 pub const HEADINGS: [&str; 10] = [
     "<node, input",
@@ -24,7 +24,7 @@ pub struct Line {
     pub cells: [String; 10],
     pub level: Level,
     pub is_node: bool,
-    /// Whether the node has ended, so that its level is of no interest.
+    /// True if the node has ended, so that its level is of no interest.
     pub is_ended: bool,
 }
 
@@ -102,13 +102,13 @@ fn of_input(row: &Row, node: &Node) -> Line {
     }
 }
 
-/// Why a node or an input is not well.
+/// The reason why a node or an input is not well.
 pub struct Reason {
     pub level: Level,
     text: String,
 }
 
-/// What is wrong with the nodes that have not ended, the worst first.
+/// Problems of the nodes that have not ended, the worst first.
 pub fn reasons(status: &Status) -> Vec<Reason> {
     let running = status.nodes.iter().filter(|node| !node.is_ended());
     let mut reasons: Vec<Reason> = running.flat_map(of).collect();
@@ -143,7 +143,7 @@ pub fn reasons(status: &Status) -> Vec<Reason> {
 }
 
 impl Reason {
-    /// In lines of so many characters: what does not fit goes on below.
+    /// Lays the table out in lines of `width` characters: the rest goes on below.
     pub fn lines(&self, width: usize) -> Vec<String> {
         const INDENT: usize = 7;
         let room = width.saturating_sub(INDENT).max(1);

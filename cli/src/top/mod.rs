@@ -12,15 +12,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How often the file for Prometheus is written: a node exporter is usually asked every 15 s.
+/// Period of writing the file for Prometheus: a node exporter is usually asked every 15 s.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 
-/// The width of a line where nobody says it.
+/// The width of a line if nobody says it.
 const WIDTH: usize = 80;
 
 /// Shows how the nodes of a running dataflow are
 ///
-/// Each node writes its file where its configuration has `status: DIR`, or the environment `ROBOCACHE_STATUS`. First
+/// Each node writes its file if its configuration has `status: DIR`, or the environment `ROBOCACHE_STATUS`. First
 /// stands what is wrong, the worst above, then each node with its inputs below it. Rates, ages and shares are of the last 5 to 10 seconds, counts of the whole run.
 #[derive(clap::Args)]
 #[command(after_help = "Keys: up, down and the page keys scroll, q ends.

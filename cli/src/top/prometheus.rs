@@ -3,12 +3,13 @@
 
 use super::files::{Node, Status};
 use crate::output;
+use robocache::app::key::diagnostics;
 use robocache::app::{Report, Row};
-use robocache::stream::key;
+use robocache::ops::{self, clock};
 use std::fmt::{Display, Write as _};
 use std::path::Path;
 
-/// What a file begins with.
+/// First line of a file.
 const START: &str = "# HELP robocache_up";
 
 /// Writes the figures of all nodes.
@@ -75,7 +76,7 @@ fn seconds(ns: Option<i64>) -> Option<f64> {
 type OfNode = fn(&Node, &Report) -> f64;
 /// Quantiles of a node or of an input, s.
 type Quantiles<T> = fn(&T) -> [(&'static str, Option<f64>); 3];
-/// A number of an input, where it is known.
+/// A number of an input, if it is known.
 type OfInput = fn(&Row) -> Option<f64>;
 
 fn of_nodes(status: &Status, metrics: &mut Metrics) {
@@ -99,13 +100,13 @@ fn of_nodes(status: &Status, metrics: &mut Metrics) {
             |_, it| it.observations as f64,
         ),
         (
-            key::queue_depth,
+            diagnostics::queue_depth.name,
             "gauge",
             "The most messages of one input that waited at once.",
             |_, it| it.queue_depth as f64,
         ),
         (
-            key::device_bytes,
+            ops::key::device_bytes.name,
             "gauge",
             "Device memory that the operations hold.",
             |_, it| it.device_bytes as f64,
@@ -117,7 +118,7 @@ fn of_nodes(status: &Status, metrics: &mut Metrics) {
             metrics.series(name, &[("node", &node.name)], value(node, report));
         }
     }
-    let rate = key::observation_rate_hz;
+    let rate = diagnostics::observation_rate_hz.name;
     metrics.metric(rate, "gauge", "Observations, sets, grids and batches in a second.");
     for (node, report) in reports() {
         if let Some(rate_hz) = report.observation_rate_hz {
@@ -210,7 +211,7 @@ fn of_inputs(status: &Status, metrics: &mut Metrics) {
             |row| seconds(row.clock_offset_ns),
         ),
         (
-            key::clock_skew_ppm,
+            clock::key::clock_skew_ppm.name,
             "gauge",
             "How slow the clock of the device is, millionths.",
             |row| row.clock_skew_ppm,
@@ -309,7 +310,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
-        // What is not known has no series, and no metric comes twice.
+        // An unknown value has no series, and no metric comes twice.
         assert!(!text.contains("robocache_age_seconds{node=\"fuse\",operation=\"wrist\""));
         let mut types: Vec<&str> = text.lines().filter(|line| line.starts_with("# TYPE")).collect();
         let count = types.len();

@@ -13,15 +13,15 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How often the files are read.
+/// Period of reading the files.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Shows the status of all nodes until somebody has seen enough.
 pub fn show(folder: &Path) -> eyre::Result<()> {
     if !std::io::stdout().is_terminal() {
-        eyre::bail!("standard output is no terminal (allowed there: --once, --json, --prometheus)");
+        eyre::bail!("standard output is not a terminal (allowed there: --once, --json, --prometheus)");
     }
-    // What can't be read now never can.
+    // A folder that can't be read now never can.
     let mut status = Status::read(folder)?;
     let mut terminal = ratatui::try_init()?;
     let shown = (|| {
@@ -80,7 +80,7 @@ fn draw(status: &Status, scroll: usize, frame: &mut Frame<'_>) -> usize {
     let reasons: Vec<Text<'_>> = reasons.collect();
     let room = usize::from(middle.height).saturating_sub(1);
     let scroll = scroll.min((reasons.len() + lines.len()).saturating_sub(room));
-    // What is wrong goes off the screen first.
+    // Problems go off the screen first.
     let shown = scroll.min(reasons.len());
     let height = u16::try_from(reasons.len() - shown).unwrap_or(u16::MAX);
     let [upper, lower] =

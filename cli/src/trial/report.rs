@@ -1,9 +1,9 @@
-//! What a trial comes to.
+//! Results of a trial.
 
-use super::tally::{Counts, Seen};
-use super::{Args, Fed, Leap, asked_by, has_clock, period_ns};
+use super::tally::{Counts, Coverage};
+use super::{Args, Leap, Replayed, asked_by, has_clock, period_ns};
 use crate::config::{Operation, Section};
-use crate::offsets::{self, Found};
+use crate::offsets::{self, StreamOffset};
 use crate::output::{Table, figure, figure_or_dash, path, plain};
 use crate::stats::Spread;
 use robocache::app::Graph;
@@ -36,7 +36,7 @@ pub struct Report {
     /// Parts of the recording that can't be read.
     problems: Vec<String>,
     /// Streams whose stamps are off from those of the others.
-    pub offsets: Vec<Found>,
+    pub offsets: Vec<StreamOffset>,
     pub works: bool,
     pub verdict: String,
 }
@@ -56,7 +56,7 @@ pub struct Observations {
     wait_ms: Option<Spread>,
     /// From the target to the arrival of the message that made it due.
     delay_ms: Option<Spread>,
-    /// That the operation took.
+    /// Time that the operation took.
     compute_ms: Option<Spread>,
     streams: Vec<Validity>,
 }
@@ -93,29 +93,29 @@ pub struct Faults {
     causes: Vec<Cause>,
 }
 
-/// What happened so often, as the log said it last.
+/// A problem: its last line in the log, and its count.
 #[derive(Serialize)]
 struct Cause {
     count: u64,
     such_as: String,
 }
 
-/// What ran, and how.
+/// Operations that ran, and their outcome.
 pub struct Run<'a> {
     pub operations: &'a [Operation],
     pub inputs: &'a [String],
-    pub fed: &'a Fed,
-    /// Why what comes after was left out, and whose targets those are.
+    pub fed: &'a Replayed,
+    /// The message after which the rest was left out, and the operation whose targets fell due.
     pub leap: Option<(Leap, &'a Operation)>,
     pub took: Duration,
     pub order: Order,
     pub min_valid: f64,
     /// Streams whose stamps are off from those of the others.
-    pub offsets: Vec<Found>,
+    pub offsets: Vec<StreamOffset>,
 }
 
 impl Report {
-    /// Whether a part of the recording can't be read.
+    /// True if a part of the recording can't be read.
     pub fn is_partial(&self) -> bool {
         !self.problems.is_empty()
     }
@@ -211,7 +211,7 @@ pub fn section_of<'a>(output: &str, operations: &'a [Operation]) -> Option<&'a A
 impl Observations {
     pub fn new(output: String, mut counts: Counts, missed: Option<u64>) -> Self {
         let count = counts.messages;
-        let validity = |mut seen: Seen| Validity {
+        let validity = |mut seen: Coverage| Validity {
             name: seen.name,
             valid: seen.valid as f64 / count.max(1) as f64,
             age_ms: Spread::of_ns(&mut seen.ages_ns),
@@ -253,7 +253,7 @@ fn fewest(counts: &Counts) -> Option<u64> {
     }
 }
 
-/// How many observations are missing of those that there should be. After a clock jump nobody knows.
+/// Number of observations that are missing. It is not known after a clock jump.
 fn missed(config: &AlignConfig, counts: &Counts, run: &Run<'_>) -> Option<u64> {
     if counts.epoch > 0 {
         return None;
@@ -293,7 +293,8 @@ impl Grids {
     }
 }
 
-/// Why there are less than half as many observations as the streams that are waited for have time for, if so.
+/// The reason why there are less than half as many observations as the streams that are waited for have time for, if
+/// so.
 fn too_few(of: &Observations, run: &Run<'_>) -> Option<String> {
     let config = section_of(&of.output, run.operations).filter(|_| !has_clock(run.operations))?;
     let period_ns = period_ns(config)?;
@@ -321,7 +322,7 @@ fn too_few(of: &Observations, run: &Run<'_>) -> Option<String> {
     })
 }
 
-/// Whether it would have worked, and why.
+/// The verdict on the configuration, with the reason.
 fn verdict(observations: &[Observations], grids: &[Grids], missing: &[String], run: &Run<'_>) -> (bool, String) {
     if let Some((leap, operation)) = &run.leap {
         let days = ns_to_s(leap.ahead_ns) / 86400.0;
@@ -458,7 +459,7 @@ pub fn text(report: &Report) -> String {
     text
 }
 
-/// What went wrong where, and what is missing.
+/// Problems with their places, and missing streams.
 pub fn causes(report: &Report) -> String {
     let mut text = String::new();
     for fault in &report.faults {

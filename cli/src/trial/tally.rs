@@ -1,7 +1,9 @@
 //! Counts what operations publish.
 
+use crate::channel::newest_row;
 use robocache::app::{Fault, Sink};
-use robocache::stream::{Header, Layout, Message, Payload};
+use robocache::ops::{self, align, voxelize};
+use robocache::stream::{Header, Key, Layout, Message, Payload, form};
 use std::collections::BTreeMap;
 
 const SECOND: i64 = 1_000_000_000;
@@ -9,16 +11,16 @@ const SECOND: i64 = 1_000_000_000;
 /// Further from its arrival than this, the stamp of a message is of another clock, ns.
 const OTHER_CLOCK_NS: u64 = 3_600_000_000_000;
 
-/// What was published on each output, in the order in which they first did.
+/// Published messages by output, outputs in the order of their first message.
 pub struct Tally<'a> {
     pub outputs: Vec<(String, Counts)>,
-    /// When the message came that is being worked on.
+    /// Arrival of the message that is being worked on.
     pub arrival_ns: Option<i64>,
     memory: Message,
     watch: &'a mut dyn FnMut(&str, &Message),
 }
 
-/// What came on one output.
+/// Messages of one output.
 #[derive(Default)]
 pub struct Counts {
     pub messages: u64,
@@ -28,8 +30,8 @@ pub struct Counts {
     pub span_ns: Option<(i64, i64)>,
     pub is_observation: bool,
     pub is_grid: bool,
-    /// Of observations.
-    pub streams: Vec<Seen>,
+    /// Streams of observations.
+    pub streams: Vec<Coverage>,
     pub waits_ns: Vec<i64>,
     /// From their targets to the arrival of the messages that made them due.
     pub delays_ns: Vec<i64>,
@@ -38,13 +40,13 @@ pub struct Counts {
     pub epoch: i64,
     /// Requests without an observation.
     pub refused: u64,
-    /// Of grids.
+    /// Points of grids.
     pub points: Points,
 }
 
-/// What observations say of one of their streams, in their newest rows.
+/// Share of a stream in the newest rows of observations.
 #[derive(Default)]
-pub struct Seen {
+pub struct Coverage {
     pub name: String,
     pub valid: u64,
     pub ages_ns: Vec<i64>,
@@ -94,70 +96,72 @@ impl Sink for Tally<'_> {
 impl Counts {
     pub fn count(&mut self, message: &Message) {
         let header = &message.header;
-        if header.error.is_present() {
+        if align::key::error.get(header).is_some() {
             self.refused += 1;
             return;
         }
         self.messages += 1;
-        let stamp_ns = *header.timestamp_ns;
+        let stamp_ns = message.timestamp_ns();
         *self.seconds.entry(stamp_ns.div_euclid(SECOND)).or_default() += 1;
         let (first, last) = self.span_ns.unwrap_or((stamp_ns, stamp_ns));
         self.span_ns = Some((first.min(stamp_ns), last.max(stamp_ns)));
-        if header.modalities.is_present() {
+        if form::modalities.get(header).is_some() {
             self.delays_ns.extend(delay_ns(message));
             self.observation(header);
-        } else if header.grid_shape.is_present() {
+        } else if form::grid_shape.get(header).is_some() {
             self.is_grid = true;
-            self.points.came += *header.points_in;
-            self.points.kept += *header.points_kept;
-            self.points.nonfinite += *header.dropped_nonfinite;
-            self.points.outside += *header.dropped_outside;
-            self.points.overflow += *header.dropped_overflow;
+            let count = |key: Key<i64>| key.get(header).unwrap_or(0);
+            self.points.came += count(voxelize::key::points_in);
+            self.points.kept += count(voxelize::key::points_kept);
+            self.points.nonfinite += count(ops::key::dropped_nonfinite);
+            self.points.outside += count(voxelize::key::dropped_outside);
+            self.points.overflow += count(ops::key::dropped_overflow);
         }
     }
 
     fn observation(&mut self, header: &Header) {
         self.is_observation = true;
-        self.waits_ns.extend(header.wait_ns.get());
+        self.waits_ns.extend(align::key::wait_ns.get(header));
         self.computes_ns.extend(compute_ns(header));
-        self.late = *header.late_samples;
-        self.epoch = *header.epoch;
+        self.late = align::key::late_samples.get(header).unwrap_or(0);
+        self.epoch = ops::key::epoch.get(header).unwrap_or(0);
+        let (modalities, attached) = (form::modalities.get(header), align::key::attached.get(header));
         if self.streams.is_empty() {
-            let names = header.modalities.iter().chain(header.attached.iter());
+            let names = [modalities, attached].into_iter();
             self.streams = names
-                .map(|name| Seen {
+                .flat_map(Option::unwrap_or_default)
+                .map(|name| Coverage {
                     name: name.clone(),
-                    ..Seen::default()
+                    ..Coverage::default()
                 })
                 .collect();
         }
-        let (modalities, attached) = self.streams.split_at_mut(header.modalities.len());
-        let newest = |list: &[i64], columns: usize| list.len().saturating_sub(columns);
-        let masks = newest(&header.valid, modalities.len());
-        let rows = header.valid[masks..].iter().zip(&header.age_ns[masks..]);
-        for (stream, (&valid, &age_ns)) in modalities.iter_mut().zip(rows) {
+        let (of_modalities, of_attached) = self.streams.split_at_mut(modalities.map_or(0, <[String]>::len));
+        let valid = newest_row(header.valid.get(), modalities).iter();
+        let rows = valid.zip(newest_row(form::age_ns.get(header), modalities));
+        for (stream, (&valid, &age_ns)) in of_modalities.iter_mut().zip(rows) {
             stream.see(valid == 1, age_ns);
         }
-        let grids = newest(&header.grid_index, attached.len());
-        let rows = header.grid_index[grids..].iter().zip(&header.grid_age_ns[grids..]);
-        for (stream, (&index, &age_ns)) in attached.iter_mut().zip(rows) {
+        let index = newest_row(align::key::grid_index.get(header), attached).iter();
+        let rows = index.zip(newest_row(align::key::grid_age_ns.get(header), attached));
+        for (stream, (&index, &age_ns)) in of_attached.iter_mut().zip(rows) {
             stream.see(index >= 0, age_ns);
         }
     }
 }
 
-/// From the stamp of a message to its arrival, where both are of one clock.
+/// From the stamp of a message to its arrival, if both are of one clock.
 pub fn delay_ns(message: &Message) -> Option<i64> {
     let delay_ns = message.arrival_ns?.checked_sub(message.timestamp_ns())?;
     Some(delay_ns).filter(|delay| delay.unsigned_abs() <= OTHER_CLOCK_NS)
 }
 
-/// How long an operation took for a result.
+/// Time that an operation took for a result.
 pub fn compute_ns(header: &Header) -> Option<i64> {
-    header.compute_us.get().map(|us| (us * 1e3).round() as i64)
+    ops::key::compute_us.get(header).map(|us| (us * 1e3).round() as i64)
 }
 
-impl Seen {
+impl Coverage {
     fn see(&mut self, is_valid: bool, age_ns: i64) {
         self.valid += u64::from(is_valid);
         if age_ns >= 0 {

@@ -48,7 +48,7 @@ impl Drop for Folder {
     }
 }
 
-/// What the command said.
+/// Output of the command.
 pub struct Done {
     pub code: i32,
     pub out: String,

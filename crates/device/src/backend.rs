@@ -1,19 +1,40 @@
-//! Which of its two implementations an operation uses, message by message.
+//! Chooses between the two implementations of an operation, message by message.
 //!
 //! With `auto` it is explore, then commit: of each size of work, by powers of two, both implementations are timed a few
 //! times, and the faster one does the rest. A device without memory is left alone for a time that grows exponentially.
 
-use super::cuda::{CudaError, Gpu};
+use super::gpu::{DeviceFault, Gpu};
 use super::{Device, Placement};
 use std::time::{Duration, Instant};
 
-/// How long a device that had no memory is left alone at first.
+/// Time for which a device without memory is left alone at first.
 pub const FIRST_RETRY: Duration = Duration::from_secs(10);
 
-/// How long it is left alone at most: the time doubles each time that memory is lacking again soon after.
+/// Longest time for which it is left alone: the time doubles each time that memory is lacking again soon after.
 pub const LONGEST_RETRY: Duration = Duration::from_secs(320);
 
-/// The CUDA implementation `G` of an operation, beside the CPU's, which is always there.
+/// A piece of an operation's work, which the CPU's implementation and the GPU's do alike: with the same bits.
+pub trait Work {
+    /// The CPU's implementation.
+    type Cpu;
+    /// The GPU's.
+    type Gpu;
+    /// Result of both.
+    type Done;
+    /// Failure of the GPU's.
+    type Fault;
+
+    /// Does it on the CPU.
+    fn on_cpu(&mut self, cpu: &mut Self::Cpu) -> Self::Done;
+
+    /// Does it on a GPU.
+    ///
+    /// # Errors
+    /// The device's error. It can be done on the CPU then.
+    fn on_gpu(&mut self, gpu: &mut Self::Gpu) -> Result<Self::Done, Self::Fault>;
+}
+
+/// The GPU implementation `G` of an operation, beside the CPU's, which is always there.
 ///
 /// Both give the same values, so `auto` goes by time alone: it times both on each size of work. Work below a
 /// floor goes to the CPU without a trial, since a launch alone takes longer.
@@ -23,7 +44,7 @@ pub const LONGEST_RETRY: Duration = Duration::from_secs(320);
 /// device, `auto` stays on the CPU; a device that was asked for by name is [lost](Self::take_lost).
 pub struct Backend<G> {
     operation: &'static str,
-    cuda: Option<G>,
+    on_gpu: Option<G>,
     gpu: Option<Gpu>,
     /// With `auto` only.
     trials: Option<Trials>,
@@ -33,26 +54,26 @@ pub struct Backend<G> {
     /// The same, of memory for results that stay on the device.
     shortage_for_results: Backoff,
     is_auto: bool,
-    lost: Option<CudaError>,
+    lost: Option<DeviceFault>,
 }
 
 impl<G> Backend<G> {
-    /// The backend of an operation on the devices of `placement`, where `open` makes the CUDA implementation.
+    /// The backend of an operation on the devices of `placement`, where `open` makes the GPU implementation.
     ///
     /// `floor` is the size of work, bytes, under which `auto` leaves it to the CPU.
     ///
     /// # Errors
-    /// That of `open`, unless the choice is `auto`: then the CPU does all.
+    /// The error of `open`, unless the choice is `auto`: the CPU then does all the work.
     pub fn new<E: std::fmt::Display>(
         operation: &'static str,
         placement: &Placement,
         floor: usize,
         open: impl FnOnce(&[Gpu]) -> Result<G, E>,
     ) -> Result<Self, E> {
-        let mut cuda = None;
+        let mut on_gpu = None;
         if placement.gpu().is_some() {
             match open(placement.gpus()) {
-                Ok(opened) => cuda = Some(opened),
+                Ok(opened) => on_gpu = Some(opened),
                 Err(error) if placement.is_auto() => {
                     tracing::error!("{operation}: going on on the CPU: {error}");
                 }
@@ -61,8 +82,8 @@ impl<G> Backend<G> {
         }
         Ok(Self {
             operation,
-            gpu: placement.gpu().filter(|_| cuda.is_some()).cloned(),
-            cuda,
+            gpu: placement.gpu().filter(|_| on_gpu.is_some()).cloned(),
+            on_gpu,
             trials: placement.is_auto().then(|| Trials::new(floor)),
             too_large: usize::MAX,
             shortage: Backoff::default(),
@@ -72,22 +93,37 @@ impl<G> Backend<G> {
         })
     }
 
-    /// The CUDA implementation, where work of so many bytes is to be done by it.
+    /// Does work of `bytes` bytes on the GPU if it is to do it, and on the CPU otherwise or where that failed: see
+    /// [`gpu_for_work`](Self::gpu_for_work). Returns the device, too.
+    pub fn run<W>(&mut self, work: &mut W, cpu: &mut W::Cpu, bytes: usize, stays: bool) -> (W::Done, Device)
+    where
+        W: Work<Gpu = G, Fault = DeviceFault>,
+    {
+        if let Some(on_gpu) = self.gpu_for_work(bytes, stays) {
+            match work.on_gpu(on_gpu) {
+                Ok(done) => return (done, self.device()),
+                Err(error) => self.failed(bytes, error),
+            }
+        }
+        (work.on_cpu(cpu), Device::Cpu)
+    }
+
+    /// The GPU implementation, if it is to do the work of `work` bytes.
     ///
     /// A result that `stays` on the device, for the next operation, is made there from the floor on, without a trial: the
     /// times of this operation would not show what the next one saves.
-    pub fn cuda(&mut self, work: usize, stays: bool) -> Option<&mut G> {
+    pub fn gpu_for_work(&mut self, work: usize, stays: bool) -> Option<&mut G> {
         self.end_shortage();
         let is_wanted = self.trials.as_ref().is_none_or(|trials| match stays {
             true => work >= trials.floor,
-            false => trials.wants_cuda(work),
+            false => trials.wants_gpu(work),
         });
-        self.cuda.as_mut().filter(|_| is_wanted && work < self.too_large)
+        self.on_gpu.as_mut().filter(|_| is_wanted && work < self.too_large)
     }
 
     /// Begins the trials anew once a shortage of memory is over.
     fn end_shortage(&mut self) {
-        if self.cuda.is_some() && self.shortage.ends(Instant::now) {
+        if self.on_gpu.is_some() && self.shortage.ends(Instant::now) {
             self.too_large = usize::MAX;
             if let Some(trials) = &mut self.trials {
                 *trials = Trials::new(trials.floor);
@@ -105,16 +141,16 @@ impl<G> Backend<G> {
         self.gpu().filter(|_| !self.shortage.is_on(Instant::now))
     }
 
-    /// The CUDA implementation, for an input in the memory of its device; none while that is short of memory.
-    pub fn cuda_for_input(&mut self) -> Option<&mut G> {
+    /// The GPU implementation, for an input in the memory of its device; none while that is short of memory.
+    pub fn gpu_for_input(&mut self) -> Option<&mut G> {
         self.end_shortage();
         let is_short = self.shortage.is_on(Instant::now);
-        self.cuda.as_mut().filter(|_| !is_short)
+        self.on_gpu.as_mut().filter(|_| !is_short)
     }
 
     /// The device on which results may stay for the next operation; none while it is short of memory for them.
     pub fn output_gpu(&mut self) -> Option<&Gpu> {
-        if self.cuda.is_some() && self.shortage_for_results.ends(Instant::now) {
+        if self.on_gpu.is_some() && self.shortage_for_results.ends(Instant::now) {
             tracing::info!("{}: results stay on {} again", self.operation, self.device());
         }
         let is_short = self.shortage_for_results.is_on(Instant::now);
@@ -122,7 +158,7 @@ impl<G> Backend<G> {
     }
 
     /// Reports that there was no memory for a result that was to stay on the device. Results go through the host for a while.
-    pub fn failed_to_hand_on(&mut self, error: &CudaError) {
+    pub fn failed_to_hand_on(&mut self, error: &DeviceFault) {
         let seconds = self.shortage_for_results.begins(Instant::now()).as_secs();
         tracing::error!(
             "{}: results leave {} for {seconds} s: {error}",
@@ -131,46 +167,46 @@ impl<G> Backend<G> {
         );
     }
 
-    /// The CUDA implementation, whatever the work: for what is on its device already.
+    /// The GPU implementation, whatever the work: for what is on its device already.
     pub fn resident(&mut self) -> Option<&mut G> {
-        self.cuda.as_mut()
+        self.on_gpu.as_mut()
     }
 
-    /// The device of the CUDA implementation, as long as it can be used.
+    /// The device of the GPU implementation, as long as it can be used.
     pub fn gpu(&self) -> Option<&Gpu> {
-        self.gpu.as_ref().filter(|_| self.cuda.is_some())
+        self.gpu.as_ref().filter(|_| self.on_gpu.is_some())
     }
 
-    /// The device of the CUDA implementation; the CPU where there is none.
+    /// The device of the GPU implementation; the CPU where there is none.
     pub fn device(&self) -> Device {
         match self.gpu() {
-            Some(gpu) => Device::Cuda(gpu.ordinal()),
+            Some(gpu) => gpu.device(),
             None => Device::Cpu,
         }
     }
 
     /// Reports how long `work` bytes took, for the trials.
     pub fn took(&mut self, work: usize, on: Device, time: Duration) {
-        if let (Some(trials), true) = (&mut self.trials, self.cuda.is_some())
-            && let Some((cpu, cuda)) = trials.add(work, on, time)
+        if let (Some(trials), true) = (&mut self.trials, self.on_gpu.is_some())
+            && let Some((cpu, on_gpu)) = trials.add(work, on, time)
         {
             let device = self.device();
-            let better = if cuda < cpu { device } else { Device::Cpu };
+            let better = if on_gpu < cpu { device } else { Device::Cpu };
             tracing::info!(
                 "{}: about {} KiB at a time take {:.0} us on {device} and {:.0} us on the CPU: {better} from now on",
                 self.operation,
                 (1 << work.ilog2()) >> 10,
-                cuda.as_secs_f64() * 1e6,
+                on_gpu.as_secs_f64() * 1e6,
                 cpu.as_secs_f64() * 1e6,
             );
         }
     }
 
-    /// Reports that the CUDA implementation failed on `work` bytes, 0 for an input. The CPU has to do the work again.
+    /// Reports that the GPU implementation failed on `work` bytes, 0 for an input. The CPU has to do the work again.
     ///
     /// Where memory was lacking, work of this size and more goes to the CPU for a while, and no input is taken on the
-    /// device. After any other failure the CUDA implementation is dropped.
-    pub fn failed(&mut self, work: usize, error: CudaError) {
+    /// device. After any other failure the GPU implementation is dropped.
+    pub fn failed(&mut self, work: usize, error: DeviceFault) {
         if error.is_memory() {
             self.too_large = self.too_large.min(work);
             let seconds = self.shortage.begins(Instant::now()).as_secs_f64();
@@ -181,7 +217,7 @@ impl<G> Backend<G> {
             tracing::error!("{}: {what} goes to the CPU for {seconds:.0} s: {error}", self.operation);
             return;
         }
-        self.cuda = None;
+        self.on_gpu = None;
         if self.is_auto {
             tracing::error!("{}: going on on the CPU: {error}", self.operation);
         } else {
@@ -189,13 +225,13 @@ impl<G> Backend<G> {
         }
     }
 
-    /// Whether the operation must not go on: see [`take_lost`](Self::take_lost).
+    /// True if the operation must not go on: see [`take_lost`](Self::take_lost).
     pub fn is_lost(&self) -> bool {
         self.lost.is_some()
     }
 
-    /// Why the operation must not go on, once: a device that was asked for by name is lost.
-    pub fn take_lost(&mut self) -> Option<CudaError> {
+    /// The reason why the operation must not go on, once: a device that was asked for by name is lost.
+    pub fn take_lost(&mut self) -> Option<DeviceFault> {
         self.lost.take()
     }
 }
@@ -209,7 +245,7 @@ struct Backoff {
 }
 
 impl Backoff {
-    /// Begins, since there was no memory, or goes on where it has begun already. Gives the time that is left.
+    /// Begins, since there was no memory, or goes on if it has begun already. Gives the time that is left.
     fn begins(&mut self, now: Instant) -> Duration {
         if let Some(until) = self.until.filter(|&until| self.is_on && now < until) {
             return until - now;
@@ -224,12 +260,12 @@ impl Backoff {
         self.lasts
     }
 
-    /// Whether it goes on. The clock is read only if it does.
+    /// True if it goes on. The clock is read only if it does.
     fn is_on(&self, now: impl FnOnce() -> Instant) -> bool {
         self.is_on && self.until.is_some_and(|until| now() < until)
     }
 
-    /// Whether it has just ended: true once.
+    /// True once it has just ended.
     fn ends(&mut self, now: impl FnOnce() -> Instant) -> bool {
         let ends = self.is_on && !self.is_on(now);
         self.is_on &= !ends;
@@ -243,14 +279,15 @@ struct Trials {
     sizes: [Size; usize::BITS as usize],
 }
 
-/// How often each is timed; the least time counts. On a device the first time does not, since it loads the kernels.
+/// Number of times that each is timed; the least time counts. On a device the first time does not count, since it loads
+/// the kernels.
 const CPU_TRIALS: u8 = 3;
-const CUDA_TRIALS: u8 = 4;
+const GPU_TRIALS: u8 = 4;
 
 #[derive(Clone, Copy)]
 struct Size {
     cpu: (u8, Duration),
-    cuda: (u8, Duration),
+    on_gpu: (u8, Duration),
 }
 
 impl Trials {
@@ -260,58 +297,59 @@ impl Trials {
             floor: floor.max(1),
             sizes: [Size {
                 cpu: untried,
-                cuda: untried,
+                on_gpu: untried,
             }; usize::BITS as usize],
         }
     }
 
-    fn wants_cuda(&self, work: usize) -> bool {
+    fn wants_gpu(&self, work: usize) -> bool {
         if work < self.floor {
             return false;
         }
-        let Size { cpu, cuda } = self.sizes[work.ilog2() as usize];
-        match (cpu.0 < CPU_TRIALS, cuda.0 < CUDA_TRIALS) {
+        let Size { cpu, on_gpu } = self.sizes[work.ilog2() as usize];
+        match (cpu.0 < CPU_TRIALS, on_gpu.0 < GPU_TRIALS) {
             (_, true) => true,
             (true, false) => false,
-            (false, false) => cuda.1 < cpu.1,
+            (false, false) => on_gpu.1 < cpu.1,
         }
     }
 
-    /// Adds a time. With the last one that is needed, gives the least times of the CPU and of CUDA.
+    /// Adds a time. With the last one that is needed, gives the least times of the CPU and of the GPU.
     fn add(&mut self, work: usize, on: Device, time: Duration) -> Option<(Duration, Duration)> {
         if work < self.floor {
             return None;
         }
         let size = &mut self.sizes[work.ilog2() as usize];
-        let decided = |size: &Size| size.cpu.0 >= CPU_TRIALS && size.cuda.0 >= CUDA_TRIALS;
+        let decided = |size: &Size| size.cpu.0 >= CPU_TRIALS && size.on_gpu.0 >= GPU_TRIALS;
         if decided(size) {
             return None;
         }
         let (count, best) = match on {
             Device::Cpu => &mut size.cpu,
-            Device::Cuda(_) => &mut size.cuda,
+            Device::Gpu(..) => &mut size.on_gpu,
         };
         *count += 1;
         if on == Device::Cpu || *count > 1 {
             *best = time.min(*best);
         }
-        decided(size).then_some((size.cpu.1, size.cuda.1))
+        decided(size).then_some((size.cpu.1, size.on_gpu.1))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::Kind;
 
     const FLOOR: usize = 1 << 10;
 
     /// Runs work of one size until the better side is known, and says how often each side was taken.
-    fn decide(trials: &mut Trials, work: usize, cpu_us: u64, cuda_us: u64) -> (u32, u32) {
+    fn decide(trials: &mut Trials, work: usize, cpu_us: u64, gpu_us: u64) -> (u32, u32) {
         let mut taken = (0, 0);
         loop {
-            let on = if trials.wants_cuda(work) {
+            let on = if trials.wants_gpu(work) {
                 taken.1 += 1;
-                (Device::Cuda(0), cuda_us)
+                (Device::Gpu(Kind::Cuda, 0), gpu_us)
             } else {
                 taken.0 += 1;
                 (Device::Cpu, cpu_us)
@@ -325,9 +363,9 @@ mod tests {
     #[test]
     fn small_work_is_never_tried_on_a_device() {
         let trials = Trials::new(FLOOR);
-        assert!(!trials.wants_cuda(0));
-        assert!(!trials.wants_cuda(FLOOR - 1));
-        assert!(trials.wants_cuda(FLOOR));
+        assert!(!trials.wants_gpu(0));
+        assert!(!trials.wants_gpu(FLOOR - 1));
+        assert!(trials.wants_gpu(FLOOR));
     }
 
     #[test]
@@ -335,16 +373,16 @@ mod tests {
         let mut trials = Trials::new(FLOOR);
         assert_eq!(decide(&mut trials, FLOOR, 10, 20), (3, 4));
         decide(&mut trials, FLOOR * 16, 200, 30);
-        assert!(!trials.wants_cuda(FLOOR + 1));
-        assert!(trials.wants_cuda(FLOOR * 16 + 1));
+        assert!(!trials.wants_gpu(FLOOR + 1));
+        assert!(trials.wants_gpu(FLOOR * 16 + 1));
     }
 
     #[test]
     fn the_first_time_on_a_device_does_not_count() {
         let mut trials = Trials::new(FLOOR);
-        trials.add(FLOOR, Device::Cuda(0), Duration::from_secs(1));
-        for _ in 1..CUDA_TRIALS {
-            trials.add(FLOOR, Device::Cuda(0), Duration::from_micros(5));
+        trials.add(FLOOR, Device::Gpu(Kind::Cuda, 0), Duration::from_secs(1));
+        for _ in 1..GPU_TRIALS {
+            trials.add(FLOOR, Device::Gpu(Kind::Cuda, 0), Duration::from_micros(5));
         }
         for _ in 1..CPU_TRIALS {
             assert_eq!(trials.add(FLOOR, Device::Cpu, Duration::from_micros(9)), None);
@@ -376,11 +414,11 @@ mod tests {
     #[test]
     fn without_a_device_there_is_nothing_to_choose() {
         let placement = Placement::cpu("asked for");
-        let backend = Backend::new("test", &placement, FLOOR, |_| -> Result<(), CudaError> {
+        let backend = Backend::new("test", &placement, FLOOR, |_| -> Result<(), DeviceFault> {
             unreachable!("there is no device")
         });
         let mut backend = backend.unwrap();
-        assert!(backend.cuda(usize::MAX, false).is_none());
+        assert!(backend.gpu_for_work(usize::MAX, false).is_none());
         assert_eq!(backend.device(), Device::Cpu);
     }
 }

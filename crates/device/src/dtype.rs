@@ -6,63 +6,61 @@ use robocache_yaml::did_you_mean;
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
 
-/// The type of a tensor's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-pub enum Dtype {
-    Float32,
-    Float64,
-    Float16,
+/// Declares the types of elements: each with its Rust type, and with its name in messages and configuration.
+macro_rules! dtypes {
+    ($($(#[$doc:meta])* $dtype:ident $T:ty: $name:literal),* $(,)?) => {
+        /// The type of a tensor's elements.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[allow(missing_docs)]
+        pub enum Dtype {
+            $($(#[$doc])* $dtype,)*
+        }
+
+        impl Dtype {
+            /// Every element type, in the order of the documentation.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$dtype),*];
+
+            /// The name used in messages and configuration, such as `float32`.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$dtype => $name,)*
+                }
+            }
+
+            /// Bytes an element takes.
+            pub const fn size(self) -> usize {
+                match self {
+                    $(Self::$dtype => size_of::<$T>(),)*
+                }
+            }
+        }
+
+        $(impl Primitive for $T {
+            const DTYPE: Dtype = Dtype::$dtype;
+        })*
+    };
+}
+
+dtypes! {
+    Float32 f32: "float32",
+    Float64 f64: "float64",
+    Float16 f16: "float16",
     /// Travels in Arrow as UInt16 bits.
-    BFloat16,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    UInt8,
-    UInt16,
-    UInt32,
-    UInt64,
+    BFloat16 bf16: "bfloat16",
+    Int8 i8: "int8",
+    Int16 i16: "int16",
+    Int32 i32: "int32",
+    Int64 i64: "int64",
+    UInt8 u8: "uint8",
+    UInt16 u16: "uint16",
+    UInt32 u32: "uint32",
+    UInt64 u64: "uint64",
 }
 
 impl Dtype {
-    /// Every element type, in the order of the documentation.
-    pub const ALL: [Self; 12] = [
-        Self::Float32,
-        Self::Float64,
-        Self::Float16,
-        Self::BFloat16,
-        Self::Int8,
-        Self::Int16,
-        Self::Int32,
-        Self::Int64,
-        Self::UInt8,
-        Self::UInt16,
-        Self::UInt32,
-        Self::UInt64,
-    ];
-
     /// Its number in the kernels: that of `enum Dtype` of kernels/types.cuh, which is in the order of [`Self::ALL`].
     pub fn code(self) -> u32 {
         Self::ALL.iter().position(|&each| each == self).unwrap_or(0) as u32
-    }
-
-    /// The name used in messages and configuration, such as `float32`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Float32 => "float32",
-            Self::Float64 => "float64",
-            Self::Float16 => "float16",
-            Self::BFloat16 => "bfloat16",
-            Self::Int8 => "int8",
-            Self::Int16 => "int16",
-            Self::Int32 => "int32",
-            Self::Int64 => "int64",
-            Self::UInt8 => "uint8",
-            Self::UInt16 => "uint16",
-            Self::UInt32 => "uint32",
-            Self::UInt64 => "uint64",
-        }
     }
 
     /// The type of that name.
@@ -85,16 +83,6 @@ impl Dtype {
         );
     }
 
-    /// Bytes an element takes.
-    pub const fn size(self) -> usize {
-        match self {
-            Self::Int8 | Self::UInt8 => 1,
-            Self::Float16 | Self::BFloat16 | Self::Int16 | Self::UInt16 => 2,
-            Self::Float32 | Self::Int32 | Self::UInt32 => 4,
-            Self::Float64 | Self::Int64 | Self::UInt64 => 8,
-        }
-    }
-
     /// The Arrow type that it travels as.
     pub const fn arrow_type(self) -> DataType {
         match self {
@@ -112,7 +100,7 @@ impl Dtype {
         }
     }
 
-    /// Whether it is one of the float types an operation can publish: float32, float16, bfloat16.
+    /// True if it is one of the float types that an operation can publish: float32, float16, bfloat16.
     pub const fn is_output(self) -> bool {
         matches!(self, Self::Float32 | Self::Float16 | Self::BFloat16)
     }
@@ -127,7 +115,7 @@ impl Dtype {
         }
     }
 
-    /// Whether the nearest value of this float type is finite.
+    /// True if the nearest value of this float type is finite.
     pub fn holds(self, value: f32) -> bool {
         match self {
             Self::Float16 => f16::from_f32(value).is_finite(),
@@ -158,21 +146,8 @@ impl<'de> Deserialize<'de> for Dtype {
 
 /// A Rust type that elements can be read and written as.
 pub trait Primitive: Pod {
-    /// What it is called in messages.
+    /// Name of the type in messages.
     const DTYPE: Dtype;
-}
-
-macro_rules! primitives {
-    ($($T:ty: $dtype:ident),* $(,)?) => {
-        $(impl Primitive for $T {
-            const DTYPE: Dtype = Dtype::$dtype;
-        })*
-    };
-}
-
-primitives! {
-    f32: Float32, f64: Float64, f16: Float16, bf16: BFloat16, i8: Int8, i16: Int16, i32: Int32, i64: Int64,
-    u8: UInt8, u16: UInt16, u32: UInt32, u64: UInt64,
 }
 
 /// A float type that an operation can publish: float32, float16 or bfloat16.
@@ -195,86 +170,62 @@ pub struct Values<'a> {
 /// Runs `$body` with `$T` bound to the Rust type of a [`Dtype`].
 macro_rules! with_type {
     ($dtype:expr, $T:ident => $body:expr) => {
+        with_type!($dtype, $T => $body; Float32 f32, Float64 f64, Float16 f16, BFloat16 bf16, Int8 i8, Int16 i16, Int32 i32,
+            Int64 i64, UInt8 u8, UInt16 u16, UInt32 u32, UInt64 u64)
+    };
+    ($dtype:expr, $T:ident => $body:expr; $($variant:ident $type:ty),*) => {
         match $dtype {
-            Dtype::Float32 => {
-                type $T = f32;
+            $(Dtype::$variant => {
+                type $T = $type;
                 $body
-            }
-            Dtype::Float64 => {
-                type $T = f64;
-                $body
-            }
-            Dtype::Float16 => {
-                type $T = f16;
-                $body
-            }
-            Dtype::BFloat16 => {
-                type $T = bf16;
-                $body
-            }
-            Dtype::Int8 => {
-                type $T = i8;
-                $body
-            }
-            Dtype::Int16 => {
-                type $T = i16;
-                $body
-            }
-            Dtype::Int32 => {
-                type $T = i32;
-                $body
-            }
-            Dtype::Int64 => {
-                type $T = i64;
-                $body
-            }
-            Dtype::UInt8 => {
-                type $T = u8;
-                $body
-            }
-            Dtype::UInt16 => {
-                type $T = u16;
-                $body
-            }
-            Dtype::UInt32 => {
-                type $T = u32;
-                $body
-            }
-            Dtype::UInt64 => {
-                type $T = u64;
-                $body
-            }
+            })*
         }
     };
 }
 
-trait AsF32: Copy {
+trait AsFloat: Copy {
     fn as_f32(self) -> f32;
+    fn as_f64(self) -> f64;
 }
 
-macro_rules! as_f32 {
+macro_rules! as_float {
     ($($T:ty),*) => {$(
-        impl AsF32 for $T {
+        impl AsFloat for $T {
             #[inline]
             fn as_f32(self) -> f32 {
                 self as f32
             }
+
+            #[inline]
+            fn as_f64(self) -> f64 {
+                self as f64
+            }
         }
     )*};
 }
-as_f32!(f32, f64, i8, i16, i32, i64, u8, u16, u32, u64);
+as_float!(f32, f64, i8, i16, i32, i64, u8, u16, u32, u64);
 
-impl AsF32 for f16 {
+impl AsFloat for f16 {
     #[inline]
     fn as_f32(self) -> f32 {
         self.to_f32()
     }
+
+    #[inline]
+    fn as_f64(self) -> f64 {
+        self.to_f64()
+    }
 }
 
-impl AsF32 for bf16 {
+impl AsFloat for bf16 {
     #[inline]
     fn as_f32(self) -> f32 {
         self.to_f32()
+    }
+
+    #[inline]
+    fn as_f64(self) -> f64 {
+        self.to_f64()
     }
 }
 
@@ -287,7 +238,7 @@ impl<'a> Values<'a> {
         let size = dtype.size();
         assert!(
             bytes.len().is_multiple_of(size) && (bytes.as_ptr() as usize).is_multiple_of(size),
-            "{} bytes at {:p} are no aligned {dtype} elements",
+            "{} bytes at {:p} are not aligned {dtype} elements",
             bytes.len(),
             bytes.as_ptr()
         );
@@ -304,12 +255,12 @@ impl<'a> Values<'a> {
         self.dtype
     }
 
-    /// How many elements there are.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.bytes.len() / self.dtype.size()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -347,6 +298,19 @@ impl<'a> Values<'a> {
         self.strided_to_f32(0, 1, out);
     }
 
+    /// Appends each element, as the nearest float64.
+    pub fn to_f64(&self, out: &mut Vec<f64>) {
+        with_type!(self.dtype, T => out.extend(self.as_slice::<T>().iter().map(|value| value.as_f64())));
+    }
+
+    /// Writes an element as text, in the fewest digits that give it back.
+    ///
+    /// # Errors
+    /// As of `out`.
+    pub fn write(&self, i: usize, out: &mut impl fmt::Write) -> fmt::Result {
+        with_type!(self.dtype, T => write!(out, "{}", self.as_slice::<T>()[i]))
+    }
+
     /// Converts elements `first`, `first + stride`, ... to the nearest float32 until `out` is full.
     pub fn strided_to_f32(&self, first: usize, stride: usize, out: &mut [f32]) {
         with_type!(self.dtype, T => {
@@ -378,12 +342,19 @@ mod tests {
     }
 
     #[test]
-    fn every_type_becomes_float32() {
+    fn every_type_becomes_floats_and_text() {
         fn check<T: Pod>(dtype: Dtype, values: [T; 3]) {
+            assert_eq!(dtype.size(), size_of::<T>());
             let mut out = [0.0; 3];
             let values = Values::new(dtype, bytemuck::cast_slice(&values));
             values.to_f32(&mut out);
             assert_eq!(out, [1.0, 2.0, 3.0], "{dtype}");
+            let mut doubles = vec![0.5];
+            values.to_f64(&mut doubles);
+            assert_eq!(doubles, [0.5, 1.0, 2.0, 3.0], "{dtype}");
+            let mut text = String::new();
+            values.write(2, &mut text).unwrap();
+            assert_eq!(text, "3", "{dtype}");
             let mut last = [0.0];
             values.strided_to_f32(2, 2, &mut last);
             assert_eq!(last, [3.0]);

@@ -8,7 +8,7 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 /// Loops over slices of it vectorize, and are inlined, so that a caller that was compiled for wider vectors gets them
 /// for those. They change no result: each lane computes what a scalar would.
 pub trait Float: Primitive + Send + Sync {
-    /// Whether a slice converts faster than its elements one by one.
+    /// True if a slice converts faster than its elements one by one.
     const CONVERTS_SLICES: bool = false;
     /// The type that its values are computed in: float64 for itself, float32 for the others.
     type Real: Real;
@@ -16,13 +16,14 @@ pub trait Float: Primitive + Send + Sync {
     fn from_f32(value: f32) -> Self;
     /// The value, exactly.
     fn to_real(self) -> Self::Real;
-    /// The nearest value of this type, ties to even, of a number that is no NaN.
+    /// The nearest value of this type, ties to even, of a number that is not NaN.
     fn from_real(value: Self::Real) -> Self;
     /// A number whose highest bit is set for a NaN and an infinity: or-ing that over many values has no branch.
     fn nonfinite_bit(self) -> u32;
-    /// Whether there is no NaN and no infinity among `values`.
+    /// True if there is no NaN and no infinity among `values`.
     fn all_finite(values: &[Self]) -> bool;
-    /// Whether they are finite, and so small that what lies between any two of them is computed without overflow.
+    /// True if they are finite, and small enough for everything between any two of them to be computed without
+    /// overflow.
     fn all_moderate(values: &[Self]) -> bool;
 
     /// [`to_real`](Self::to_real) of each element of a slice of the same length.
@@ -62,11 +63,11 @@ pub trait Real:
     fn rint(self) -> Self;
     /// The magnitude.
     fn abs(self) -> Self;
-    /// Whether it is no NaN and no infinity.
+    /// True if it is neither NaN nor infinite.
     fn is_finite(self) -> bool;
 }
 
-/// How many elements are converted at a time, where slices are: they fit the nearest cache.
+/// Number of elements that are converted at a time, if slices are: they fit the nearest cache.
 const PIECE: usize = 64;
 
 /// Writes `f(a[i], b[i])`, computed in float32 or float64, to each `out[i]`. All have the same length.
@@ -133,9 +134,9 @@ pub fn convert<S: Float, T: Float<Real = S::Real>>(values: &[S], out: &mut [T]) 
     finite && nonfinite >> 31 == 0
 }
 
-/// Whether the exponents of all `values` are such that adding `$step`, a multiple of an exponent's lowest bit, does not
-/// carry into the sign, which has been cleared: with once that bit, that they are finite. Or-ing that over all values
-/// has no branch and vectorizes for every width.
+/// True if the exponents of all `values` are such that adding `$step`, a multiple of an exponent's lowest bit, does not
+/// carry into the sign, which has been cleared: with that bit itself as the step, they are finite. Or-ing this over all
+/// values has no branch and vectorizes for every width.
 macro_rules! exponents_below {
     ($values:expr, $Bits:ty, $step:expr) => {{
         let bits: &[$Bits] = bytemuck::cast_slice($values);
@@ -147,154 +148,90 @@ macro_rules! exponents_below {
     }};
 }
 
-impl Real for f32 {
-    #[inline(always)]
-    fn from_f64(value: f64) -> Self {
-        value as f32
-    }
+/// Implements both traits for a type that values are computed in, with `$mantissa` bits of mantissa.
+macro_rules! real {
+    ($T:ty, $Bits:ty, $mantissa:literal) => {
+        impl Real for $T {
+            #[inline(always)]
+            fn from_f64(value: f64) -> Self {
+                value as Self
+            }
 
-    #[inline(always)]
-    fn to_f64(self) -> f64 {
-        self.into()
-    }
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
 
-    #[inline(always)]
-    fn sqrt(self) -> Self {
-        Self::sqrt(self)
-    }
+            #[inline(always)]
+            fn sqrt(self) -> Self {
+                Self::sqrt(self)
+            }
 
-    #[inline(always)]
-    fn rint(self) -> Self {
-        // Adding 1.5 times the first number of which each neighbour is an integer rounds to one. By itself
-        // `round_ties_even` is a call where the CPU may lack the instruction.
-        const ROUNDS: f32 = 12_582_912.0;
-        if self.abs() < 4_194_304.0 {
-            ((self + ROUNDS) - ROUNDS).copysign(self)
-        } else {
-            self.round_ties_even()
+            #[inline(always)]
+            fn rint(self) -> Self {
+                // Adding 1.5 times the first number of which each neighbour is an integer rounds to one. By itself
+                // `round_ties_even` is a call where the CPU may lack the instruction.
+                const ROUNDS: $T = 1.5 * (1u64 << $mantissa) as $T;
+                if self.abs() < (1u64 << ($mantissa - 1)) as $T {
+                    ((self + ROUNDS) - ROUNDS).copysign(self)
+                } else {
+                    self.round_ties_even()
+                }
+            }
+
+            #[inline(always)]
+            fn abs(self) -> Self {
+                Self::abs(self)
+            }
+
+            #[inline(always)]
+            fn is_finite(self) -> bool {
+                Self::is_finite(self)
+            }
         }
-    }
 
-    #[inline(always)]
-    fn abs(self) -> Self {
-        Self::abs(self)
-    }
+        impl Float for $T {
+            type Real = Self;
 
-    #[inline(always)]
-    fn is_finite(self) -> bool {
-        Self::is_finite(self)
-    }
-}
+            #[inline(always)]
+            fn from_f32(value: f32) -> Self {
+                value.into()
+            }
 
-impl Real for f64 {
-    #[inline(always)]
-    fn from_f64(value: f64) -> Self {
-        value
-    }
+            #[inline(always)]
+            fn to_real(self) -> Self {
+                self
+            }
 
-    #[inline(always)]
-    fn to_f64(self) -> f64 {
-        self
-    }
+            #[inline(always)]
+            fn from_real(value: Self) -> Self {
+                value
+            }
 
-    #[inline(always)]
-    fn sqrt(self) -> Self {
-        Self::sqrt(self)
-    }
+            #[inline(always)]
+            fn nonfinite_bit(self) -> u32 {
+                const LOW: u32 = <$Bits>::BITS - 32;
+                ((self.to_bits() >> LOW) as u32 & 0x7fff_ffff) + (1 << ($mantissa - LOW))
+            }
 
-    #[inline(always)]
-    fn rint(self) -> Self {
-        // Adding 1.5 times the first number of which each neighbour is an integer rounds to one. By itself
-        // `round_ties_even` is a call where the CPU may lack the instruction.
-        const ROUNDS: f64 = 6_755_399_441_055_744.0;
-        if self.abs() < 2_251_799_813_685_248.0 {
-            ((self + ROUNDS) - ROUNDS).copysign(self)
-        } else {
-            self.round_ties_even()
+            #[inline(always)]
+            fn all_finite(values: &[Self]) -> bool {
+                exponents_below!(values, $Bits, 1 << $mantissa)
+            }
+
+            #[inline(always)]
+            fn all_moderate(values: &[Self]) -> bool {
+                exponents_below!(values, $Bits, 3 << $mantissa)
+            }
         }
-    }
-
-    #[inline(always)]
-    fn abs(self) -> Self {
-        Self::abs(self)
-    }
-
-    #[inline(always)]
-    fn is_finite(self) -> bool {
-        Self::is_finite(self)
-    }
+    };
 }
 
-impl Float for f32 {
-    type Real = f32;
-
-    #[inline(always)]
-    fn from_f32(value: f32) -> Self {
-        value
-    }
-
-    #[inline(always)]
-    fn to_real(self) -> f32 {
-        self
-    }
-
-    #[inline(always)]
-    fn from_real(value: f32) -> Self {
-        value
-    }
-
-    #[inline(always)]
-    fn nonfinite_bit(self) -> u32 {
-        (self.to_bits() & 0x7fff_ffff) + (1 << 23)
-    }
-
-    #[inline(always)]
-    fn all_finite(values: &[Self]) -> bool {
-        exponents_below!(values, u32, 1 << 23)
-    }
-
-    #[inline(always)]
-    fn all_moderate(values: &[Self]) -> bool {
-        exponents_below!(values, u32, 3 << 23)
-    }
-}
-
-impl Float for f64 {
-    type Real = f64;
-
-    #[inline(always)]
-    fn from_f32(value: f32) -> Self {
-        value.into()
-    }
-
-    #[inline(always)]
-    fn to_real(self) -> f64 {
-        self
-    }
-
-    #[inline(always)]
-    fn from_real(value: f64) -> Self {
-        value
-    }
-
-    #[inline(always)]
-    fn nonfinite_bit(self) -> u32 {
-        ((self.to_bits() >> 32) as u32 & 0x7fff_ffff) + (1 << 20)
-    }
-
-    #[inline(always)]
-    fn all_finite(values: &[Self]) -> bool {
-        exponents_below!(values, u64, 1 << 52)
-    }
-
-    #[inline(always)]
-    fn all_moderate(values: &[Self]) -> bool {
-        exponents_below!(values, u64, 3 << 52)
-    }
-}
+real!(f32, u32, 23);
+real!(f64, u64, 52);
 
 impl Float for f16 {
-    /// By the CPU's instructions, which converting one by one looks for each time.
+    /// Converts by the CPU's instructions, for which converting one by one looks each time.
     const CONVERTS_SLICES: bool = true;
     type Real = f32;
 

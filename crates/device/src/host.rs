@@ -1,9 +1,9 @@
-use super::cuda::{Gpu, PinnedBuf};
+use super::gpu::{Gpu, PinnedBuf};
 use bytemuck::{Pod, Zeroable};
 use std::alloc::Layout;
 use std::collections::TryReserveError;
 
-/// Where buffers on the host get their memory from. Clones are the same source; the default is pageable memory.
+/// Source of the memory of host buffers. Clones are the same source; the default is pageable memory.
 #[derive(Clone, Default)]
 pub struct HostMemory {
     page_locked_by: Option<Gpu>,
@@ -32,7 +32,7 @@ const PAGE_LOCKED_BYTES: usize = 1 << 16;
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// So many lines of zeros, which for many the system has at hand: `vec!` would write them.
+/// Allocates `lines` lines of zeros, which for large sizes the system has at hand: `vec!` would write them.
 fn zeroed(lines: usize) -> Vec<Line> {
     if lines == 0 {
         return Vec::new();
@@ -86,10 +86,10 @@ impl HostBuf {
         self.bytes = bytes;
     }
 
-    /// Gets memory for so many bytes in all, so that growing to them allocates nothing. It stays untouched until then.
+    /// Gets memory for `bytes` bytes in all, so that growing to them allocates nothing. It stays untouched until then.
     ///
     /// # Errors
-    /// There is not so much pageable memory.
+    /// The pageable memory does not suffice.
     pub fn try_reserve(&mut self, bytes: usize) -> Result<(), TryReserveError> {
         match &mut self.memory {
             Memory::Pageable(lines) => {
@@ -161,12 +161,12 @@ impl HostBuf {
         self.bytes
     }
 
-    /// Whether the length is 0.
+    /// True if the length is 0.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// How many bytes it can hold without allocating.
+    /// Number of bytes that it can hold without allocating.
     pub fn capacity(&self) -> usize {
         match &self.memory {
             Memory::Pageable(lines) => lines.capacity() * size_of::<Line>(),

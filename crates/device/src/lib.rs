@@ -1,57 +1,44 @@
-//! Where data lives and what its elements are.
+//! Places of data and types of elements.
 //!
-//! Residence is in the type: what the CPU can read is a [`HostBuf`] or a slice; memory of a GPU is a `cuda::DeviceBuf`.
+//! Residence is in the type: what the CPU can read is a [`HostBuf`] or a slice; memory of a GPU is a [`gpu::DeviceBuf`].
 //! Handing one to an operation of the other is a compile error, and every copy between them is written out.
 //!
 //! [`Placement`] says which devices there are to use, [`Backend`] which of two implementations does a piece of work.
-//! CUDA is the feature `cuda`, on by default. Without it nothing of CUDA is compiled, `auto` means the CPU, and asking for
-//! a device by name is an error.
-
-// Without CUDA no value of a device's types exists. Code that takes one still compiles, and is never reached.
-#![cfg_attr(
-    not(feature = "cuda"),
-    allow(
-        dead_code,
-        missing_docs,
-        unreachable_code,
-        unused_assignments,
-        unused_mut,
-        unused_variables
-    )
-)]
+//! The drivers are the features `cuda` and `hip`, on by default. Without them no device can be opened: `auto` means the CPU,
+//! and asking for a device by name is an error.
 
 mod backend;
-#[cfg(feature = "cuda")]
-pub mod cuda;
-#[cfg(not(feature = "cuda"))]
-#[path = "no_cuda.rs"]
-pub mod cuda;
 mod dtype;
 mod float;
+pub mod gpu;
 mod host;
 mod placement;
 pub mod ring;
 
-pub use backend::{Backend, FIRST_RETRY, LONGEST_RETRY};
+pub use backend::{Backend, FIRST_RETRY, LONGEST_RETRY, Work};
 pub use dtype::{Dtype, Element, Primitive, Values};
 pub use float::{Float, Real};
 pub use float::{convert, zip_map};
 pub use host::{HostBuf, HostMemory};
 pub use placement::{DeviceError, Placement};
 
+use gpu::Kind;
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
 
-/// What the key `device` of a configuration asks for.
+/// The texts that name a choice, for a refusal.
+const ALLOWED: &str = "auto, cpu, cuda, cuda:N, hip, hip:N";
+
+/// Choice that the key `device` of a configuration makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// Whichever is quicker for the work at hand; the CPU where there is no other device.
+    /// Whichever is quicker for the work at hand; the CPU if there is no other device.
     #[default]
     Auto,
     /// The CPU backend.
     Cpu,
-    /// The CUDA backend: the device of this ordinal, or the first one.
-    Cuda(Option<usize>),
+    /// The GPU of this kind and ordinal, or the first of the kind.
+    Gpu(Kind, Option<usize>),
 }
 
 /// A device that something was computed on.
@@ -59,8 +46,26 @@ pub enum DeviceChoice {
 pub enum Device {
     /// The CPU.
     Cpu,
-    /// The CUDA device of this ordinal.
-    Cuda(usize),
+    /// The GPU of this kind and ordinal.
+    Gpu(Kind, usize),
+}
+
+impl DeviceChoice {
+    /// The choice that a text names, if it names one.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "auto" => Some(Self::Auto),
+            "cpu" => Some(Self::Cpu),
+            _ => Kind::ALL.into_iter().find_map(|kind| {
+                let rest = text.strip_prefix(kind.name())?;
+                if rest.is_empty() {
+                    return Some(Self::Gpu(kind, None));
+                }
+                let ordinal = rest.strip_prefix(':')?.parse().ok()?;
+                Some(Self::Gpu(kind, Some(ordinal)))
+            }),
+        }
+    }
 }
 
 impl fmt::Display for DeviceChoice {
@@ -68,8 +73,8 @@ impl fmt::Display for DeviceChoice {
         match self {
             Self::Auto => f.write_str("auto"),
             Self::Cpu => f.write_str("cpu"),
-            Self::Cuda(None) => f.write_str("cuda"),
-            Self::Cuda(Some(ordinal)) => write!(f, "cuda:{ordinal}"),
+            Self::Gpu(kind, None) => write!(f, "{kind}"),
+            Self::Gpu(kind, Some(ordinal)) => write!(f, "{kind}:{ordinal}"),
         }
     }
 }
@@ -78,7 +83,7 @@ impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cpu => f.write_str("cpu"),
-            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+            Self::Gpu(kind, ordinal) => write!(f, "{kind}:{ordinal}"),
         }
     }
 }
@@ -86,16 +91,7 @@ impl fmt::Display for Device {
 impl<'de> Deserialize<'de> for DeviceChoice {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        match text.as_str() {
-            "auto" => Ok(Self::Auto),
-            "cpu" => Ok(Self::Cpu),
-            "cuda" => Ok(Self::Cuda(None)),
-            _ => text
-                .strip_prefix("cuda:")
-                .and_then(|ordinal| ordinal.parse().ok())
-                .map(|ordinal| Self::Cuda(Some(ordinal)))
-                .ok_or_else(|| de::Error::custom(format!("`{text}` is no device (allowed: auto, cpu, cuda, cuda:N)"))),
-        }
+        Self::parse(&text).ok_or_else(|| de::Error::custom(format!("`{text}` is not a device (allowed: {ALLOWED})")))
     }
 }
 
@@ -107,12 +103,13 @@ mod tests {
     fn a_choice_is_parsed_or_refused_by_name() {
         let parse = |text| serde_yaml::from_str::<DeviceChoice>(text);
         assert_eq!(parse("auto").unwrap(), DeviceChoice::Auto);
-        assert_eq!(parse("cuda:3").unwrap(), DeviceChoice::Cuda(Some(3)));
+        assert_eq!(parse("cuda:3").unwrap(), DeviceChoice::Gpu(Kind::Cuda, Some(3)));
+        assert_eq!(parse("hip").unwrap(), DeviceChoice::Gpu(Kind::Hip, None));
         assert!(
             parse("gpu")
                 .unwrap_err()
                 .to_string()
-                .contains("allowed: auto, cpu, cuda, cuda:N")
+                .contains("(allowed: auto, cpu, cuda, cuda:N, hip, hip:N)")
         );
         assert!(parse("cuda:x").is_err());
     }

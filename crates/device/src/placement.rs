@@ -1,5 +1,5 @@
-use super::cuda::{CudaError, Gpu};
-use super::{DeviceChoice, HostMemory};
+use super::gpu::{DeviceFault, Gpu, Kind, Unavailable};
+use super::{Device, DeviceChoice, HostMemory};
 use std::fmt;
 
 /// The devices of an operation: what `device:`, `devices:` and `max_device_mb:` of a configuration mean on this machine.
@@ -15,15 +15,17 @@ pub struct Placement {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     /// A device that was asked for by name can't be used.
-    #[error("`{asked}` can't be used: {error} (allowed on any machine: auto, cpu)")]
-    Cuda {
-        /// What was asked for.
+    #[error("`{asked}` can't be used: {error}{} (allowed on any machine: auto, cpu)", there_is(*other))]
+    Gpu {
+        /// Device that was asked for.
         asked: String,
-        /// Why.
-        error: CudaError,
+        /// The cause.
+        error: DeviceFault,
+        /// A device of another kind, if there is one and none of the kind that was asked for.
+        other: Option<Device>,
     },
     /// `devices:` beside a `device:` that names another one.
-    #[error("{asked:?} does not go with `device: {choice}` (allowed with it: auto, cuda)")]
+    #[error("{asked:?} does not go with `device: {choice}` (allowed with it: auto, cuda, hip)")]
     Conflict {
         /// `devices:`.
         asked: Vec<usize>,
@@ -31,7 +33,7 @@ pub enum DeviceError {
         choice: DeviceChoice,
     },
     /// `devices:` with none, or with one twice.
-    #[error("{0:?} is not allowed (ordinals of CUDA devices, at least one, each once)")]
+    #[error("{0:?} is not allowed (ordinals of GPUs, at least one, each once)")]
     Devices(Vec<usize>),
 }
 
@@ -46,14 +48,33 @@ impl Placement {
         }
     }
 
+    /// Devices that are open already: those that `auto` found, or that were asked for.
+    pub fn on(gpus: Vec<Gpu>, is_auto: bool) -> Self {
+        let is_verified = gpus.iter().all(|gpu| match gpu.device() {
+            Device::Cpu => true,
+            Device::Gpu(kind, _) => kind.is_verified(),
+        });
+        let reason = match (is_auto, is_verified) {
+            (true, _) => "auto: what is large enough to be quicker there",
+            (false, true) => "asked for",
+            (false, false) => "asked for; not verified on a device, see docs/gpu.md",
+        };
+        Self {
+            gpus,
+            max_bytes: None,
+            is_auto,
+            reason: reason.into(),
+        }
+    }
+
     /// Opens the devices. With `devices`, batches are shared among those, and the first one does everything else.
     ///
     /// # Errors
-    /// If a device was asked for by name and can't be used, as none can where the feature `cuda` is off. `auto` takes the
+    /// If a device was asked for by name and can't be used, as none can without its feature, `cuda` or `hip`. `auto` takes the
     /// CPU then.
     pub fn resolve(choice: DeviceChoice, devices: Option<&[usize]>) -> Result<Self, DeviceError> {
         let named = match (choice, devices) {
-            (DeviceChoice::Auto | DeviceChoice::Cuda(None), Some(devices)) => {
+            (DeviceChoice::Auto | DeviceChoice::Gpu(_, None), Some(devices)) => {
                 let repeats = (1..devices.len()).any(|i| devices[..i].contains(&devices[i]));
                 if devices.is_empty() || repeats {
                     return Err(DeviceError::Devices(devices.to_vec()));
@@ -67,28 +88,30 @@ impl Placement {
                 });
             }
             (DeviceChoice::Cpu, None) => return Ok(Self::cpu("asked for")),
-            (DeviceChoice::Cuda(Some(ordinal)), None) => vec![ordinal],
-            (DeviceChoice::Auto | DeviceChoice::Cuda(None), None) => vec![0],
+            (DeviceChoice::Gpu(_, Some(ordinal)), None) => vec![ordinal],
+            (DeviceChoice::Auto | DeviceChoice::Gpu(_, None), None) => vec![0],
+        };
+        let kind = match choice {
+            DeviceChoice::Gpu(kind, _) => kind,
+            _ => kind_for_auto(),
         };
         let is_auto = choice == DeviceChoice::Auto;
         let asked = match devices {
             Some(devices) => format!("devices: {devices:?}"),
             None => choice.to_string(),
         };
-        match named.iter().map(|&ordinal| Gpu::open(ordinal)).collect() {
-            Ok(gpus) => Ok(Self {
-                gpus,
-                max_bytes: None,
-                is_auto,
-                reason: if is_auto {
-                    "auto: what is large enough to be quicker there".into()
-                } else {
-                    "asked for".into()
-                },
-            }),
+        match named.iter().map(|&ordinal| Gpu::open(kind, ordinal)).collect() {
+            Ok(gpus) => Ok(Self::on(gpus, is_auto)),
             // Devices that are named are wanted, whatever `device:` says.
-            Err(error) if is_auto && devices.is_none() => Ok(Self::cpu(format!("auto: {error}"))),
-            Err(error) => Err(DeviceError::Cuda { asked, error }),
+            Err(error) if is_auto && devices.is_none() => {
+                let named = other_than(kind, &error).map(|device| format!("; {device} is there, and must be named"));
+                Ok(Self::cpu(format!("auto: {error}{}", named.unwrap_or_default())))
+            }
+            Err(error) => Err(DeviceError::Gpu {
+                asked,
+                other: other_than(kind, &error),
+                error,
+            }),
         }
     }
 
@@ -99,9 +122,9 @@ impl Placement {
         self
     }
 
-    /// The CPU alone, for an operation whose configuration asks for what is not on CUDA. A line of the log says so where there
+    /// The CPU alone, for an operation whose configuration asks for what GPUs can't do. A line of the log says so where there
     /// would be a device.
-    pub fn without_cuda(&self, operation: &str, reason: &str) -> Self {
+    pub fn without_gpu(&self, operation: &str, reason: &str) -> Self {
         if self.gpu().is_some() {
             tracing::warn!("{operation}: on the CPU: {reason}");
         }
@@ -118,7 +141,7 @@ impl Placement {
         &self.gpus
     }
 
-    /// Where messages get their memory from: page-locked where a device is to read and write them.
+    /// Source of messages' memory: page-locked if a device is to read and write them.
     pub fn host_memory(&self) -> HostMemory {
         self.gpu().map_or_else(HostMemory::pageable, HostMemory::page_locked)
     }
@@ -128,10 +151,35 @@ impl Placement {
         self.max_bytes
     }
 
-    /// Whether each piece of work goes to what is quicker, and the CPU takes over where the device fails.
+    /// True if each piece of work goes to the quicker backend, and the CPU takes over if the device fails.
     pub fn is_auto(&self) -> bool {
         self.is_auto
     }
+}
+
+/// The kind that `auto` takes: the first whose driver can be used, of those that are verified. Else the first that the
+/// program has a part for, whose driver says what is missing.
+fn kind_for_auto() -> Kind {
+    let verified = || Kind::ALL.into_iter().filter(|kind| kind.is_verified());
+    let is_built = |kind: &Kind| !matches!(kind.driver(), Err(Unavailable::NotBuilt(_)));
+    let found = verified().find(|kind| kind.driver().is_ok());
+    let [first, ..] = Kind::ALL;
+    found.or_else(|| verified().find(is_built)).unwrap_or(first)
+}
+
+/// The first device of another kind, if the driver of this one can't be used.
+fn other_than(kind: Kind, error: &DeviceFault) -> Option<Device> {
+    let is_missing = |error: &DeviceFault| matches!(error, DeviceFault::Unavailable(reason) if !matches!(reason, Unavailable::NoSuchDevice { .. }));
+    let mut others = Kind::ALL
+        .into_iter()
+        .filter(|&other| other != kind && is_missing(error));
+    let other = others.find(|other| other.driver().is_ok())?;
+    Some(Device::Gpu(other, 0))
+}
+
+/// The words for such a device.
+fn there_is(other: Option<Device>) -> String {
+    other.map_or_else(String::new, |device| format!("; there is {device}"))
 }
 
 impl fmt::Debug for Placement {
@@ -148,13 +196,13 @@ impl fmt::Display for Placement {
         }
         for (i, gpu) in self.gpus.iter().enumerate() {
             let separator = if i > 0 { ", " } else { "" };
-            write!(f, "{separator}cuda:{} {}", gpu.ordinal(), gpu.name())?;
+            write!(f, "{separator}{} {}", gpu.device(), gpu.name())?;
         }
         write!(f, " ({})", self.reason)
     }
 }
 
-#[cfg(all(test, not(feature = "cuda")))]
+#[cfg(all(test, not(any(feature = "cuda", feature = "hip"))))]
 mod tests {
     use super::*;
 
@@ -166,7 +214,7 @@ mod tests {
             auto.to_string(),
             "cpu (auto: this program was built without CUDA (its feature `cuda`))"
         );
-        let error = Placement::resolve(DeviceChoice::Cuda(Some(1)), None).unwrap_err();
+        let error = Placement::resolve(DeviceChoice::Gpu(Kind::Cuda, Some(1)), None).unwrap_err();
         assert_eq!(
             error.to_string(),
             "`cuda:1` can't be used: this program was built without CUDA (its feature `cuda`) (allowed on any machine: \

@@ -1,67 +1,64 @@
 //! Groups of channels with rules of their own: those of a modality, and those of a trajectory.
 
-use super::{ConfigError, duration_ns, unused_limit};
-#[cfg(feature = "cuda")]
+use super::{ConfigError, duration_ns, refused, unused_limit};
 use bytemuck::{Pod, Zeroable};
 use robocache_time::{Interpolation, Limits, QuaternionOrder, Rule};
 use serde::Deserialize;
-#[cfg(feature = "cuda")]
 use std::ops::Range;
 
 /// Channels that are judged and filled together. A rule that it leaves out is that of what it is a group of: a modality, or
 /// the section `resample:`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct GroupConfig {
+pub struct ChannelGroupConfig {
     /// From the first channel up to, but without, the second.
     pub channels: [usize; 2],
-    /// How values between samples are found.
-    #[serde(default)]
+    /// Interpolation of values between samples.
     pub interpolation: Option<Interpolation>,
     /// See [`Limits::max_age`](robocache_time::Limits::max_age).
-    #[serde(default)]
     pub max_age_ms: Option<f64>,
     /// See [`Limits::max_gap`](robocache_time::Limits::max_gap).
-    #[serde(default)]
     pub max_gap_ms: Option<f64>,
     /// See [`Limits::extrapolate`](robocache_time::Limits::extrapolate).
-    #[serde(default)]
     pub extrapolate_ms: Option<f64>,
     /// `slerp`: see [`Rule::canonical`]. `None`: false.
-    #[serde(default)]
     pub canonical: Option<bool>,
     /// `slerp`: where w stands. `None`: `xyzw`.
-    #[serde(default)]
     pub order: Option<QuaternionOrder>,
 }
 
 /// Channels from..to, which are judged and filled together.
 #[derive(Clone, Debug)]
-pub(crate) struct Group {
+pub(crate) struct ChannelGroup {
     pub from: usize,
     pub to: usize,
     pub rule: Rule,
 }
 
-/// What groups are made of.
-pub(crate) struct Groups<'a> {
-    /// What stands before the keys in an error: `modalities[2]`, or nothing.
-    pub key: &'a str,
-    /// What the whole says: its channels are all there are, where that is known.
-    pub whole: &'a GroupConfig,
-    pub groups: &'a [GroupConfig],
+/// Parts from which groups are made.
+struct ChannelGroups<'a> {
+    /// Prefix of the keys in an error: `modalities[2]`, or nothing.
+    key: &'a str,
+    /// Settings of the whole: its channels are all there are, if their number is known.
+    whole: &'a ChannelGroupConfig,
+    groups: &'a [ChannelGroupConfig],
 }
 
-impl Groups<'_> {
+impl ChannelGroupConfig {
+    /// Checks the groups of a whole, which has these settings; `key` is the prefix of its keys in an error.
+    pub(crate) fn checked(&self, key: &str, groups: &[Self]) -> Result<Vec<ChannelGroup>, ConfigError> {
+        let whole = self;
+        ChannelGroups { key, whole, groups }.checked()
+    }
+}
+
+impl ChannelGroups<'_> {
     /// The groups, sorted by channel: they follow one another from 0 on without a hole or an overlap, and where the number
     /// of channels is known, to the last. Where there is none, the whole is one.
-    pub fn checked(&self) -> Result<Vec<Group>, ConfigError> {
-        let mut configs: Vec<(Option<usize>, &GroupConfig)> = self
-            .groups
-            .iter()
-            .enumerate()
-            .map(|(g, group)| (Some(g), group))
-            .collect();
+    fn checked(&self) -> Result<Vec<ChannelGroup>, ConfigError> {
+        let groups = self.groups.iter().enumerate();
+        let mut configs: Vec<(Option<usize>, &ChannelGroupConfig)> =
+            groups.map(|(g, group)| (Some(g), group)).collect();
         if configs.is_empty() {
             configs.push((None, self.whole));
         }
@@ -77,44 +74,30 @@ impl Groups<'_> {
                     usize::MAX => String::new(),
                     _ => format!(" <= dim = {dim}"),
                 };
-                return Err(ConfigError::new(
-                    key("channels"),
-                    format!("[{from}, {to}] (allowed: [from, to] with from < to{of_dim})"),
-                ));
+                let allowed = format!("allowed: [from, to] with from < to{of_dim}");
+                return refused(key("channels"), format!("[{from}, {to}] ({allowed})"));
             }
             if from != next {
-                let problem = if from < next {
-                    "overlaps the group before it"
+                let does = if from < next {
+                    "overlaps the group"
                 } else {
-                    "leaves a hole before it"
+                    "leaves a hole"
                 };
-                return Err(ConfigError::new(
-                    key("channels"),
-                    format!("[{from}, {to}] {problem}, which ends at {next} (each channel is in one group)"),
-                ));
+                let problem = format!("{does} before it, which ends at {next} (each channel is in one group)");
+                return refused(key("channels"), format!("[{from}, {to}] {problem}"));
             }
             next = to;
-            let mode = self.mode(group).ok_or_else(|| {
-                ConfigError::new(
-                    key("interpolation"),
-                    format!("it is missing (allowed: {})", Interpolation::names()),
-                )
-            })?;
-            check_width(mode, to - from, || match g {
-                Some(_) => key("channels"),
-                None => key("dim"),
-            })?;
-            groups.push(Group {
-                from,
-                to,
-                rule: self.rule(g, group, mode)?,
-            });
+            let Some(mode) = self.mode(group) else {
+                let allowed = Interpolation::names();
+                return refused(key("interpolation"), format!("it is missing (allowed: {allowed})"));
+            };
+            check_width(mode, to - from, || key(if g.is_some() { "channels" } else { "dim" }))?;
+            let rule = self.rule(g, group, mode)?;
+            groups.push(ChannelGroup { from, to, rule });
         }
         if next != dim && dim != usize::MAX {
-            return Err(ConfigError::new(
-                self.key(None, "groups"),
-                format!("channels {next} to {dim} are in no group (each channel is in one group)"),
-            ));
+            let problem = format!("channels {next} to {dim} are in no group (each channel is in one group)");
+            return refused(self.key(None, "groups"), problem);
         }
         Ok(groups)
     }
@@ -128,17 +111,17 @@ impl Groups<'_> {
         }
     }
 
-    fn mode(&self, group: &GroupConfig) -> Option<Interpolation> {
+    fn mode(&self, group: &ChannelGroupConfig) -> Option<Interpolation> {
         group.interpolation.or(self.whole.interpolation)
     }
 
-    /// The rule of a group: what it says, else what the whole says, where its mode has a use for that.
-    fn rule(&self, g: Option<usize>, group: &GroupConfig, mode: Interpolation) -> Result<Rule, ConfigError> {
+    /// The rule of a group: what it says, else what the whole says, if its mode has a use for that.
+    fn rule(&self, g: Option<usize>, group: &ChannelGroupConfig, mode: Interpolation) -> Result<Rule, ConfigError> {
         let whole = self.whole;
-        // What the whole says holds for those of its groups that have a use for it.
-        let limit = |key: &str, own: Option<f64>, inherited: Option<f64>, absent: i64| {
+        // Settings of the whole hold for those of its groups that use them.
+        let limit = |key: &str, of: fn(&ChannelGroupConfig) -> Option<f64>, absent: i64| {
             let uses = |mode: Option<Interpolation>| mode.is_none_or(|mode| mode.limits().contains(&key));
-            let (ms, set_at, is_used) = match (own, inherited) {
+            let (ms, set_at, is_used) = match (of(group), of(whole)) {
                 (Some(ms), _) => (ms, g, uses(Some(mode))),
                 (None, Some(ms)) => (ms, None, self.groups.iter().any(|group| uses(self.mode(group)))),
                 (None, None) => return Ok(absent),
@@ -151,17 +134,12 @@ impl Groups<'_> {
         };
         let absent = Limits::default();
         let limits = Limits {
-            max_age: limit("max_age_ms", group.max_age_ms, whole.max_age_ms, absent.max_age)?,
-            max_gap: limit("max_gap_ms", group.max_gap_ms, whole.max_gap_ms, absent.max_gap)?,
-            extrapolate: limit(
-                "extrapolate_ms",
-                group.extrapolate_ms,
-                whole.extrapolate_ms,
-                absent.extrapolate,
-            )?,
+            max_age: limit("max_age_ms", |of| of.max_age_ms, absent.max_age)?,
+            max_gap: limit("max_gap_ms", |of| of.max_gap_ms, absent.max_gap)?,
+            extrapolate: limit("extrapolate_ms", |of| of.extrapolate_ms, absent.extrapolate)?,
         };
         let check_option = |key: &str, own: bool, inherited: bool| {
-            let is_slerp = |group: &GroupConfig| self.mode(group) == Some(Interpolation::Slerp);
+            let is_slerp = |group: &ChannelGroupConfig| self.mode(group) == Some(Interpolation::Slerp);
             match (own, inherited) {
                 (true, _) if mode != Interpolation::Slerp => Err(unused_option(self.key(g, key), mode)),
                 (false, true) if !self.groups.iter().any(is_slerp) => Err(unused_option(self.key(None, key), mode)),
@@ -179,34 +157,31 @@ impl Groups<'_> {
     }
 }
 
-/// Checks that a group of so many channels is as wide as its mode needs it; `key` says where its width stands.
+/// Checks that a group of `channels` channels is as wide as its mode needs it; `key` names the place of its width.
 pub(crate) fn check_width(
     mode: Interpolation,
     channels: usize,
     key: impl FnOnce() -> String,
 ) -> Result<(), ConfigError> {
     match mode.width() {
-        Some(width) if channels != width && channels != usize::MAX => Err(ConfigError::new(
+        Some(width) if channels != width && channels != usize::MAX => refused(
             key(),
             format!("{channels} channels (allowed with `{}`: {width})", mode.name()),
-        )),
+        ),
         _ => Ok(()),
     }
 }
 
 /// The refusal of an option that only `slerp` has.
 fn unused_option(key: String, mode: Interpolation) -> ConfigError {
-    ConfigError::new(
-        key,
-        format!("`{}` has no use for it (allowed with: slerp)", mode.name()),
-    )
+    let name = mode.name();
+    ConfigError::new(key, format!("`{name}` has no use for it (allowed with: slerp)"))
 }
 
-/// So many groups travel in the launch parameters of kernels that take no table of them, as in `kernels/time.cuh`.
+/// Number of groups that travel in the launch parameters of kernels without a table of them, as in `kernels/time.cuh`.
 pub(crate) const MOST_GROUPS: usize = 32;
 
 /// `Group` of `kernels/time.cuh`.
-#[cfg(feature = "cuda")]
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub(crate) struct GroupParams {
@@ -219,7 +194,6 @@ pub(crate) struct GroupParams {
     canonical: u32,
 }
 
-#[cfg(feature = "cuda")]
 impl GroupParams {
     fn new(channels: Range<usize>, rule: &Rule) -> Self {
         let channel_of_w = match rule.order {
@@ -239,7 +213,6 @@ impl GroupParams {
 }
 
 /// Groups in the order of the kernels: rotations come first.
-#[cfg(feature = "cuda")]
 pub(crate) fn rotations_first(
     groups: impl Iterator<Item = (Range<usize>, Rule)> + Clone,
 ) -> impl Iterator<Item = GroupParams> {
@@ -250,16 +223,29 @@ pub(crate) fn rotations_first(
         .map(|(channels, rule)| GroupParams::new(channels, &rule))
 }
 
-/// How many groups are rotations, and whether one is a curve: 1, else 0.
-#[cfg(feature = "cuda")]
+/// Number of groups that are rotations, and 1 if one is a curve, else 0.
 pub(crate) fn count_kinds(rules: impl Iterator<Item = Rule> + Clone) -> (u32, u32) {
     let rotations = rules.clone().filter(|rule| rule.mode.is_rotation()).count() as u32;
     let mut curves = rules.filter(|rule| rule.mode.needs()[0] > 1);
     (rotations, curves.next().is_some().into())
 }
 
-/// Why a device can't do what groups ask for, if it can't.
-pub(crate) fn not_on_cuda<'a>(mut groups: impl Iterator<Item = &'a Group>) -> Option<String> {
-    let group = groups.find(|group| !group.rule.mode.is_on_cuda())?;
-    Some(format!("interpolation `{}` is not on CUDA", group.rule.mode.name()))
+/// The reason why a device can't compute groups, if it can't.
+pub(crate) fn not_on_gpu<'a>(mut groups: impl Iterator<Item = &'a ChannelGroup>) -> Option<String> {
+    let group = groups.find(|group| !group.rule.mode.is_on_gpu())?;
+    Some(format!("interpolation `{}` is not on GPUs", group.rule.mode.name()))
+}
+
+/// Lists what groups share with the kernels, and the codes of their modes.
+#[cfg(test)]
+pub(crate) fn list_shared(header: &mut crate::layout::Header) {
+    let modes = Interpolation::ALL.map(|mode| (format!("{mode:?}"), mode.code()));
+    header.codes("Interpolation", &modes);
+    crate::layout::shared_structs! { header:
+        GroupParams = "Group" {
+            max_age = "limits.max_age", max_gap = "limits.max_gap", extrapolate = "limits.extrapolate", from, to, mode,
+            canonical,
+        }
+    }
+    crate::layout::shared_constants! { header: MOST_GROUPS }
 }

@@ -3,29 +3,20 @@
 //!
 //! An operation writes into buffers that its caller owns and allocates nothing per message in steady state.
 
-// Without CUDA no value of a device's types exists. Code that takes one still compiles, and is never reached.
-#![cfg_attr(
-    not(feature = "cuda"),
-    allow(
-        dead_code,
-        missing_docs,
-        unreachable_code,
-        unused_assignments,
-        unused_mut,
-        unused_variables
-    )
-)]
-
 pub mod align;
 mod channel_groups;
 pub mod clock;
 pub mod fuse;
 pub mod group;
+pub mod key;
 pub mod latency;
+#[cfg(test)]
+mod layout;
 pub mod offsets;
 pub mod resample;
 pub mod voxelize;
 
+use robocache_device::Dtype;
 use robocache_stream::{FromConfig, FromError};
 use robocache_time::Interpolation;
 
@@ -35,7 +26,7 @@ use robocache_time::Interpolation;
 pub struct ConfigError {
     /// The key, from the operation's section on, such as `modalities[2].dim`.
     pub key: String,
-    /// What came, and what is allowed.
+    /// The problem: what came, and what is allowed.
     pub problem: String,
 }
 
@@ -49,15 +40,37 @@ impl ConfigError {
     }
 }
 
+/// Element type of outputs, unless the configuration says another.
+fn float32() -> Dtype {
+    Dtype::Float32
+}
+
+/// Limit of the memory for messages that are held, MiB, unless the configuration says another.
+fn quarter_gib() -> f64 {
+    256.0
+}
+
+/// Refuses the value at `key`, for the reason in `problem`.
+fn refused<T>(key: impl Into<String>, problem: impl Into<String>) -> Result<T, ConfigError> {
+    Err(ConfigError::new(key, problem))
+}
+
 /// A duration in milliseconds from a configuration, in ns; `key` names it in the error.
 pub fn duration_ns(key: impl FnOnce() -> String, ms: f64) -> Result<i64, ConfigError> {
-    if (0.0..=1e12).contains(&ms) {
-        Ok(robocache_time::ms_to_ns(ms))
-    } else {
-        Err(ConfigError::new(
+    match (0.0..=1e12).contains(&ms) {
+        true => Ok(robocache_time::ms_to_ns(ms)),
+        false => refused(key(), format!("{ms} is not a duration (allowed: 0 to 1e12 ms)")),
+    }
+}
+
+/// A limit of memory in MiB from a configuration, in bytes; `key` names it in the error.
+fn held_bytes(key: impl FnOnce() -> String, mb: f64) -> Result<usize, ConfigError> {
+    match mb > 0.0 && mb <= 1e6 {
+        true => Ok((mb * f64::from(1 << 20)) as usize),
+        false => refused(
             key(),
-            format!("{ms} is no duration (allowed: 0 to 1e12 ms)"),
-        ))
+            format!("{mb} is not allowed (allowed: a number of MiB above 0, up to 1e6)"),
+        ),
     }
 }
 

@@ -1,4 +1,4 @@
-//! By how much the clocks that stamp the streams of a recording differ, as far as the arrivals of their messages tell.
+//! Differences between the clocks that stamp the streams of a recording, as far as the arrivals of their messages tell.
 //!
 //! A message arrives a little after its capture, whatever the stream. So arrival minus stamp is nearly the same for all
 //! streams whose stamps are of one clock, and a stream whose clock is 2.5 s ahead stands out by 2.5 s. Jitter, stalls and
@@ -23,7 +23,7 @@
 //! assert_eq!((found[0].ahead_ns, found[0].severity()), (2500 * MS, Severity::Refused));
 //! ```
 
-use robocache_stream::Message;
+use robocache_stream::{Message, form};
 use robocache_time::{ns_to_ms, ns_to_s};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,7 +31,7 @@ use std::fmt;
 /// A stream that is off by more is told of,
 pub const WARNED_NS: i64 = 100_000_000;
 
-/// and one that is off by this or more is refused.
+/// A stream that is off by this or more is refused.
 pub const REFUSED_NS: i64 = 1_000_000_000;
 
 /// Parts of arrival time of which the least delay counts, ns.
@@ -40,38 +40,38 @@ const PART_NS: i64 = 250_000_000;
 /// Parts that are judged together.
 const WINDOW: i64 = 16;
 
-/// So many parts with a message are judged at once; a slow stream is judged over as many windows as it takes.
+/// Number of parts with a message that are judged at once; a slow stream is judged over as many windows as it takes.
 const LEAST_PARTS: usize = 4;
 
-/// Pace is that from a part to the one that is so many later.
+/// Number of parts over which pace is measured.
 const PACE_PARTS: usize = 8;
 
 /// A stream with fewer messages, such as a map that does not change, may be of any time.
 const LEAST_MESSAGES: u64 = 8;
 
-/// By which share the pace of arrivals may differ from that of stamps. Otherwise arrivals are those of a replay, and tell
-/// nothing.
+/// Share by which the pace of arrivals may differ from that of stamps. Otherwise arrivals are those of a replay, and
+/// tell nothing.
 const MOST_DRIFT: f64 = 0.02;
 
-/// So much of a difference is jitter, ns.
+/// Part of a difference that counts as jitter, ns.
 const JITTER_NS: i64 = 50_000_000;
 
-/// What is known of the arrivals of some streams.
+/// Arrivals of some streams.
 #[derive(Clone, Debug, Default)]
 pub struct Offsets {
-    streams: Vec<Stream>,
+    streams: Vec<Arrivals>,
 }
 
 #[derive(Clone, Debug)]
-struct Stream {
+struct Arrivals {
     name: String,
     latency_ns: i64,
     messages: u64,
-    /// By the part of arrival time.
+    /// Parts of arrival time, by their number.
     parts: BTreeMap<i64, Part>,
 }
 
-/// Of the messages of a part, that with the least delay.
+/// The message of a part with the least delay.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     stamp_ns: i64,
@@ -84,7 +84,7 @@ impl Part {
     }
 }
 
-/// How bad it is.
+/// Severity of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// [`WARNED_NS`] or more.
@@ -98,23 +98,23 @@ pub enum Severity {
 pub struct Offset {
     /// Its name.
     pub stream: String,
-    /// By how much its stamps are ahead of those of the others, beyond what its `latency_ms` says, where it is worst; below 0
-    /// they are behind, or its messages take so long to arrive.
+    /// Greatest lead of its stamps over those of the others, beyond its `latency_ms`; below 0 they are behind, or its
+    /// messages take so long to arrive.
     pub ahead_ns: i64,
-    /// By how much its stamps are ahead of their arrival there.
+    /// Lead of its stamps over their arrival there.
     pub of_arrival_ns: i64,
-    /// How long after the first arrival of all streams it was first so; 0: from the start.
+    /// Time from the first arrival of all streams to the first such difference; 0: from the start.
     pub from_ns: i64,
     /// The streams that it is compared with, and by how much the stamps of each are ahead of their arrival.
     pub others: Vec<(String, i64)>,
-    /// Whether most streams agree with each other and not with this one. Otherwise it may be the others that are wrong.
+    /// True if most streams agree with each other and not with this one. Otherwise the others may be wrong.
     pub is_outvoted: bool,
-    /// The unit that its stamps are in, where they are the time of their arrival in another one than ns.
+    /// The unit that its stamps are in, if they are the time of their arrival in another one than ns.
     pub unit: Option<&'static str>,
 }
 
 impl Offset {
-    /// How bad it is.
+    /// Severity of a difference.
     pub fn severity(&self) -> Severity {
         match self.ahead_ns.saturating_abs() {
             REFUSED_NS.. => Severity::Refused,
@@ -132,23 +132,18 @@ impl fmt::Display for Offset {
             names.join(", ")
         };
         let (name, ahead_ns) = (&self.stream, self.ahead_ns);
+        let (ahead, others) = (format!("{} {}", seconds(ahead_ns), side(ahead_ns)), names(&self.others));
         write!(
             f,
-            "`{name}`: its stamps are {} {} those of {}, by when they arrived",
-            seconds(ahead_ns),
-            side(ahead_ns),
-            names(&self.others)
+            "`{name}`: its stamps are {ahead} those of {others}, by when they arrived"
         )?;
         if self.from_ns > 0 {
             write!(f, ", from {} after the start on", seconds(self.from_ns))?;
         }
         if !self.is_outvoted {
             let own = |ns: i64| format!("{} {} their arrival", seconds(ns), side(ns));
-            write!(
-                f,
-                "; which of them is wrong can't be told: its own are {}",
-                own(self.of_arrival_ns)
-            )?;
+            let of_it = own(self.of_arrival_ns);
+            write!(f, "; which of them is wrong can't be told: its own are {of_it}")?;
             for (other, ns) in &self.others {
                 write!(f, ", those of `{other}` {}", own(*ns))?;
             }
@@ -156,10 +151,8 @@ impl fmt::Display for Offset {
         if let Some(unit) = self.unit {
             return write!(f, " (they look like the time in {unit}; needed: `timestamp_ns` in ns)");
         }
-        let (by_ms, way) = (
-            ns_to_ms(ahead_ns.saturating_abs()),
-            if ahead_ns < 0 { "lower" } else { "raise" },
-        );
+        let by_ms = ns_to_ms(ahead_ns.saturating_abs());
+        let way = if ahead_ns < 0 { "lower" } else { "raise" };
         write!(
             f,
             " (if it is so in every run, {way} its `latency_ms` by {by_ms:.0}; else put `robocache-clock` before the recorder"
@@ -174,7 +167,7 @@ impl fmt::Display for Offset {
 impl Offsets {
     /// Nothing so far of these streams, each with its `latency_ms` in ns.
     pub fn new<N: Into<String>>(streams: impl IntoIterator<Item = (N, i64)>) -> Self {
-        let streams = streams.into_iter().map(|(name, latency_ns)| Stream {
+        let streams = streams.into_iter().map(|(name, latency_ns)| Arrivals {
             name: name.into(),
             latency_ns,
             messages: 0,
@@ -185,7 +178,7 @@ impl Offsets {
         }
     }
 
-    /// Which of the streams has this name.
+    /// Index of the stream with this name.
     pub fn index(&self, name: &str) -> Option<usize> {
         self.streams.iter().position(|stream| stream.name == name)
     }
@@ -194,9 +187,10 @@ impl Offsets {
     /// clock.
     pub fn message(&mut self, stream: usize, message: &Message) {
         let header = &message.header;
-        let newest_ns = header.timestamp_ns.get().or(header.timestamps_ns.iter().max());
-        if let (Some(&stamp_ns), Some(arrival_ns)) = (newest_ns, message.arrival_ns)
-            && !header.modalities.is_present()
+        let of_rows = || header.timestamps_ns.get()?.iter().copied().max();
+        let newest_ns = header.timestamp_ns.get().or_else(of_rows);
+        if let (Some(stamp_ns), Some(arrival_ns)) = (newest_ns, message.arrival_ns)
+            && form::modalities.get(header).is_none()
         {
             self.add(stream, stamp_ns, arrival_ns);
         }
@@ -219,26 +213,19 @@ impl Offsets {
 
     /// The streams whose stamps are off by [`WARNED_NS`] or more, in their order.
     ///
-    /// There are none where arrivals tell nothing, as of a recording that was played as fast as it goes, and none of a single
+    /// There are none if arrivals tell nothing, as of a recording that was played as fast as it goes, and none of a single
     /// stream.
     pub fn judge(&self) -> Vec<Offset> {
-        let heard: Vec<&Stream> = self.streams.iter().filter(|of| of.messages >= LEAST_MESSAGES).collect();
+        let heard: Vec<&Arrivals> = self.streams.iter().filter(|of| of.messages >= LEAST_MESSAGES).collect();
         let mut drifts: Vec<f64> = heard.iter().flat_map(|stream| stream.drifts()).collect();
         drifts.sort_unstable_by(f64::total_cmp);
         // A clock of another pace, or one that was set, is that of a few streams.
-        if drifts
-            .get(drifts.len().saturating_sub(1) / 2)
-            .is_none_or(|&drift| drift > MOST_DRIFT)
-        {
-            return Vec::new();
-        }
-        let start = heard
-            .iter()
-            .filter_map(|stream| Some(*stream.parts.first_key_value()?.0))
-            .min();
-        let Some(start) = start.filter(|_| heard.len() > 1) else {
-            return Vec::new();
-        };
+        let middle = drifts.get(drifts.len().saturating_sub(1) / 2);
+        let firsts = heard.iter().filter_map(|stream| stream.parts.keys().next());
+        let start = firsts
+            .min()
+            .filter(|_| heard.len() > 1 && middle.is_some_and(|&drift| drift <= MOST_DRIFT));
+        let Some(&start) = start else { return Vec::new() };
         let windows: Vec<BTreeMap<i64, i64>> = heard.iter().map(|stream| stream.windows(start)).collect();
         let mut ends: Vec<i64> = windows.iter().flat_map(|windows| windows.keys().copied()).collect();
         ends.sort_unstable();
@@ -250,21 +237,18 @@ impl Offsets {
                 *delay = windows.get(&end).copied().or(*delay);
             }
             for (at, mut offset) in compare(&heard, &delays) {
-                // What a stream said last stands until it speaks again, but what it is blamed for is of what it says.
+                // The last delay of a stream stands until it sends again, but it is only blamed for windows in which it sends.
                 if !windows[at].contains_key(&end) {
                     continue;
                 }
                 let before = &worst[at];
-                let first_ns = if k == 0 {
-                    0
-                } else {
-                    (end - WINDOW + 1 - start).max(0).saturating_mul(PART_NS)
+                let first_ns = match k {
+                    0 => 0,
+                    _ => (end - WINDOW + 1 - start).max(0).saturating_mul(PART_NS),
                 };
                 offset.from_ns = before.as_ref().map_or(first_ns, |before| before.from_ns);
-                let is_worse = |before: &Offset| {
-                    (offset.is_outvoted, offset.ahead_ns.saturating_abs())
-                        > (before.is_outvoted, before.ahead_ns.saturating_abs())
-                };
+                let rank = |of: &Offset| (of.is_outvoted, of.ahead_ns.saturating_abs());
+                let is_worse = |before: &Offset| rank(&offset) > rank(before);
                 if before.as_ref().is_none_or(is_worse) {
                     worst[at] = Some(offset);
                 }
@@ -283,7 +267,7 @@ impl Offsets {
     }
 }
 
-impl Stream {
+impl Arrivals {
     /// From each part to one that follows, by which share of it the time that passes on arrival differs from that of the stamps.
     fn drifts(&self) -> Vec<f64> {
         let parts: Vec<&Part> = self.parts.values().collect();
@@ -292,16 +276,13 @@ impl Stream {
         let drift = |(a, b): (&&Part, &&Part)| {
             let stamps_ns = b.stamp_ns.saturating_sub(a.stamp_ns);
             let arrivals_ns = b.arrival_ns.saturating_sub(a.arrival_ns);
-            let apart_ns = arrivals_ns
-                .saturating_sub(stamps_ns)
-                .saturating_abs()
-                .saturating_sub(JITTER_NS);
-            apart_ns.max(0) as f64 / stamps_ns.saturating_abs().max(arrivals_ns).max(1) as f64
+            let apart_ns = arrivals_ns.saturating_sub(stamps_ns).saturating_abs();
+            apart_ns.saturating_sub(JITTER_NS).max(0) as f64 / stamps_ns.saturating_abs().max(arrivals_ns).max(1) as f64
         };
         pairs.map(drift).collect()
     }
 
-    /// The unit of its stamps, where they are the time of their arrival in another one than ns.
+    /// The unit of its stamps, if they are the time of their arrival in another one than ns.
     fn unit(&self) -> Option<&'static str> {
         let (_, part) = self.parts.first_key_value()?;
         robocache_time::unit_of_stamp(part.stamp_ns, part.arrival_ns)
@@ -332,32 +313,22 @@ impl Stream {
 /// The clock of all lies where the sum of the distances to the streams is least: between the two middle ones of the ends of
 /// what each stream allows, which is from its delay to that plus its latency. Where those two are far apart, as with two
 /// streams, it can't be told who is wrong.
-fn compare(streams: &[&Stream], delays: &[Option<i64>]) -> Vec<(usize, Offset)> {
-    let known: Vec<(usize, i64)> = delays
-        .iter()
-        .enumerate()
-        .filter_map(|(i, delay)| Some((i, (*delay)?)))
-        .collect();
+fn compare(streams: &[&Arrivals], delays: &[Option<i64>]) -> Vec<(usize, Offset)> {
+    let known = delays.iter().enumerate();
+    let known: Vec<(usize, i64)> = known.filter_map(|(i, delay)| Some((i, (*delay)?))).collect();
     let allowed = |&(i, delay): &(usize, i64)| {
         let latency = streams[i].latency_ns;
-        (
-            delay.saturating_add(latency.min(0)),
-            delay.saturating_add(latency.max(0)),
-        )
+        [latency.min(0), latency.max(0)].map(|end| delay.saturating_add(end))
     };
-    let mut ends: Vec<i64> = known
-        .iter()
-        .map(allowed)
-        .flat_map(|(least, most)| [least, most])
-        .collect();
-    ends.sort_unstable();
     if known.len() < 2 {
         return Vec::new();
     }
+    let mut ends: Vec<i64> = known.iter().flat_map(allowed).collect();
+    ends.sort_unstable();
     let (low, high) = (ends[known.len() - 1], ends[known.len()]);
     let is_agreed = high.saturating_sub(low) < WARNED_NS;
     let off = |stream: &(usize, i64)| {
-        let (least, most) = allowed(stream);
+        let [least, most] = allowed(stream);
         // A delay that is less than that of the others is of a stamp ahead of theirs.
         match is_agreed {
             true if most < low => low.saturating_sub(most),
@@ -371,12 +342,11 @@ fn compare(streams: &[&Stream], delays: &[Option<i64>]) -> Vec<(usize, Offset)> 
         let ahead_ns = off(stream);
         let others = known.iter().filter(|other| {
             let theirs = off(other);
-            other.0 != stream.0
-                && if is_agreed {
-                    theirs.saturating_abs() < WARNED_NS
-                } else {
-                    theirs.signum() == -ahead_ns.signum()
-                }
+            let is_other_side = match is_agreed {
+                true => theirs.saturating_abs() < WARNED_NS,
+                false => theirs.signum() == -ahead_ns.signum(),
+            };
+            other.0 != stream.0 && is_other_side
         });
         (ahead_ns.saturating_abs() >= WARNED_NS).then(|| {
             let offset = Offset {
@@ -429,7 +399,7 @@ mod tests {
         }
     }
 
-    /// What is found, as `stream by ms`, with a `?` where it can't be told who is wrong. `arrive` makes an arrival of a capture
+    /// Findings as `stream by ms`, with a `?` if it can't be told who is wrong. `arrive` makes an arrival of a capture
     /// time since the start.
     fn found(streams: &[Made<'_>], arrive: impl Fn(i64) -> i64) -> Vec<String> {
         let mut offsets = Offsets::new(streams.iter().map(|made| (made.name, made.latency_ms * MS)));

@@ -1,31 +1,26 @@
 //! Reads Arrow arrays into the columns of messages.
 
+use crate::cloud::to_f64;
 use crate::{Cells, Message};
 use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    ArrowPrimitiveType, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType, DurationSecondType,
-    Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
-    UInt64Type,
-};
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, GenericListArray, OffsetSizeTrait, downcast_primitive_array};
 use arrow_buffer::NullBuffer;
-use arrow_schema::{DataType, TimeUnit};
+use arrow_schema::{DataType, Field, TimeUnit};
 use half::{bf16, f16};
-use robocache_device::Dtype;
+use robocache_device::{Dtype, Values};
 use std::ops::Range;
 
-/// Why a column or a payload can't be read.
+/// The reason why a column or a payload can't be read.
 pub(super) type Unread = &'static str;
 
 const ALLOWED: Unread = "allowed: arrays of floats, integers, timestamps or durations, in a struct also lists of these";
 
-/// What becomes of the columns of text in a struct.
+/// Treatment of the columns of text in a struct.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Text {
-    /// They are copied.
+    /// Copies them.
     Read,
-    /// They are skipped, as what nobody can use.
+    /// Skips them, as nobody can use them.
     Skipped,
 }
 
@@ -37,14 +32,7 @@ pub(super) fn read(array: &ArrayRef, bfloat16: bool, text: Text, message: &mut M
         return Ok(());
     }
     let Some(columns) = array.as_struct_opt() else {
-        let source = Source {
-            array: &**array,
-            from: 0,
-            len: array.len(),
-            null_rows: [None; 2],
-            rows: Rows::Every(1),
-        };
-        return read_values("", source, Cells::One, bfloat16, message);
+        return read_values("", Source::of(array, 0..array.len()), Cells::One, bfloat16, message);
     };
     for (field, column) in columns.fields().iter().zip(columns.columns()) {
         let bfloat16 = bfloat16 && field.name() == "values";
@@ -71,14 +59,7 @@ pub(super) fn read_range(
     range: Range<usize>,
     message: &mut Message,
 ) -> Result<(), Unread> {
-    let source = Source {
-        array: &**array,
-        from: range.start,
-        len: range.len(),
-        null_rows: [None; 2],
-        rows: Rows::Every(1),
-    };
-    read_values(name, source, Cells::One, false, message)
+    read_values(name, Source::of(array, range), Cells::One, false, message)
 }
 
 /// Values of an Arrow array, and which of them are null.
@@ -93,31 +74,35 @@ struct Source<'a> {
     rows: Rows<'a>,
 }
 
-/// Which values belong to a row, counted from the first that is read.
+/// Values that belong to a row, counted from the first that is read.
 #[derive(Clone, Copy)]
 enum Rows<'a> {
     Every(usize),
-    List(&'a [i32]),
-    LargeList(&'a [i64]),
+    /// Number of lists, and the value at which each begins.
+    Lists(usize, &'a dyn Fn(usize) -> usize),
 }
 
 impl Rows<'_> {
     fn values(&self, row: usize) -> Range<usize> {
         match *self {
             Self::Every(n) => row * n..(row + 1) * n,
-            Self::List(offsets) => {
-                let offset = |i: usize| (offsets[i] - offsets[0]) as usize;
-                offset(row)..offset(row + 1)
-            }
-            Self::LargeList(offsets) => {
-                let offset = |i: usize| (offsets[i] - offsets[0]) as usize;
-                offset(row)..offset(row + 1)
-            }
+            Self::Lists(_, start) => start(row)..start(row + 1),
         }
     }
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    /// A range of an array, none of which is null by its row.
+    fn of(array: &'a ArrayRef, range: Range<usize>) -> Self {
+        Self {
+            array,
+            from: range.start,
+            len: range.len(),
+            null_rows: [None; 2],
+            rows: Rows::Every(1),
+        }
+    }
+
     fn has_nulls(&self) -> bool {
         let nulls = self.null_rows.iter().flatten();
         self.array.null_count() > 0 || nulls.into_iter().any(|nulls| nulls.null_count() > 0)
@@ -137,13 +122,10 @@ impl Source<'_> {
         values.filter(|i| !is_null(i)).for_each(forget);
     }
 
-    /// Whether these are the values of several lists. Then integers with nulls stay integers, and the null rows are noted.
+    /// True if these are the values of several lists. Integers with nulls then stay integers, and the null rows are
+    /// noted.
     fn is_batch(&self) -> bool {
-        match self.rows {
-            Rows::Every(_) => false,
-            Rows::List(offsets) => offsets.len() != 2,
-            Rows::LargeList(offsets) => offsets.len() != 2,
-        }
+        matches!(self.rows, Rows::Lists(count, _) if count != 1)
     }
 
     /// The rows that are null; with `looks_within` also those that hold a null.
@@ -156,8 +138,8 @@ impl Source<'_> {
         })
     }
 
-    fn values<T: ArrowPrimitiveType>(&self) -> &[T::Native] {
-        &self.array.as_primitive::<T>().values()[self.from..self.from + self.len]
+    fn values(&self, dtype: Dtype) -> Values<'a> {
+        Values::new(dtype, bytes(self.array)).slice(self.from, self.from + self.len)
     }
 }
 
@@ -170,88 +152,112 @@ fn read_values(
     bfloat16: bool,
     message: &mut Message,
 ) -> Result<(), Unread> {
+    let (dtype, unit_ns) = match source.array.data_type() {
+        DataType::Timestamp(unit, _) | DataType::Duration(unit) => (Dtype::Int64, ns_in(*unit)),
+        other => (dtype_of(other).ok_or(ALLOWED)?, 1),
+    };
+    let values = source.values(dtype);
+    if unit_ns > 1 {
+        let times = values.as_slice::<i64>();
+        let most = i64::MAX / unit_ns;
+        let beyond = |time: &i64| !(-most..=most).contains(time);
+        let mut count = times.iter().filter(|time| beyond(time)).count();
+        // A value under a null does not count.
+        source.for_each_null(|i| count -= usize::from(beyond(&times[i])));
+        if count > 0 {
+            return Err("a time in it is beyond int64 nanoseconds");
+        }
+    }
+    let nan: &[u8] = match dtype {
+        Dtype::Float32 => &f32::NAN.to_ne_bytes(),
+        Dtype::Float64 => &f64::NAN.to_ne_bytes(),
+        Dtype::Float16 => &f16::NAN.to_ne_bytes(),
+        Dtype::UInt16 if bfloat16 => &bf16::NAN.to_ne_bytes(),
+        _ => &[],
+    };
     let has_nulls = source.has_nulls();
-    let becomes_float = has_nulls && !source.is_batch();
-    macro_rules! floats {
-        ($T:ty, $Native:ty, $dtype:ident, $nan:expr) => {{
-            let column = message.add_column(name, Dtype::$dtype, cells);
-            column.data.copy_from(bytemuck::cast_slice(source.values::<$T>()));
-            if has_nulls {
-                let values: &mut [$Native] = bytemuck::cast_slice_mut(column.data.bytes_mut());
-                source.for_each_null(|i| values[i] = $nan);
-            }
-        }};
+    if has_nulls && nan.is_empty() && !source.is_batch() {
+        let column = message.add_column(name, Dtype::Float64, cells);
+        column.integers = Some(dtype);
+        column.data.resize(source.len * size_of::<f64>());
+        let floats: &mut [f64] = bytemuck::cast_slice_mut(column.data.bytes_mut());
+        if unit_ns > 1 {
+            let times = values.as_slice::<i64>().iter();
+            floats
+                .iter_mut()
+                .zip(times)
+                .for_each(|(to, time)| *to = time.wrapping_mul(unit_ns) as f64);
+        } else {
+            to_f64(values, 0, 1, floats);
+        }
+        source.for_each_null(|i| floats[i] = f64::NAN);
+        return Ok(());
     }
-    macro_rules! integers {
-        ($T:ty, $dtype:ident) => {{
-            if becomes_float {
-                let column = message.add_column(name, Dtype::Float64, cells);
-                column.integers = Some(Dtype::$dtype);
-                column.data.resize(source.len * size_of::<f64>());
-                let values: &mut [f64] = bytemuck::cast_slice_mut(column.data.bytes_mut());
-                for (to, from) in values.iter_mut().zip(source.values::<$T>()) {
-                    *to = *from as f64;
-                }
-                source.for_each_null(|i| values[i] = f64::NAN);
-            } else {
-                let column = message.add_column(name, Dtype::$dtype, cells);
-                column.data.copy_from(bytemuck::cast_slice(source.values::<$T>()));
-            }
-        }};
-    }
-    macro_rules! times {
-        ($T:ty, $unit_ns:expr) => {{
-            const UNIT_NS: i64 = $unit_ns;
-            const MAX: i64 = i64::MAX / UNIT_NS;
-            let beyond = |time: &i64| UNIT_NS > 1 && !(-MAX..=MAX).contains(time);
-            let mut count = source.values::<$T>().iter().filter(|time| beyond(time)).count();
-            // A value under a null does not count.
-            source.for_each_null(|i| count -= usize::from(beyond(&source.values::<$T>()[i])));
-            if count > 0 {
-                return Err("a time in it is beyond int64 nanoseconds");
-            }
-            let (dtype, integers) = match becomes_float {
-                true => (Dtype::Float64, Some(Dtype::Int64)),
-                false => (Dtype::Int64, None),
-            };
-            let column = message.add_column(name, dtype, cells);
-            column.integers = integers;
-            column.data.resize(source.len * size_of::<i64>());
-            let times = source.values::<$T>().iter().map(|time| time.wrapping_mul(UNIT_NS));
-            if becomes_float {
-                let values: &mut [f64] = bytemuck::cast_slice_mut(column.data.bytes_mut());
-                values.iter_mut().zip(times).for_each(|(to, time)| *to = time as f64);
-                source.for_each_null(|i| values[i] = f64::NAN);
-            } else {
-                let values: &mut [i64] = bytemuck::cast_slice_mut(column.data.bytes_mut());
-                values.iter_mut().zip(times).for_each(|(to, time)| *to = time);
-            }
-        }};
-    }
-    match source.array.data_type() {
-        DataType::Float32 => floats!(Float32Type, f32, Float32, f32::NAN),
-        DataType::Float64 => floats!(Float64Type, f64, Float64, f64::NAN),
-        DataType::Float16 => floats!(Float16Type, f16, Float16, f16::NAN),
-        DataType::UInt16 if bfloat16 => floats!(UInt16Type, bf16, UInt16, bf16::NAN),
-        DataType::Int8 => integers!(Int8Type, Int8),
-        DataType::Int16 => integers!(Int16Type, Int16),
-        DataType::Int32 => integers!(Int32Type, Int32),
-        DataType::Int64 => integers!(Int64Type, Int64),
-        DataType::UInt8 => integers!(UInt8Type, UInt8),
-        DataType::UInt16 => integers!(UInt16Type, UInt16),
-        DataType::UInt32 => integers!(UInt32Type, UInt32),
-        DataType::UInt64 => integers!(UInt64Type, UInt64),
-        DataType::Timestamp(TimeUnit::Second, _) => times!(TimestampSecondType, 1_000_000_000),
-        DataType::Timestamp(TimeUnit::Millisecond, _) => times!(TimestampMillisecondType, 1_000_000),
-        DataType::Timestamp(TimeUnit::Microsecond, _) => times!(TimestampMicrosecondType, 1000),
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => times!(TimestampNanosecondType, 1),
-        DataType::Duration(TimeUnit::Second) => times!(DurationSecondType, 1_000_000_000),
-        DataType::Duration(TimeUnit::Millisecond) => times!(DurationMillisecondType, 1_000_000),
-        DataType::Duration(TimeUnit::Microsecond) => times!(DurationMicrosecondType, 1000),
-        DataType::Duration(TimeUnit::Nanosecond) => times!(DurationNanosecondType, 1),
-        _ => return Err(ALLOWED),
+    let column = message.add_column(name, dtype, cells);
+    column.data.copy_from(values.bytes());
+    let copied = column.data.bytes_mut();
+    if unit_ns > 1 {
+        let times: &mut [i64] = bytemuck::cast_slice_mut(copied);
+        times.iter_mut().for_each(|time| *time = time.wrapping_mul(unit_ns));
+    } else if has_nulls && !nan.is_empty() {
+        source.for_each_null(|i| copied[i * nan.len()..][..nan.len()].copy_from_slice(nan));
     }
     Ok(())
+}
+
+/// Nanoseconds in one of a unit.
+pub(super) fn ns_in(unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1000,
+        TimeUnit::Nanosecond => 1,
+    }
+}
+
+/// The element type of an array of numbers.
+pub(super) fn dtype_of(data_type: &DataType) -> Option<Dtype> {
+    Some(match data_type {
+        DataType::Float16 => Dtype::Float16,
+        DataType::Float32 => Dtype::Float32,
+        DataType::Float64 => Dtype::Float64,
+        DataType::Int8 => Dtype::Int8,
+        DataType::Int16 => Dtype::Int16,
+        DataType::Int32 => Dtype::Int32,
+        DataType::Int64 => Dtype::Int64,
+        DataType::UInt8 => Dtype::UInt8,
+        DataType::UInt16 => Dtype::UInt16,
+        DataType::UInt32 => Dtype::UInt32,
+        DataType::UInt64 => Dtype::UInt64,
+        _ => return None,
+    })
+}
+
+/// The bytes of the values of a primitive array; none of another.
+pub(super) fn bytes(array: &dyn Array) -> &[u8] {
+    downcast_primitive_array!(array => array.values().inner().as_slice(), _ => &[])
+}
+
+impl Cells {
+    /// The same without the number of elements of all rows.
+    pub fn form(self) -> Self {
+        match self {
+            Self::Ragged(_) => Self::Ragged(0),
+            Self::Text(_) => Self::Text(0),
+            other => other,
+        }
+    }
+
+    /// The Arrow type of a column's rows, whose elements may be null or not.
+    pub fn arrow_type(self, dtype: Dtype, nullable: bool) -> DataType {
+        let item = || Field::new_list_field(dtype.arrow_type(), nullable).into();
+        match self {
+            Self::One => dtype.arrow_type(),
+            Self::Fixed(n) => DataType::FixedSizeList(item(), n as i32),
+            Self::Ragged(_) => DataType::List(item()),
+            Self::Text(_) => DataType::Utf8,
+        }
+    }
 }
 
 /// Copies a column of text. A null becomes an empty one.
@@ -291,70 +297,57 @@ fn read_column(
     bfloat16: bool,
     message: &mut Message,
 ) -> Result<(), Unread> {
-    let list =
-        |values: &ArrayRef, range: Range<usize>, rows: Rows<'_>, cells, message: &mut Message| -> Result<(), Unread> {
-            let source = Source {
-                array: &**values,
-                from: range.start,
-                len: range.len(),
-                null_rows: [null_rows, array.nulls()],
-                rows,
-            };
-            read_values(name, source, cells, bfloat16, message)?;
-            if let Some(column) = message.columns_mut().last_mut()
-                && source.has_nulls()
-                && matches!(cells, Cells::Ragged(_))
-            {
-                let is_float = matches!(column.dtype, Dtype::Float16 | Dtype::Float32 | Dtype::Float64);
-                // bfloat16 is read as the integers it travels as.
-                let is_integer = column.integers.is_none() && !is_float && !bfloat16;
-                column.null_rows.extend(source.null_rows(array.len(), is_integer));
-            }
-            Ok(())
-        };
+    let null_rows = [null_rows, array.nulls()];
     match array.data_type() {
-        DataType::List(_) => {
-            let lists = array.as_list::<i32>();
-            let offsets = lists.offsets();
-            let range = offsets[0] as usize..offsets[lists.len()] as usize;
-            let cells = Cells::Ragged(range.len());
-            list(lists.values(), range, Rows::List(offsets), cells, message)?;
-            push_offsets(message, offsets.iter().map(|offset| offset - offsets[0]));
-        }
-        DataType::LargeList(_) => {
-            let lists = array.as_list::<i64>();
-            let offsets = lists.offsets();
-            let range = offsets[0] as usize..offsets[lists.len()] as usize;
-            if i32::try_from(range.len()).is_err() {
-                return Err("it has more than 2^31 - 1 values");
-            }
-            let cells = Cells::Ragged(range.len());
-            list(lists.values(), range, Rows::LargeList(offsets), cells, message)?;
-            push_offsets(message, offsets.iter().map(|offset| (offset - offsets[0]) as i32));
-        }
+        DataType::List(_) => read_lists(name, array.as_list::<i32>(), null_rows, bfloat16, message),
+        DataType::LargeList(_) => read_lists(name, array.as_list::<i64>(), null_rows, bfloat16, message),
         DataType::FixedSizeList(_, size) => {
-            let lists = array.as_fixed_size_list();
-            let size = *size as usize;
+            let (lists, size) = (array.as_fixed_size_list(), *size as usize);
             let from = lists.offset() * size;
-            let range = from..from + lists.len() * size;
-            list(lists.values(), range, Rows::Every(size), Cells::Fixed(size), message)?;
+            let source = Source {
+                null_rows,
+                rows: Rows::Every(size),
+                ..Source::of(lists.values(), from..from + lists.len() * size)
+            };
+            read_values(name, source, Cells::Fixed(size), bfloat16, message)
         }
         _ => {
             let source = Source {
-                array: &**array,
-                from: 0,
-                len: array.len(),
-                null_rows: [null_rows, None],
-                rows: Rows::Every(1),
+                null_rows: [null_rows[0], None],
+                ..Source::of(array, 0..array.len())
             };
-            read_values(name, source, Cells::One, bfloat16, message)?;
+            read_values(name, source, Cells::One, bfloat16, message)
         }
     }
-    Ok(())
 }
 
-fn push_offsets(message: &mut Message, offsets: impl Iterator<Item = i32>) {
-    if let Some(column) = message.columns_mut().last_mut() {
-        column.offsets.extend(offsets);
+fn read_lists<O: OffsetSizeTrait>(
+    name: &str,
+    lists: &GenericListArray<O>,
+    null_rows: [Option<&NullBuffer>; 2],
+    bfloat16: bool,
+    message: &mut Message,
+) -> Result<(), Unread> {
+    let offsets = lists.value_offsets();
+    let start = |row: usize| (offsets[row] - offsets[0]).as_usize();
+    let (from, total) = (offsets[0].as_usize(), start(lists.len()));
+    if i32::try_from(total).is_err() {
+        return Err("it has more than 2^31 - 1 values");
     }
+    let source = Source {
+        null_rows,
+        rows: Rows::Lists(lists.len(), &start),
+        ..Source::of(lists.values(), from..from + total)
+    };
+    read_values(name, source, Cells::Ragged(total), bfloat16, message)?;
+    if let Some(column) = message.columns_mut().last_mut() {
+        if source.has_nulls() {
+            let is_float = matches!(column.dtype, Dtype::Float16 | Dtype::Float32 | Dtype::Float64);
+            // bfloat16 is read as the integers it travels as.
+            let is_integer = column.integers.is_none() && !is_float && !bfloat16;
+            column.null_rows.extend(source.null_rows(lists.len(), is_integer));
+        }
+        column.offsets.extend((0..=lists.len()).map(|row| start(row) as i32));
+    }
+    Ok(())
 }

@@ -1,37 +1,34 @@
-//! What a message says of itself. Every metadata key that robocache knows stands here, once.
+//! Metadata of a message: the keys that any message may have, and how others are declared.
 
-use super::{Metadata, MetadataRef, MetadataValue};
-use std::fmt::{self, Display, Write};
-use std::ops::{Deref, DerefMut};
+use super::{Metadata, MetadataRef, MetadataValue, Names, form, ring};
+use std::fmt::{Display, Write};
+use std::marker::PhantomData;
 
-/// The keys, one an entry: what it means, its name, the type of its value. A key with a text after its type is strict:
-/// a message in which it has a value of another type is refused, and the text says what is allowed.
-macro_rules! keys {
+/// The keys of every message, one an entry: what it means, its name, the type of its value. A key with a text after its
+/// type is strict: a message in which it has a value of another type is refused, and the text says what is allowed.
+macro_rules! header {
     ($($(#[doc = $doc:literal])+ $name:ident: $Type:ty $(= $allowed:literal)?,)+) => {
-        /// The metadata of a message: a field for each key that robocache knows, in memory that is reused.
+        /// The metadata of a message: a field for each key that any message may have, in memory that is reused.
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct Header {
             $($(#[doc = $doc])+ pub $name: Entry<$Type>,)+
             /// Every other key, and those of the fields whose value is of another type: kept as it came, and sent as it
-            /// is.
+            /// is. A [`Key`] reads and writes one that an operation declares.
             pub other: Metadata,
         }
 
-        /// The names of the keys, as constants of the same name.
+        /// The names of the fields, as constants of the same name.
         #[allow(non_upper_case_globals, missing_docs)]
         pub mod key {
+            use super::{Names, Value};
+
             $(pub const $name: &str = stringify!($name);)+
+
+            /// Each of them, with the type of its value as dora names it.
+            pub const ALL: &[(&str, &str)] = &[$((stringify!($name), <$Type as Value>::KIND)),+];
         }
 
         impl Header {
-            /// Every key that has a field.
-            pub const KEYS: &'static [Key] = &[$(Key {
-                name: stringify!($name),
-                kind: <$Type as Value>::KIND,
-                about: concat!($($doc),+).trim_ascii(),
-                required: [$($allowed,)? ""][0],
-            }),+];
-
             /// Makes it empty, keeping its memory.
             pub fn clear(&mut self) {
                 $(self.$name.clear();)+
@@ -46,7 +43,7 @@ macro_rules! keys {
 
             /// Every key that is there, with its value.
             pub fn iter(&self) -> impl Iterator<Item = (&str, MetadataRef<'_>)> {
-                let fields = [$(self.$name.get().map(|value| (stringify!($name), value.borrowed()))),+];
+                let fields = [$(self.$name.get().map(|value| (stringify!($name), value.into()))),+];
                 fields.into_iter().flatten().chain(self.other.iter().map(|(key, value)| (key, value.as_ref())))
             }
 
@@ -59,33 +56,41 @@ macro_rules! keys {
                 self.other.remove(key);
             }
 
-            /// Sets a key by its name: the field of that name, or [`other`](Self::other) where there is none or the value
-            /// is not of its type. Returns the key then that it did not fit.
-            pub fn set(&mut self, key: &str, value: MetadataRef<'_>) -> Option<&'static Key> {
-                let mut known = Self::KEYS.iter();
-                let field = match key {
+            /// Sets a key by its name: the field of that name, or [`other`](Self::other) if there is none or the value
+            /// is not of its type.
+            pub fn set(&mut self, key: &str, value: MetadataRef<'_>) {
+                let is_field = match key {
                     $(stringify!($name) => {
-                        if self.$name.assign(value) {
-                            self.other.remove(key);
-                            return None;
-                        }
-                        known.find(|known| known.name == key)
+                        let value = <$Type as Value>::of(value);
+                        self.$name.assign(value);
+                        value.is_some()
                     })+
-                    _ => None,
+                    _ => false,
                 };
-                self.other.set(key).assign(value);
-                field
+                match is_field {
+                    true => self.other.remove(key),
+                    false => self.other.set(key).assign(value),
+                }
+            }
+        }
+
+        /// The name of a strict key, and what is allowed, if it is one and `value` is of another type.
+        fn misfit(key: &str, value: MetadataRef<'_>) -> Option<(&'static str, &'static str)> {
+            match key {
+                $($(stringify!($name) if !fits::<$Type>(value) => Some((stringify!($name), $allowed)),)?)+
+                _ if key == ring::ring.name && !fits::<String>(value) => Some((ring::ring.name, "the name of a ring")),
+                _ => None,
             }
         }
     };
 }
 
-keys! {
+header! {
     /// Capture time of the newest sample, ns.
     timestamp_ns: i64 = "an Integer; from Python `int(x)`, a NumPy integer becomes text",
-    /// Capture time of each sample, ns, where there are several.
+    /// Capture time of each sample, ns, if there are several.
     timestamps_ns: Vec<i64> = "a list of integers",
-    /// 1 where the sender gave no stamp: `timestamp_ns` is the time of publication.
+    /// 1 if the sender gave no stamp: `timestamp_ns` is the time of publication.
     unstamped: i64,
     /// 0/1 for each sample, or for each part of one: whether it is a sample.
     valid: Vec<i64> = "a list of integers",
@@ -99,177 +104,123 @@ keys! {
     dim: i64 = "an Integer of 1 or more",
     /// Element type of the payload; tells bfloat16 from uint16.
     dtype: String = "the name of an element type",
-    /// Streams of an observation, in the order of the last axis.
-    modalities: Names,
-    /// Columns of an observation: modality m is `offsets[m]..offsets[m + 1]`.
-    offsets: Vec<i64>,
-    /// For each row and modality, target minus the newest sample at or before it, ns; -1 where there is none.
-    age_ns: Vec<i64>,
-    /// Goes up by one at each clock jump: of an observation's grid, of a set's streams, of a device.
-    epoch: i64,
-    /// Samples that came after their target was sent, so far.
-    late_samples: i64,
-    /// What made an observation: `grid`, `stream`, `request` or `timer`.
-    trigger: String,
-    /// By how much the newest sample would be past an observation's target when it falls due, if all samples came in the
-    /// order of their times, ns.
-    wait_ns: i64,
-    /// 0 where an observation's target depends on when a request or a tick came.
-    deterministic: i64,
-    /// Why a request gets no observation.
-    error: String,
-    /// Outputs of the attached streams of an observation.
-    attached: Names,
-    /// For each row and attached stream, which of its distinct messages; -1 where there is none.
-    grid_index: Vec<i64>,
-    /// For each row and attached stream, target minus the time of its message, ns; -1 where there is none.
-    grid_age_ns: Vec<i64>,
-    /// Rows of attached messages, one after the other: those of message u are `grid_offsets[u]..grid_offsets[u + 1]`.
-    grid_offsets: Vec<i64>,
-    /// How many sets came before the one that the message is of.
-    group: i64,
-    /// The newest time in the message's set, ns.
-    group_timestamp_ns: i64,
-    /// The newest time in the message's set minus the oldest, ns.
-    group_span_ns: i64,
-    /// The stamp that a message had by the clock of its device, ns.
-    device_timestamp_ns: i64,
-    /// Host time minus the time of the device, ns.
-    clock_offset_ns: i64,
-    /// How much more than a second passes on the host in a second of the device, millionths.
-    clock_skew_ppm: f64,
-    /// How far the estimate of a device's clock is uncertain, ns.
-    clock_sigma_ns: i64,
-    /// 0/1: whether a stamp is of an estimate, and not the time of publication.
-    clock_locked: i64,
-    /// Names of the channels of a voxel grid.
-    channels: Names,
-    /// Min corner of a voxel grid, m.
-    origin_m: Vec<f64>,
-    /// Edges of a voxel, m.
-    voxel_size_m: Vec<f64>,
-    /// Cells of a voxel grid along x, y, z.
-    grid_shape: Vec<i64>,
-    /// Points that came: those kept and all dropped ones.
-    points_in: i64,
-    /// Points that are in the grid.
-    points_kept: i64,
-    /// Points or samples with a value that is NaN, infinite or null.
-    dropped_nonfinite: i64,
-    /// Points outside the grid.
-    dropped_outside: i64,
-    /// Points past `max_voxels`, or results that the element type can't hold.
-    dropped_overflow: i64,
-    /// For each field of the channels, its values that they leave out.
-    unusable: Vec<i64>,
-    /// Values of a dense grid that its element type can't hold.
-    saturated: i64,
-    /// Names of the inputs of a voxel grid.
-    inputs: Names,
-    /// 0/1 for each input: whether a cloud of it is in the grid.
-    inputs_valid: Vec<i64>,
-    /// For each input, `timestamp_ns` minus the stamp of its cloud, ns; -1 where there is none.
-    inputs_age_ns: Vec<i64>,
-    /// Targets of a batch.
-    targets: i64,
-    /// Targets of a batch that have no value.
-    invalid: i64,
-    /// Rows of a batch that make no sense.
-    refused_rows: i64,
-    /// Where the payload is, if not in the message: `shared` or `cuda`, memory of a ring.
-    residence: String,
-    /// The name of the ring, which is the name of its socket, too.
-    ring: String = "the name of a ring",
-    /// The slot of the ring.
-    slot: i64,
-    /// The generation of the slot: it holds this payload as long as it has that.
-    generation: i64,
-    /// Bytes of the payload.
-    nbytes: i64,
     /// The process that published it: a number that is drawn when it starts.
     sender: i64,
-    /// Where it was computed.
-    device: String,
-    /// Time that the operation took, us.
-    compute_us: f64,
-    /// Device memory that the operation holds, bytes.
-    device_bytes: i64,
-    /// The node that diagnostics are of.
-    node: String,
-    /// Of diagnostics: 0 ok, 1 warn, 2 error, 3 stale, that of the worst input.
-    level: i64,
-    /// Why diagnostics have their level.
-    message: String,
-    /// Observations, sets and grids that the node has published so far.
-    observations: i64,
-    /// The same in a second, of the last seconds.
-    observation_rate_hz: f64,
-    /// From the target of an observation to the newest stamp that was seen when it was published, ns: the median.
-    wait_p50_ns: i64,
-    /// The same: one in a hundred is above.
-    wait_p99_ns: i64,
-    /// Time that the operations took for a result, us: the median.
-    compute_p50_us: f64,
-    /// The same: one in a hundred is above.
-    compute_p99_us: f64,
-    /// The most messages of one input that waited at once in the last second.
-    queue_depth: i64,
 }
 
-/// A key of the metadata.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key {
+/// Declares metadata keys that messages of one kind have, one an entry: a doc comment, which must be there, its name, the
+/// type of its value. Each becomes a [`Key`] of that name, and `ALL` lists them.
+///
+/// ```
+/// use robocache_stream::Header;
+///
+/// /// The keys of an operation's results.
+/// mod key {
+///     robocache_stream::keys! {
+///         /// Messages that were out of range, so far.
+///         out_of_range: i64,
+///         /// Names of the joints.
+///         joints: robocache_stream::Names,
+///     }
+/// }
+///
+/// let mut header = Header::default();
+/// key::out_of_range.set(&mut header, 3);
+/// key::joints.set(&mut header, ["shoulder", "elbow"]);
+/// assert_eq!(key::out_of_range.get(&header), Some(3));
+/// assert_eq!(key::ALL, [("out_of_range", "Integer"), ("joints", "ListString")]);
+/// ```
+///
+/// The name is none of [`Header`]'s fields. The type is `i64`, `f64`, `String`, `Vec<i64>`, `Vec<f64>` or [`Names`]. An integer that comes where a float is declared, say, is not of the type: the
+/// key stays as it came, and is `None`.
+#[macro_export]
+macro_rules! keys {
+    ($($(#[doc = $doc:literal])+ $name:ident: $Type:ty),+ $(,)?) => {
+        $(
+            $(#[doc = $doc])+
+            #[allow(non_upper_case_globals)]
+            pub const $name: $crate::Key<$Type> = $crate::Key::new(stringify!($name));
+        )+
+
+        /// Each key, with the type of its value as dora names it.
+        pub const ALL: &[(&str, &str)] = &[$((stringify!($name), <$Type as $crate::Value>::KIND)),+];
+    };
+}
+
+/// A key that is declared by [`keys!`](crate::keys), whose value is in [`Header::other`].
+pub struct Key<T> {
     /// Its name.
     pub name: &'static str,
-    /// The type of its value, as dora names it.
-    pub kind: &'static str,
-    /// What it means.
-    pub about: &'static str,
-    /// What is allowed, where a value of another type is an error; otherwise empty.
-    required: &'static str,
+    of: PhantomData<fn() -> T>,
 }
 
-/// The value of a key, and whether it is there. What is not there reads as zero or empty.
-///
-/// Whoever writes to it by dereferencing it puts it there. [`get`](Self::get) is the entry's own and hides that of a list:
-/// `header.valid.as_slice().get(row)` is an element.
+impl<T: Value> Key<T> {
+    /// The key of this name.
+    pub const fn new(name: &'static str) -> Self {
+        Self { name, of: PhantomData }
+    }
+
+    /// The value, `None` if the key is absent or its value is of another type.
+    pub fn get<'a>(&self, header: &'a Header) -> Option<T::Ref<'a>> {
+        T::of(header.other.get(self.name)?.as_ref())
+    }
+
+    /// Sets the key: to a number, to what something is in words, to the items of an iterator.
+    pub fn set<V>(&self, header: &mut Header, value: V)
+    where
+        T: Set<V>,
+    {
+        let to = header.other.set(self.name);
+        let mut memory = T::within(std::mem::replace(to, MetadataValue::Bool(false)));
+        memory.empty();
+        memory.put(value);
+        *to = memory.into();
+    }
+
+    /// Makes it that of another header, or absent.
+    pub fn copy(&self, from: &Header, to: &mut Header) {
+        match self.get(from) {
+            Some(value) => to.other.set(self.name).assign(value.into()),
+            None => to.other.remove(self.name),
+        }
+    }
+}
+
+/// The value of a key, in memory that stays when the key is taken out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entry<T> {
-    /// Empty where it is not there.
+    /// Empty if the key is absent.
     value: T,
     is_present: bool,
 }
 
-impl<T> Entry<T> {
-    /// Whether it is there, however empty.
+impl<T: Value> Entry<T> {
+    /// True if the key is there, however empty its value.
     pub fn is_present(&self) -> bool {
         self.is_present
     }
 
-    /// The value, where it is there.
-    pub fn get(&self) -> Option<&T> {
-        self.is_present.then_some(&self.value)
+    /// The value, `None` if the key is absent.
+    pub fn get(&self) -> Option<T::Ref<'_>> {
+        self.is_present.then(|| self.value.borrowed())
     }
-}
 
-impl<T> Deref for Entry<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
+    /// The value, zero or empty if the key is absent.
+    pub(crate) fn or_empty(&self) -> &T {
         &self.value
     }
-}
 
-impl<T> DerefMut for Entry<T> {
-    fn deref_mut(&mut self) -> &mut T {
+    /// Sets the key: to a number, to what something is in words, to the items of an iterator.
+    pub fn set<V>(&mut self, value: V)
+    where
+        T: Set<V>,
+    {
+        self.value.empty();
+        self.value.put(value);
         self.is_present = true;
-        &mut self.value
     }
-}
 
-#[expect(private_bounds, reason = "the types of values are those of the keys")]
-impl<T: Value> Entry<T> {
-    /// Takes it out, keeping its memory.
+    /// Takes the key out, keeping its memory.
     pub fn clear(&mut self) {
         self.value.empty();
         self.is_present = false;
@@ -277,175 +228,152 @@ impl<T: Value> Entry<T> {
 
     /// Makes it a copy of another one, keeping its memory.
     pub fn copy_from(&mut self, other: &Self) {
+        self.assign(other.get());
+    }
+
+    /// Makes it this value, or absent.
+    fn assign(&mut self, value: Option<T::Ref<'_>>) {
         self.clear();
-        if let Some(value) = other.get() {
-            self.is_present = self.value.assign(value.borrowed());
+        if let Some(value) = value {
+            self.value.assign(value);
+            self.is_present = true;
         }
     }
+}
 
-    /// Whether the value is of this type; then it is that now, and otherwise not there.
-    fn assign(&mut self, value: MetadataRef<'_>) -> bool {
-        self.clear();
-        self.is_present = self.value.assign(value);
-        self.is_present
+/// A type of values that can be written from `V`.
+pub trait Set<V> {
+    /// Writes over what is zero or empty.
+    fn put(&mut self, value: V);
+}
+
+impl Set<i64> for i64 {
+    fn put(&mut self, value: i64) {
+        *self = value;
     }
 }
 
-impl Entry<i64> {
-    /// Sets it.
-    pub fn set(&mut self, value: i64) {
-        **self = value;
+impl Set<f64> for f64 {
+    fn put(&mut self, value: f64) {
+        *self = value;
     }
 }
 
-impl Entry<f64> {
-    /// Sets it.
-    pub fn set(&mut self, value: f64) {
-        **self = value;
-    }
-}
-
-impl Entry<String> {
-    /// Sets it to what `text` is in words.
-    pub fn set(&mut self, text: impl Display) {
-        self.clear();
+impl<V: Display> Set<V> for String {
+    fn put(&mut self, value: V) {
         // Writing to a string can't fail.
-        let _ = write!(**self, "{text}");
+        let _ = write!(self, "{value}");
     }
 }
 
-impl<N> Entry<Vec<N>> {
-    /// Sets it to these numbers.
-    pub fn set<I: IntoIterator>(&mut self, values: I)
-    where
-        Vec<N>: Extend<I::Item>,
-    {
-        let list = &mut **self;
-        list.clear();
-        list.extend(values);
+impl<N, V: IntoIterator> Set<V> for Vec<N>
+where
+    Vec<N>: Extend<V::Item>,
+{
+    fn put(&mut self, values: V) {
+        self.extend(values);
     }
 }
 
-impl Entry<Names> {
-    /// Sets it to what these are in words.
-    pub fn set<I: IntoIterator<Item: Display>>(&mut self, names: I) {
-        self.clear();
-        let list = &mut **self;
-        names.into_iter().for_each(|name| list.push(name));
+impl<V: IntoIterator<Item: Display>> Set<V> for Names {
+    fn put(&mut self, names: V) {
+        names.into_iter().for_each(|name| self.push(name));
     }
 }
 
-/// A list of texts that keeps the memory of earlier ones.
-#[derive(Clone, Default)]
-pub struct Names {
-    texts: Vec<String>,
-    used: usize,
-}
+/// A type that the value of a key has.
+pub trait Value: Default + Into<MetadataValue> {
+    /// The value, borrowed.
+    type Ref<'a>: Into<MetadataRef<'a>>;
 
-impl Names {
-    /// Appends what `name` is in words.
-    pub fn push(&mut self, name: impl Display) {
-        if self.used == self.texts.len() {
-            self.texts.push(String::new());
-        }
-        let text = &mut self.texts[self.used];
-        self.used += 1;
-        text.clear();
-        // Writing to a string can't fail.
-        let _ = write!(text, "{name}");
-    }
-}
-
-impl Deref for Names {
-    type Target = [String];
-
-    fn deref(&self) -> &[String] {
-        &self.texts[..self.used]
-    }
-}
-
-impl PartialEq for Names {
-    fn eq(&self, other: &Self) -> bool {
-        **self == **other
-    }
-}
-
-impl fmt::Debug for Names {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-/// A type that values have.
-trait Value {
     /// Its name in dora.
     const KIND: &'static str;
 
     /// Makes it zero or empty, keeping its memory.
     fn empty(&mut self);
 
-    fn borrowed(&self) -> MetadataRef<'_>;
+    /// Borrows it.
+    fn borrowed(&self) -> Self::Ref<'_>;
 
-    /// Takes a value over if it is of this type. It is empty before.
-    fn assign(&mut self, value: MetadataRef<'_>) -> bool;
+    /// Writes a copy over what is zero or empty.
+    fn assign(&mut self, value: Self::Ref<'_>);
+
+    /// The value, if it is of this type.
+    fn of(value: MetadataRef<'_>) -> Option<Self::Ref<'_>>;
+
+    /// A value whose memory can be written over, new if that one is of another type.
+    fn within(value: MetadataValue) -> Self;
 }
 
 macro_rules! value {
-    ($Type:ty, $Variant:ident, $empty:expr, |$value:ident| $borrowed:expr, |$to:ident, $from:ident| $assign:expr) => {
+    ($Type:ty, $Ref:ty, $Variant:ident, |$it:ident| $empty:expr, $borrowed:expr, |$from:ident| $assign:expr) => {
         impl Value for $Type {
+            type Ref<'a> = $Ref;
             const KIND: &'static str = stringify!($Variant);
 
             fn empty(&mut self) {
-                #[allow(clippy::redundant_closure_call)]
-                ($empty)(self)
+                let $it = self;
+                $empty;
             }
 
-            fn borrowed(&self) -> MetadataRef<'_> {
-                let $value = self;
-                MetadataRef::$Variant($borrowed)
+            fn borrowed(&self) -> Self::Ref<'_> {
+                let $it = self;
+                $borrowed
             }
 
-            fn assign(&mut self, value: MetadataRef<'_>) -> bool {
-                let MetadataRef::$Variant($from) = value else {
-                    return false;
-                };
-                let $to = self;
+            fn assign(&mut self, $from: Self::Ref<'_>) {
+                let $it = self;
                 $assign;
-                true
+            }
+
+            fn of(value: MetadataRef<'_>) -> Option<Self::Ref<'_>> {
+                match value {
+                    MetadataRef::$Variant(value) => Some(value),
+                    _ => None,
+                }
+            }
+
+            fn within(value: MetadataValue) -> Self {
+                match value {
+                    MetadataValue::$Variant(value) => value,
+                    _ => Self::default(),
+                }
+            }
+        }
+
+        impl<'a> From<$Ref> for MetadataRef<'a> {
+            fn from(value: $Ref) -> Self {
+                Self::$Variant(value)
+            }
+        }
+
+        impl From<$Type> for MetadataValue {
+            fn from(value: $Type) -> Self {
+                Self::$Variant(value)
             }
         }
     };
 }
 
-value!(
-    i64,
-    Integer,
-    |value: &mut i64| *value = 0,
-    |value| *value,
-    |to, from| *to = from
-);
-value!(
-    f64,
-    Float,
-    |value: &mut f64| *value = 0.0,
-    |value| *value,
-    |to, from| *to = from
-);
-value!(String, String, String::clear, |value| value, |to, from| to
-    .push_str(from));
-value!(Vec<i64>, ListInt, Vec::clear, |value| value, |to, from| to
+value!(i64, i64, Integer, |it| *it = 0, *it, |from| *it = from);
+value!(f64, f64, Float, |it| *it = 0.0, *it, |from| *it = from);
+value!(String, &'a str, String, |it| it.clear(), it, |from| it.push_str(from));
+value!(Vec<i64>, &'a [i64], ListInt, |it| it.clear(), it, |from| it
     .extend_from_slice(from));
-value!(Vec<f64>, ListFloat, Vec::clear, |value| value, |to, from| to
+value!(Vec<f64>, &'a [f64], ListFloat, |it| it.clear(), it, |from| it
     .extend_from_slice(from));
-value!(
-    Names,
-    ListString,
-    |value: &mut Names| value.used = 0,
-    |value| value,
-    |to, from| from.iter().for_each(|name| to.push(name))
-);
+value!(Names, &'a [String], ListString, |it| it.clear(), it, |from| from
+    .iter()
+    .for_each(|name| it.push(name)));
 
-/// Why a message can't be used. It is dropped and counted.
+/// True if a value is of this type.
+fn fits<T: Value>(value: MetadataRef<'_>) -> bool {
+    // An empty list from Python arrives as a list of strings.
+    let is_empty_list = T::KIND == Vec::<i64>::KIND && value == MetadataRef::ListString(&[]);
+    is_empty_list || T::of(value).is_some()
+}
+
+/// The reason why a message can't be used. The message is dropped and counted.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
@@ -454,7 +382,7 @@ pub enum MessageError {
     ArrowType {
         /// The type that came.
         came: String,
-        /// What is allowed.
+        /// The values that are allowed.
         why: &'static str,
     },
     /// A metadata key has a value that it can't have.
@@ -464,7 +392,7 @@ pub enum MessageError {
         key: &'static str,
         /// The value that came.
         came: String,
-        /// What is allowed.
+        /// The values that are allowed.
         allowed: &'static str,
     },
     /// `shape` is not that of the payload.
@@ -486,7 +414,7 @@ pub enum MessageError {
         key: &'static str,
         /// Its length.
         came: usize,
-        /// Which dimension must be that: first or last.
+        /// Dimension that must have this size: first or last.
         axis: &'static str,
     },
     /// The payload has not what is to be taken from it.
@@ -500,7 +428,7 @@ pub enum MessageError {
     Valid {
         /// Its length.
         came: usize,
-        /// What it must be.
+        /// Size that it must have.
         allowed: usize,
     },
 }
@@ -517,15 +445,10 @@ impl Header {
         self.clear();
         let mut read = Ok(());
         for (name, value) in entries {
-            let misfit = self.set(name, value).filter(|key| !key.required.is_empty());
-            // An empty list from Python arrives as a list of strings.
-            let is_empty_list = |key: &Key| key.kind == Vec::<i64>::KIND && value == MetadataRef::ListString(&[]);
-            if let Some(key) = misfit.filter(|key| read.is_ok() && !is_empty_list(key)) {
-                read = Err(MessageError::Metadata {
-                    key: key.name,
-                    came: format!("{value:?}"),
-                    allowed: key.required,
-                });
+            self.set(name, value);
+            if let Some((key, allowed)) = misfit(name, value).filter(|_| read.is_ok()) {
+                let came = format!("{value:?}");
+                read = Err(MessageError::Metadata { key, came, allowed });
             }
         }
         if !self.timestamp_ns.is_present()
@@ -539,12 +462,6 @@ impl Header {
     /// Takes out what it says of the form of a payload, which does not hold of another one: `shape`, `dtype`, `fields`, `dim`,
     /// `timestamps_ns` and `valid`.
     pub fn forget_form(&mut self) {
-        self.shape.clear();
-        self.dtype.clear();
-        self.fields.clear();
-        self.dim.clear();
-        self.timestamps_ns.clear();
-        self.valid.clear();
         for key in [
             key::shape,
             key::dtype,
@@ -553,13 +470,13 @@ impl Header {
             key::timestamps_ns,
             key::valid,
         ] {
-            self.other.remove(key);
+            self.remove(key);
         }
     }
 
-    /// Whether it is a request of dora's service pattern, and not the answer to one, which says what made it.
-    pub fn is_request(&self) -> bool {
-        self.other.get("request_id").is_some() && !self.trigger.is_present()
+    /// True if its sender gave no stamp, and `timestamp_ns` is the time of publication.
+    pub fn is_unstamped(&self) -> bool {
+        self.unstamped.get().is_some_and(|unstamped| unstamped != 0)
     }
 
     /// The value of a key by its name.
@@ -571,22 +488,22 @@ impl Header {
     /// flat payload; a struct has none.
     pub(super) fn check(&self, len: Option<usize>) -> Result<(), MessageError> {
         let refused = |key, came: String, allowed| Err(MessageError::Metadata { key, came, allowed });
-        if let Some(n) = self.shape.iter().find(|&&n| n < 0) {
+        let (shape, valid) = (self.shape.or_empty(), self.valid.or_empty());
+        if let Some(n) = shape.iter().find(|&&n| n < 0) {
             return refused(key::shape, n.to_string(), "dimensions of 0 or more");
         }
-        if let Some(&dim) = self.dim.get().filter(|&&dim| dim <= 0) {
+        if let Some(dim) = self.dim.get().filter(|&dim| dim <= 0) {
             let came = format!("{:?}", MetadataRef::Integer(dim));
             return refused(key::dim, came, "an Integer of 1 or more");
         }
-        if let Some(mask) = self.valid.iter().find(|mask| !matches!(mask, 0 | 1)) {
+        if let Some(mask) = valid.iter().find(|mask| !matches!(mask, 0 | 1)) {
             return refused(key::valid, mask.to_string(), "a ListInt of 0 and 1");
         }
         let Some(len) = len else { return Ok(()) };
-        let shape = self.shape.as_slice();
         // Attached messages of any number of rows have a stamp each.
-        let samples = match self.grid_offsets.last() {
+        let samples = match form::grid_offsets.get(self).and_then(<[i64]>::last) {
             Some(&rows) => rows.max(1) as usize,
-            None => self.timestamps_ns.len().max(1),
+            None => self.timestamps_ns.or_empty().len().max(1),
         };
         let axis = |key, came, axis| MessageError::Axis {
             shape: shape.to_vec(),
@@ -594,12 +511,12 @@ impl Header {
             came,
             axis,
         };
-        if let [first, .., last] | [first @ last] = shape {
+        if let [first, .., last] | [first @ last] = shape.as_slice() {
             let cells = shape
                 .iter()
                 .try_fold(1usize, |product, &n| product.checked_mul(n as usize));
             // The bits of a voxel grid are eight cells to a byte.
-            let is_bits = self.grid_shape.is_present() && cells.map(|cells| cells.div_ceil(8)) == Some(len);
+            let is_bits = form::grid_shape.get(self).is_some() && cells.map(|cells| cells.div_ceil(8)) == Some(len);
             if cells != Some(len) && !is_bits {
                 return Err(MessageError::Shape {
                     shape: shape.to_vec(),
@@ -610,12 +527,13 @@ impl Header {
             if samples > 1 && *first as usize != samples {
                 return Err(axis(key::timestamps_ns, samples, "first"));
             }
-            if !self.fields.is_empty() && *last as usize != self.fields.len() {
-                return Err(axis(key::fields, self.fields.len(), "last"));
+            let fields = self.fields.or_empty().len();
+            if fields > 0 && *last as usize != fields {
+                return Err(axis(key::fields, fields, "last"));
             }
         }
-        let parts = self.modalities.get().map_or(1, |names| names.len());
-        match self.valid.len() {
+        let parts = form::modalities.get(self).map_or(1, |names| names.len());
+        match valid.len() {
             0 => Ok(()),
             came if came == samples * parts => Ok(()),
             came => Err(MessageError::Valid {
@@ -630,19 +548,28 @@ impl Header {
 mod tests {
     use super::*;
 
+    keys! {
+        /// An operation's.
+        epoch: i64,
+        /// An operation's.
+        device: String,
+        /// An operation's.
+        compute_us: f64,
+    }
+
     #[test]
     fn every_type_of_value_comes_back_by_name() {
         let mut header = Header::default();
         header.timestamp_ns.set(7);
-        header.compute_us.set(0.5);
-        header.device.set("cpu");
-        header.age_ns.set([-1, 5]);
-        header.origin_m.set([0.5, -1.0]);
-        header.channels.set(["count", "mean_x"]);
+        compute_us.set(&mut header, 0.5);
+        device.set(&mut header, "cpu");
+        form::age_ns.set(&mut header, [-1, 5]);
+        form::origin_m.set(&mut header, [0.5, -1.0]);
+        form::channels.set(&mut header, ["count", "mean_x"]);
         header.other.set("encoding").assign(MetadataRef::String("rgb8"));
         let mut copy = Header::default();
         for (key, value) in header.iter() {
-            assert_eq!(copy.set(key, value), None);
+            copy.set(key, value);
         }
         assert_eq!(copy, header);
         assert_eq!(copy.iter().count(), 7);
@@ -659,14 +586,18 @@ mod tests {
     #[test]
     fn what_is_empty_is_not_what_is_not_there() {
         let mut header = Header::default();
-        assert!(header.shape.get().is_none() && header.shape.is_empty());
-        header.shape.set::<[i64; 0]>([]);
-        header.epoch.set(0);
+        assert!(header.shape.get().is_none() && epoch.get(&header).is_none());
+        header.shape.set([0; 0]);
+        epoch.set(&mut header, 0);
         header.frame_id.set("");
         let keys: Vec<_> = header.iter().map(|(key, _)| key).collect();
         assert_eq!(keys, ["shape", "frame_id", "epoch"]);
-        header.valid.push(1);
-        assert_eq!(header.valid.get(), Some(&vec![1]));
+        assert_eq!(
+            ALL,
+            [("epoch", "Integer"), ("device", "String"), ("compute_us", "Float")]
+        );
+        header.valid.set([1]);
+        assert_eq!(header.valid.get(), Some(&[1][..]));
     }
 
     #[test]
@@ -679,7 +610,7 @@ mod tests {
             ("shape", MetadataRef::ListString(&[])),
         ]);
         header.read(lenient).unwrap();
-        assert!(!header.epoch.is_present() && !header.shape.is_present());
+        assert!(epoch.get(&header).is_none() && !header.shape.is_present());
         assert_eq!(header.other.get("compute_us"), Some(&MetadataValue::Integer(3)));
         assert_eq!(header.iter().count(), 3);
         let refused = header
@@ -690,18 +621,39 @@ mod tests {
             "metadata `fields` is ListInt([1]) (allowed: a list of strings)"
         );
         header.read(entries(&[("timestamp", MetadataRef::Integer(6))])).unwrap();
-        assert_eq!(header.timestamp_ns.get(), Some(&6));
+        assert_eq!(header.timestamp_ns.get(), Some(6));
     }
 
     #[test]
-    fn names_keep_their_memory() {
-        let mut names = Entry::<Names>::default();
-        names.set(["camera", "force"]);
-        let before = names[0].as_ptr();
-        names.clear();
-        assert!(names.is_empty() && !names.is_present());
-        names.set(["lidar"]);
-        assert_eq!((names[0].as_str(), names[0].as_ptr()), ("lidar", before));
-        assert_eq!(names.len(), 1);
+    fn the_name_of_a_ring_is_a_text() {
+        let mut header = Header::default();
+        let refused = header
+            .read([("slot", MetadataRef::Float(1.0)), ("ring", MetadataRef::Integer(3))])
+            .unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "metadata `ring` is Integer(3) (allowed: the name of a ring)"
+        );
+        assert!(!header.is_resident() && header.other.iter().count() == 2);
+    }
+
+    #[test]
+    fn a_key_that_is_set_keeps_its_memory_and_its_type() {
+        let mut header = Header::default();
+        let address = |header: &Header| form::age_ns.get(header).map(<[i64]>::as_ptr);
+        form::age_ns.set(&mut header, [1, 2, 3]);
+        let before = address(&header);
+        let mut copy = header.clone();
+        header.clear();
+        assert_eq!(address(&header), None);
+        form::age_ns.set(&mut header, [4]);
+        assert_eq!((form::age_ns.get(&header), address(&header)), (Some(&[4][..]), before));
+        form::age_ns.copy(&header, &mut copy);
+        assert_eq!(copy, header);
+        header.set("age_ns", MetadataRef::Integer(7));
+        form::age_ns.copy(&header, &mut copy);
+        assert!(copy.other.is_empty(), "one of another type is none");
+        form::age_ns.set(&mut header, [5]);
+        assert_eq!(header.iter().count(), 1);
     }
 }

@@ -1,12 +1,12 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What became of a sample that was put into a [`History`].
+/// Result of putting a sample into a [`History`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insert {
-    /// It was inserted.
+    /// The sample was inserted.
     Kept,
-    /// It was inserted and the oldest sample dropped, or it was itself older than all and dropped.
+    /// The sample was inserted and the oldest one dropped, or it was older than all others and dropped.
     Overflowed,
 }
 
@@ -29,17 +29,17 @@ pub struct History {
     first: u64,
     /// The lowest number whose sample has changed since the copy last asked; `u64::MAX` if none has.
     rewritten: AtomicU64,
-    rows_are_elsewhere: bool,
+    are_rows_on_device: bool,
 }
 
-/// Where the row of a sample that was put into a [`History`] belongs.
+/// Place of the row of a sample that was put into a [`History`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Its number.
     pub number: u64,
-    /// How many samples follow it, whose numbers went up by one.
+    /// Number of samples that follow it, whose numbers went up by one.
     pub moved: usize,
-    /// Whether it replaces the sample of that number instead of being new.
+    /// True if it replaces the sample of that number instead of being new.
     pub replaces: bool,
 }
 
@@ -58,11 +58,11 @@ impl History {
             values: Vec::with_capacity(room * dim),
             first: 0,
             rewritten: AtomicU64::new(u64::MAX),
-            rows_are_elsewhere: false,
+            are_rows_on_device: false,
         }
     }
 
-    /// The number of the oldest sample that is kept, or of the next one where there is none.
+    /// The number of the oldest sample that is kept, or of the next one if there is none.
     pub fn first(&self) -> u64 {
         self.first
     }
@@ -91,7 +91,7 @@ impl History {
         &self.values[(self.head + samples.start) * self.dim..(self.head + samples.end) * self.dim]
     }
 
-    /// How many samples are at or before `time`, by a galloping search from the newest: O(log d) if d of them are later.
+    /// Number of samples at or before `time`, by a galloping search from the newest: O(log d) if d of them are later.
     pub fn until(&self, time: i64) -> usize {
         let times = self.times();
         let mut step = 1;
@@ -114,7 +114,7 @@ impl History {
         self.times().first().copied()
     }
 
-    /// Moves the times of all samples by so many ns, as after a change of their sensor's latency.
+    /// Moves the times of all samples by `ns`, as after a change of their sensor's latency.
     pub fn shift(&mut self, ns: i64) {
         for time in &mut self.times[self.head..] {
             *time += ns;
@@ -136,7 +136,7 @@ impl History {
     /// If `values` are not `dim`, or the rows are elsewhere.
     pub fn insert(&mut self, time: i64, values: &[f32]) -> Insert {
         assert_eq!(values.len(), self.dim, "a sample has one value for each channel");
-        assert!(!self.rows_are_elsewhere, "the rows of this history are elsewhere");
+        assert!(!self.are_rows_on_device, "the rows of this history are elsewhere");
         let (inserted, place) = self.insert_time(time);
         let Some(place) = place else { return inserted };
         let from = (self.head + (place.number - self.first) as usize) * self.dim;
@@ -179,34 +179,34 @@ impl History {
         (if full { Insert::Overflowed } else { Insert::Kept }, Some(place))
     }
 
-    /// Whether the rows are kept elsewhere, and only the times here.
-    pub fn rows_are_elsewhere(&self) -> bool {
-        self.rows_are_elsewhere
+    /// True if the rows are kept elsewhere, and only the times here.
+    pub fn are_rows_on_device(&self) -> bool {
+        self.are_rows_on_device
     }
 
     /// Keeps only times from now on: the caller has the rows.
-    pub fn send_rows_elsewhere(&mut self) {
-        self.rows_are_elsewhere = true;
+    pub fn move_rows_to_device(&mut self) {
+        self.are_rows_on_device = true;
         self.values.clear();
     }
 
     /// Forgets every sample, and keeps rows again.
-    pub fn bring_rows_back(&mut self) {
+    pub fn forget_rows_on_device(&mut self) {
         self.clear();
-        self.rows_are_elsewhere = false;
+        self.are_rows_on_device = false;
     }
 
     /// Takes the rows of all its samples back, one after the other.
     ///
     /// # Panics
     /// If there are not as many rows as samples.
-    pub fn put_rows_back(&mut self, rows: &[f32]) {
+    pub fn restore_rows(&mut self, rows: &[f32]) {
         assert_eq!(rows.len(), self.times().len() * self.dim, "a row for each sample");
         self.compact();
         self.values.clear();
         self.values.reserve_exact(self.times.capacity() * self.dim);
         self.values.extend_from_slice(rows);
-        self.rows_are_elsewhere = false;
+        self.are_rows_on_device = false;
     }
 
     /// Forgets all samples at or before `time` but the newest `needed` of them, which a value at `time` is still made of.
@@ -243,14 +243,14 @@ impl History {
             }
             let (head, dim) = (self.head, self.dim);
             self.times.copy_within(head..head + at, head - 1);
-            if !self.rows_are_elsewhere {
+            if !self.are_rows_on_device {
                 self.values.copy_within(head * dim..(head + at) * dim, (head - 1) * dim);
             }
             self.head -= 1;
         } else {
             self.make_room();
             self.times.insert(self.head + at, 0);
-            if !self.rows_are_elsewhere {
+            if !self.are_rows_on_device {
                 let (from, end) = ((self.head + at) * self.dim, self.values.len());
                 self.values.resize(end + self.dim, 0.0);
                 self.values.copy_within(from..end, from + self.dim);
@@ -270,18 +270,18 @@ impl History {
         let most = self.limit + self.limit / 2 + 1;
         let room = (2 * self.times.len()).clamp(self.times.len() + 1, most.max(self.times.len() + 1));
         self.times.reserve_exact(room - self.times.len());
-        if !self.rows_are_elsewhere {
+        if !self.are_rows_on_device {
             self.values.reserve_exact(room * self.dim - self.values.len());
         }
     }
 
-    /// Opens a gap at the front, where there is none: half of the spare room, so that the back keeps the other half.
+    /// Opens a gap at the front, if there is none: half of the spare room, so that the back keeps the other half.
     fn open_front(&mut self) {
         let held = self.times.len();
         let gap = (self.times.capacity() - held).div_ceil(2);
         self.times.resize(held + gap, 0);
         self.times.copy_within(..held, gap);
-        if !self.rows_are_elsewhere {
+        if !self.are_rows_on_device {
             self.values.resize((held + gap) * self.dim, 0.0);
             self.values.copy_within(..held * self.dim, gap * self.dim);
         }
@@ -290,7 +290,7 @@ impl History {
 
     fn compact(&mut self) {
         self.times.drain(..self.head);
-        if !self.rows_are_elsewhere {
+        if !self.are_rows_on_device {
             self.values.drain(..self.head * self.dim);
         }
         self.head = 0;
@@ -380,11 +380,11 @@ mod tests {
     #[test]
     fn rows_that_were_elsewhere_come_back_to_their_samples() {
         let mut history = filled(4, &[10, 20, 30, 40]);
-        history.send_rows_elsewhere();
+        history.move_rows_to_device();
         assert_eq!(history.insert_time(50).0, Insert::Overflowed);
         history.forget_before(30, 1);
-        history.put_rows_back(&[30.0, 40.0, 50.0]);
-        assert!(!history.rows_are_elsewhere());
+        history.restore_rows(&[30.0, 40.0, 50.0]);
+        assert!(!history.are_rows_on_device());
         history.insert(35, &[35.0]);
         check(&history, &[30, 35, 40, 50]);
     }

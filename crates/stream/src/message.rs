@@ -2,11 +2,11 @@ use crate::arrow::Text;
 use crate::{Header, MessageError, MetadataRef, Payload};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::FieldRef;
-use robocache_device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
+use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, Gpu};
 use robocache_device::{Dtype, HostBuf, HostMemory, Values};
 use std::borrow::Cow;
 
-/// How many elements a row of a column has.
+/// Number of elements of a column's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cells {
     /// One.
@@ -20,7 +20,7 @@ pub enum Cells {
 }
 
 impl Cells {
-    /// Whether rows may differ in their number of elements, so that the column has offsets.
+    /// True if rows may differ in their number of elements, so that the column has offsets.
     pub fn has_offsets(self) -> bool {
         matches!(self, Self::Ragged(_) | Self::Text(_))
     }
@@ -33,7 +33,7 @@ pub struct ColumnLayout {
     pub name: Cow<'static, str>,
     /// The type of its elements.
     pub dtype: Dtype,
-    /// How many elements a row has.
+    /// Number of elements of a row.
     pub cells: Cells,
 }
 
@@ -59,7 +59,7 @@ impl Layout {
         }
     }
 
-    /// Whether it is a flat array and not a struct.
+    /// True if it is a flat array and not a struct.
     pub fn is_flat(&self) -> bool {
         matches!(self.columns.as_slice(), [only] if only.name.is_empty())
     }
@@ -82,11 +82,11 @@ pub struct Column {
     pub name: String,
     /// The type of its elements.
     pub dtype: Dtype,
-    /// How many elements a row has.
+    /// Number of elements of a row.
     pub cells: Cells,
     /// The elements of all rows.
     pub data: HostBuf,
-    /// The integer type that the values came in, where nulls were among them: they are float64, with NaN for a null.
+    /// The integer type that the values came in, if nulls were among them: they are float64, with NaN for a null.
     pub integers: Option<Dtype>,
     /// With [`Cells::Ragged`] and [`Cells::Text`]: row i is elements `offsets[i]..offsets[i + 1]`, from 0. Otherwise empty.
     pub offsets: Vec<i32>,
@@ -115,7 +115,7 @@ impl Column {
         }
     }
 
-    /// The texts of all rows; `None` where it is no column of text.
+    /// The texts of all rows; `None` if it is not a column of text.
     pub fn texts(&self) -> Option<impl ExactSizeIterator<Item = &str>> {
         let Cells::Text(_) = self.cells else { return None };
         let rows = 0..self.offsets.len().saturating_sub(1);
@@ -142,18 +142,70 @@ impl Default for Column {
 pub struct Skipped {
     /// Its name and Arrow type.
     pub field: FieldRef,
-    /// Why it was not.
+    /// The reason why it was not.
     pub reason: &'static str,
 }
 
-/// A flat tensor in the memory of a device. What wrote it has been waited for.
-pub struct DeviceTensor {
-    /// Where its elements begin.
-    pub memory: DeviceBuf,
-    /// Their type.
+/// One column of a message in the memory of a device, an element for each row. What wrote it has been waited for.
+pub struct DeviceColumn {
+    /// The field's name; empty for the only column of a flat array.
+    pub name: String,
+    /// The type of its elements.
     pub dtype: Dtype,
-    /// How many there are.
+    /// Number of elements.
     pub len: usize,
+    /// Memory at whose beginning its elements lie.
+    pub memory: DeviceBuf,
+}
+
+impl DeviceColumn {
+    /// Bytes of its elements.
+    pub fn bytes(&self) -> usize {
+        self.len * self.dtype.size()
+    }
+}
+
+/// The payload of a message, where it lies.
+///
+/// On a device it is one flat array so far, as that is what operations leave there and rings carry.
+#[derive(Clone, Copy)]
+pub enum Data<'a> {
+    /// In host memory.
+    Host(&'a [Column]),
+    /// In memory of a device.
+    Device(&'a [DeviceColumn]),
+}
+
+impl<'a> Data<'a> {
+    /// Number of elements, if it is a flat array.
+    pub fn flat_len(self) -> Option<usize> {
+        match self {
+            Self::Host([only]) if only.name.is_empty() => Some(only.values().len()),
+            Self::Device([only]) if only.name.is_empty() => Some(only.len),
+            _ => None,
+        }
+    }
+
+    /// The device that it is on.
+    pub fn gpu(self) -> Option<&'a Gpu> {
+        match self {
+            Self::Host(_) => None,
+            Self::Device(columns) => columns.first().map(|column| column.memory.gpu()),
+        }
+    }
+}
+
+/// Place of a payload, and its number of columns there. Those behind them are memory of earlier uses.
+#[derive(Clone, Copy)]
+enum Used {
+    Host(usize),
+    Device(usize),
+}
+
+impl Default for Used {
+    fn default() -> Self {
+        Self::Host(0)
+    }
 }
 
 /// A message: what it says of itself, and its payload, in memory that is reused.
@@ -161,25 +213,23 @@ pub struct DeviceTensor {
 pub struct Message {
     /// Its metadata. Boxed, as messages move from queue to queue.
     pub header: Box<Header>,
-    /// When it came to this host, ns since 1970 by this host's real-time clock, where that is known: when dora's event was
-    /// taken, or what a recording says. It is no metadata, and is not sent. Where an operation publishes a message to
-    /// another one of its process, it is that of the message that it was made from.
+    /// Arrival at this host, ns since 1970 by this host's real-time clock, if it is known: the time at which dora's
+    /// event was taken, or the one in a recording. It is not metadata, and is not sent. A message that an operation
+    /// publishes to another one of its process has the arrival of the message that it was made from.
     pub arrival_ns: Option<i64>,
-    /// When its sender published it, ns since 1970, where that is known: dora's own stamp, by the clock of the sender. Like
+    /// Publication by its sender, ns since 1970, if it is known: dora's own stamp, by the clock of the sender. Like
     /// `arrival_ns` it is not sent, and goes on in the process.
     pub published_ns: Option<i64>,
-    /// Whether it came with a payload or metadata that can't be read. Its payload is empty then.
+    /// True if it came with a payload or metadata that can't be read. Its payload is empty then.
     pub is_unread: bool,
     /// Rows of the Arrow array.
     pub rows: usize,
-    /// Where the columns get their memory from.
+    /// Source of the columns' memory.
     memory: HostMemory,
     columns: Vec<Column>,
-    used: usize,
+    device_columns: Vec<DeviceColumn>,
+    used: Used,
     skipped: Vec<Skipped>,
-    /// The tensor in place of the columns, or memory of an earlier use.
-    device: Option<Box<DeviceTensor>>,
-    is_on_device: bool,
 }
 
 impl Message {
@@ -196,9 +246,9 @@ impl Message {
         Self::new(&self.memory)
     }
 
-    /// Capture time of the newest sample, ns; 0 where the header has none.
+    /// Capture time of the newest sample, ns; 0 if the header has none.
     pub fn timestamp_ns(&self) -> i64 {
-        *self.header.timestamp_ns
+        self.header.timestamp_ns.get().unwrap_or(0)
     }
 
     /// Makes it empty, keeping its memory.
@@ -218,9 +268,8 @@ impl Message {
         self.published_ns = None;
         self.is_unread = false;
         self.rows = 0;
-        self.used = 0;
+        self.used = Used::default();
         self.skipped.clear();
-        self.is_on_device = false;
     }
 
     /// Makes it a copy of another message, keeping its memory. What is on a device is not copied.
@@ -275,7 +324,7 @@ impl Message {
 
     /// Makes its payload a copy of an Arrow array. The header is read.
     pub(super) fn copy(&mut self, array: &ArrayRef, text: Text) -> Result<(), MessageError> {
-        let is_bfloat16 = *self.header.dtype == *Dtype::BFloat16.name();
+        let is_bfloat16 = self.header.dtype.get() == Some(Dtype::BFloat16.name());
         self.rows = array.len();
         super::arrow::read(array, is_bfloat16, text, self).map_err(|why| MessageError::ArrowType {
             came: array.data_type().to_string(),
@@ -289,9 +338,9 @@ impl Message {
     /// [`read`](Self::read) has checked what it made.
     ///
     /// # Errors
-    /// What they do not agree on.
+    /// The point on which they do not agree.
     pub fn check(&mut self) -> Result<(), MessageError> {
-        if *self.header.dtype == *Dtype::BFloat16.name() {
+        if self.header.dtype.get() == Some(Dtype::BFloat16.name()) {
             let is_flat = self.flat().is_some();
             for column in self.columns_mut() {
                 if (is_flat || column.name == "values") && column.dtype == Dtype::UInt16 {
@@ -305,11 +354,7 @@ impl Message {
     /// [`check`](Self::check) of a message that is to stay as it is: bfloat16 must be that already.
     pub fn check_unchanged(&self) -> Result<(), MessageError> {
         self.check_dtype()?;
-        let len = match (self.on_device(), self.flat()) {
-            (Some(tensor), _) => Some(tensor.len),
-            (None, values) => values.map(|values| values.len()),
-        };
-        self.header.check(len)
+        self.header.check(self.data().flat_len())
     }
 
     fn check_dtype(&self) -> Result<(), MessageError> {
@@ -343,14 +388,28 @@ impl Message {
         Ok(())
     }
 
-    /// The columns of the payload.
-    pub fn columns(&self) -> &[Column] {
-        &self.columns[..self.used]
+    /// The payload, where it lies.
+    pub fn data(&self) -> Data<'_> {
+        match self.used {
+            Used::Host(used) => Data::Host(&self.columns[..used]),
+            Used::Device(used) => Data::Device(&self.device_columns[..used]),
+        }
     }
 
-    /// The columns of the payload, to write.
+    /// The columns of the payload that are in host memory: none if it is on a device.
+    pub fn columns(&self) -> &[Column] {
+        match self.data() {
+            Data::Host(columns) => columns,
+            Data::Device(_) => &[],
+        }
+    }
+
+    /// The columns of the payload that are in host memory, to write.
     pub fn columns_mut(&mut self) -> &mut [Column] {
-        &mut self.columns[..self.used]
+        match self.used {
+            Used::Host(used) => &mut self.columns[..used],
+            Used::Device(_) => &mut [],
+        }
     }
 
     /// The columns that came and were not copied, such as booleans.
@@ -369,7 +428,7 @@ impl Message {
         self.columns().iter().find(|column| column.name == name)
     }
 
-    /// The elements, where the payload is a flat array.
+    /// The elements, if the payload is a flat array in host memory.
     pub fn flat(&self) -> Option<Values<'_>> {
         match self.columns() {
             [only] if only.name.is_empty() => Some(only.values()),
@@ -377,21 +436,21 @@ impl Message {
         }
     }
 
-    /// The elements, where the payload is a flat array that is on a device. Such a message has no columns.
-    pub fn on_device(&self) -> Option<&DeviceTensor> {
-        self.device.as_deref().filter(|_| self.is_on_device)
-    }
-
-    /// Appends a column and returns it, to be filled. Its memory is that of an earlier use.
+    /// Appends a column in host memory and returns it, to be filled. Its memory is that of an earlier use. It takes the place
+    /// of a payload on a device.
     pub fn add_column(&mut self, name: &str, dtype: Dtype, cells: Cells) -> &mut Column {
-        if self.used == self.columns.len() {
+        let used = match self.used {
+            Used::Host(used) => used,
+            Used::Device(_) => 0,
+        };
+        if used == self.columns.len() {
             self.columns.push(Column {
                 data: HostBuf::new(&self.memory),
                 ..Column::default()
             });
         }
-        let column = &mut self.columns[self.used];
-        self.used += 1;
+        let column = &mut self.columns[used];
+        self.used = Used::Host(used + 1);
         column.name.clear();
         column.name.push_str(name);
         column.dtype = dtype;
@@ -409,7 +468,7 @@ impl Message {
 
     /// Bytes that it holds, whether they are used or not, on the host and on a device.
     pub fn capacity(&self) -> usize {
-        let on_device = self.device.as_ref().map_or(0, |tensor| tensor.memory.capacity());
+        let on_device: usize = self.device_columns.iter().map(|column| column.memory.capacity()).sum();
         let on_host: usize = self.columns.iter().map(|column| column.data.capacity()).sum();
         on_device + on_host
     }
@@ -417,24 +476,28 @@ impl Message {
     /// Makes it a copy on the host of a message that is on a device, keeping its memory.
     ///
     /// # Errors
-    /// What the driver says.
-    pub fn fetch(&mut self, other: &Self) -> Result<(), CudaError> {
+    /// The driver's error.
+    pub fn fetch(&mut self, other: &Self) -> Result<(), DeviceFault> {
         self.copy_from(other);
-        if let Some(tensor) = other.on_device() {
-            let column = self.add_column("", tensor.dtype, Cells::One);
-            column.data.resize(tensor.len * tensor.dtype.size());
-            tensor.memory.fetch(0, column.data.bytes_mut())?;
+        if let Data::Device(columns) = other.data() {
+            for from in columns {
+                let column = self.add_column(&from.name, from.dtype, Cells::One);
+                column.data.resize(from.bytes());
+                from.memory.fetch(0, column.data.bytes_mut())?;
+            }
         }
         Ok(())
     }
 
     /// Gives the memory on a device back.
     pub fn release_device(&mut self) {
-        self.device = None;
-        self.is_on_device = false;
+        self.device_columns.clear();
+        if let Used::Device(_) = self.used {
+            self.used = Used::default();
+        }
     }
 
-    /// Makes it a message with a tensor of `len` elements on a device, in memory that counts in `budget`, and an empty
+    /// Makes it a message with a flat array of `len` elements on a device, in memory that counts in `budget`, and an empty
     /// header. Returns both, to be filled.
     ///
     /// # Errors
@@ -445,39 +508,41 @@ impl Message {
         len: usize,
         gpu: &Gpu,
         budget: &Budget,
-    ) -> Result<(&mut DeviceBuf, &mut Header), CudaError> {
+    ) -> Result<(&mut DeviceBuf, &mut Header), DeviceFault> {
         self.clear();
         self.rows = len;
-        let tensor = match self.device.take() {
-            Some(mut tensor) if tensor.memory.is_of(gpu, budget) => {
-                (tensor.dtype, tensor.len) = (dtype, len);
-                tensor
-            }
-            _ => {
-                let memory = DeviceBuf::new(gpu, budget);
-                Box::new(DeviceTensor { memory, dtype, len })
-            }
-        };
-        let tensor = self.device.insert(tensor);
-        tensor.memory.reserve(len * dtype.size())?;
-        self.is_on_device = true;
-        Ok((&mut tensor.memory, &mut self.header))
+        if !self
+            .device_columns
+            .first()
+            .is_some_and(|column| column.memory.is_of(gpu, budget))
+        {
+            self.device_columns.clear();
+            self.device_columns.push(DeviceColumn {
+                name: String::new(),
+                dtype,
+                len,
+                memory: DeviceBuf::new(gpu, budget),
+            });
+        }
+        let column = &mut self.device_columns[0];
+        (column.dtype, column.len) = (dtype, len);
+        column.memory.reserve(column.bytes())?;
+        self.used = Used::Device(1);
+        Ok((&mut column.memory, &mut self.header))
     }
 
     /// Makes it a message of this layout with what `fill` writes into it.
     pub fn write(&mut self, layout: &Layout, fill: impl FnOnce(&mut Payload<'_>, &mut Header)) {
         self.header.clear();
         self.lay_out(layout);
-        let Self {
-            header, columns, used, ..
-        } = self;
-        fill(&mut Payload::in_columns(&mut columns[..*used]), header);
+        let columns = &mut self.columns[..layout.columns.len()];
+        fill(&mut Payload::in_columns(columns), &mut self.header);
     }
 
     /// Makes `layout` that of its payload, keeping the memory of names that are there already.
     pub fn layout_into(&self, layout: &mut Layout) {
         layout.rows = self.rows;
-        layout.columns.truncate(self.used);
+        layout.columns.truncate(self.columns().len());
         for (i, column) in self.columns().iter().enumerate() {
             match layout.columns.get_mut(i) {
                 Some(there) => {
@@ -525,8 +590,8 @@ mod tests {
             .add_column("y", Dtype::Float64, Cells::One)
             .data
             .copy_from(&[0; 16]);
-        message.header.modalities.set(["camera", "force"]);
-        message.header.epoch.set(3);
+        crate::form::modalities.set(&mut message.header, ["camera", "force"]);
+        message.header.dim.set(3);
         assert_eq!(message.bytes(), 24);
         let mut copy = Message::default();
         copy.copy_from(&message);

@@ -1,4 +1,5 @@
-use std::fmt;
+use std::fmt::{self, Display, Write};
+use std::ops::Deref;
 
 /// A value of a message's metadata, of the types that dora has.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +17,7 @@ pub enum MetadataValue {
     /// Numbers.
     ListFloat(Vec<f64>),
     /// Texts.
-    ListString(Vec<String>),
+    ListString(Names),
     /// A time in UTC, ns since the Unix epoch.
     Timestamp(i64),
 }
@@ -63,7 +64,10 @@ impl MetadataValue {
             (Self::String(to), MetadataRef::String(from)) => from.clone_into(to),
             (Self::ListInt(to), MetadataRef::ListInt(from)) => from.clone_into(to),
             (Self::ListFloat(to), MetadataRef::ListFloat(from)) => from.clone_into(to),
-            (Self::ListString(to), MetadataRef::ListString(from)) => from.clone_into(to),
+            (Self::ListString(to), MetadataRef::ListString(from)) => {
+                to.clear();
+                from.iter().for_each(|name| to.push(name));
+            }
             (to, from) => *to = from.to_owned(),
         }
     }
@@ -79,15 +83,73 @@ impl MetadataRef<'_> {
             Self::String(value) => MetadataValue::String(value.to_owned()),
             Self::ListInt(value) => MetadataValue::ListInt(value.to_vec()),
             Self::ListFloat(value) => MetadataValue::ListFloat(value.to_vec()),
-            Self::ListString(value) => MetadataValue::ListString(value.to_vec()),
+            Self::ListString(value) => MetadataValue::ListString(value.iter().collect()),
             Self::Timestamp(value) => MetadataValue::Timestamp(value),
         }
     }
 }
 
-/// Metadata by name, in memory that is reused.
+/// A list of texts that keeps the memory of earlier ones.
+#[derive(Clone, Default)]
+pub struct Names {
+    texts: Vec<String>,
+    used: usize,
+}
+
+impl Names {
+    /// Appends what `name` is in words.
+    pub fn push(&mut self, name: impl Display) {
+        if self.used == self.texts.len() {
+            self.texts.push(String::new());
+        }
+        let text = &mut self.texts[self.used];
+        self.used += 1;
+        text.clear();
+        // Writing to a string can't fail.
+        let _ = write!(text, "{name}");
+    }
+
+    /// Makes it empty, keeping its memory.
+    pub fn clear(&mut self) {
+        self.used = 0;
+    }
+}
+
+impl<N: Display> FromIterator<N> for Names {
+    fn from_iter<I: IntoIterator<Item = N>>(names: I) -> Self {
+        let mut list = Self::default();
+        names.into_iter().for_each(|name| list.push(name));
+        list
+    }
+}
+
+impl Deref for Names {
+    type Target = [String];
+
+    fn deref(&self) -> &[String] {
+        &self.texts[..self.used]
+    }
+}
+
+impl PartialEq for Names {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// From this many unused names on, a new one takes the place of one: a sender that makes keys up can't fill the memory.
+const MANY_UNUSED: usize = 64;
+
+/// Metadata by name. A key that is taken out keeps the memory of its value, for the next one of its name.
 #[derive(Clone, Default)]
 pub struct Metadata {
+    /// The keys that are there, in the order in which they were added, and behind them those that were taken out.
     entries: Vec<(String, MetadataValue)>,
     used: usize,
 }
@@ -105,41 +167,46 @@ impl Metadata {
             .map(|(key, value)| (key.as_str(), value))
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// Adds a key that is not there yet, and returns its value, to be overwritten: it holds memory of an earlier use.
-    fn add(&mut self, key: &str) -> &mut MetadataValue {
-        if self.used == self.entries.len() {
-            self.entries.push((String::new(), MetadataValue::Bool(false)));
-        }
-        let (name, value) = &mut self.entries[self.used];
-        self.used += 1;
-        name.clear();
-        name.push_str(key);
-        value
-    }
-
     /// The value of a key, to be overwritten, whether it is there or not.
     pub fn set(&mut self, key: &str) -> &mut MetadataValue {
-        match self.index(key) {
-            Some(index) => &mut self.entries[index].1,
-            None => self.add(key),
+        let is_it = |(name, _): &(String, MetadataValue)| name == key;
+        // Messages of a stream have the same keys in the same order.
+        let is_next = self.entries.get(self.used).is_some_and(is_it);
+        let at = match is_next {
+            true => self.used,
+            false => match self.entries.iter().position(is_it) {
+                Some(at) if at < self.used => return &mut self.entries[at].1,
+                Some(at) => at,
+                None => self.begin(key),
+            },
+        };
+        self.entries[self.used..=at].rotate_right(1);
+        self.used += 1;
+        &mut self.entries[self.used - 1].1
+    }
+
+    /// Writes a name that is new behind the others, and returns its place.
+    fn begin(&mut self, key: &str) -> usize {
+        let has_many_unused = self.entries.len() - self.used >= MANY_UNUSED;
+        match self.entries.last_mut() {
+            Some((name, _)) if has_many_unused => key.clone_into(name),
+            _ => self.entries.push((key.to_owned(), MetadataValue::Bool(false))),
         }
+        self.entries.len() - 1
     }
 
     /// Takes a key out, if it is there.
     pub fn remove(&mut self, key: &str) {
-        if let Some(index) = self.index(key) {
+        let index = self.entries[..self.used].iter().position(|(name, _)| name == key);
+        if let Some(index) = index {
             self.entries[index..self.used].rotate_left(1);
             self.used -= 1;
         }
-    }
-
-    fn index(&self, key: &str) -> Option<usize> {
-        self.entries[..self.used].iter().position(|(name, _)| name == key)
     }
 
     /// Makes it empty, keeping its memory.
@@ -156,14 +223,15 @@ impl Metadata {
     pub fn copy_from(&mut self, other: &Self) {
         self.clear();
         for (key, value) in other.iter() {
-            self.add(key).assign(value.as_ref());
+            self.set(key).assign(value.as_ref());
         }
     }
 }
 
+/// The order of the keys does not count.
 impl PartialEq for Metadata {
     fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
+        self.used == other.used && self.iter().all(|(key, value)| other.get(key) == Some(value))
     }
 }
 
@@ -180,14 +248,14 @@ mod tests {
     #[test]
     fn it_is_reused_without_traces_of_its_last_content() {
         let mut metadata = Metadata::default();
-        *metadata.add("encoding") = MetadataValue::String("cpu".into());
-        *metadata.add("gains") = MetadataValue::ListInt(vec![1, 2, 3]);
+        *metadata.set("encoding") = MetadataValue::String("cpu".into());
+        *metadata.set("gains") = MetadataValue::ListInt(vec![1, 2, 3]);
         assert_eq!(metadata.get("gains"), Some(&MetadataValue::ListInt(vec![1, 2, 3])));
         let mut copy = Metadata::default();
         copy.copy_from(&metadata);
         metadata.clear();
         assert!(metadata.is_empty() && metadata.get("encoding").is_none());
-        *metadata.add("width") = MetadataValue::Integer(640);
+        *metadata.set("width") = MetadataValue::Integer(640);
         let entries: Vec<_> = metadata.iter().collect();
         assert_eq!(entries, [("width", &MetadataValue::Integer(640))]);
         assert_eq!(copy.get("encoding"), Some(&MetadataValue::String("cpu".into())));
@@ -204,6 +272,60 @@ mod tests {
                 ("width", &MetadataValue::Integer(1))
             ]
         );
+    }
+
+    #[test]
+    fn a_key_that_is_taken_out_keeps_its_memory_by_name() {
+        let mut metadata = Metadata::default();
+        let lists = |metadata: &Metadata| {
+            ["places", "gains", "counts"].map(|key| match metadata.get(key) {
+                Some(MetadataValue::ListInt(list)) => list.as_ptr(),
+                other => panic!("{key}: {other:?}"),
+            })
+        };
+        let fill = |metadata: &mut Metadata, keys: &[&str]| {
+            for key in keys {
+                metadata.set(key).assign(MetadataRef::ListInt(&[1, 2]));
+            }
+        };
+        fill(&mut metadata, &["places", "gains", "counts"]);
+        let before = lists(&metadata);
+        metadata.clear();
+        fill(&mut metadata, &["counts", "places"]);
+        assert_eq!(
+            metadata.iter().map(|(key, _)| key).collect::<Vec<_>>(),
+            ["counts", "places"]
+        );
+        metadata.remove("counts");
+        fill(&mut metadata, &["gains", "counts"]);
+        assert_eq!(lists(&metadata), before);
+        let mut other = Metadata::default();
+        fill(&mut other, &["gains", "counts"]);
+        assert_ne!(metadata, other);
+        fill(&mut other, &["places"]);
+        assert_eq!(metadata, other, "in another order");
+    }
+
+    #[test]
+    fn keys_that_never_come_again_fill_no_memory() {
+        let mut metadata = Metadata::default();
+        for i in 0..10 * MANY_UNUSED as i64 {
+            metadata.clear();
+            *metadata.set("encoding") = MetadataValue::Bool(true);
+            *metadata.set(&format!("key {i}")) = MetadataValue::Integer(i);
+            assert_eq!(metadata.iter().count(), 2);
+        }
+        assert_eq!(metadata.entries.len(), 1 + MANY_UNUSED);
+    }
+
+    #[test]
+    fn names_keep_their_memory() {
+        let mut names = Names::from_iter(["camera", "force"]);
+        let before = names[0].as_ptr();
+        names.clear();
+        assert!(names.is_empty());
+        names.push("lidar");
+        assert_eq!((&*names, names[0].as_ptr()), (&["lidar".to_owned()][..], before));
     }
 
     #[test]

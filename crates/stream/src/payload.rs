@@ -99,7 +99,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// The offsets of the rows of column `i`, one more than there are rows, from 0; empty where it is not ragged.
+    /// The offsets of the rows of column `i`, one more than there are rows, from 0; empty if it is not ragged.
     pub fn offsets(&mut self, i: usize) -> &mut [i32] {
         match &mut self.0 {
             Memory::Message(columns) => &mut columns[i].offsets,

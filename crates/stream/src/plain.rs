@@ -18,9 +18,9 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     out.into()
 }
 
-/// Whether a terminal obeys this character, or shows it as something else.
+/// True if a terminal obeys this character, or shows it as something else.
 pub fn is_obeyed(c: char) -> bool {
-    // Direction of writing, and line breaks that are no control characters.
+    // Direction of writing, and line breaks that are not control characters.
     let is_format = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
     c.is_control() || is_format
 }

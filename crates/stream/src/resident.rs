@@ -1,6 +1,6 @@
 //! Payloads that are in slots of a ring: how their columns lie there, and messages made of them.
 
-use super::{Cells, Column, ColumnSpan, Header, Layout, Message, MessageError, Payload};
+use super::{Cells, Column, ColumnSpan, Header, Key, Layout, Message, MessageError, Payload, ring};
 use robocache_device::Dtype;
 use robocache_device::ring::{Descriptor, Readers, RingError, SlotMut, Taken, Ticket};
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ use std::ops::Range;
 /// The columns of a payload begin at multiples of this.
 const ALIGNMENT: usize = 64;
 
-/// How a payload lies in a slot: column after column, of a ragged one the offsets and then the elements.
+/// Layout of a payload in a slot: column after column, of a ragged one the offsets and then the elements.
 ///
 /// The text that describes it is what a [reader](Resident::columns) makes the same of: a line `rows N`, and one for each
 /// column with its type, the elements of a row (`1`, `xN` for N each, `~N` for any number, N in all, `tN` for a text, N bytes in all) and its name.
@@ -21,7 +21,7 @@ pub struct SlotLayout {
     text: String,
 }
 
-/// Lays columns of so many rows out, one after the other.
+/// Lays columns of `rows` rows out, one after the other.
 struct Spans {
     rows: usize,
     bytes: usize,
@@ -82,7 +82,7 @@ impl SlotLayout {
         &self.text
     }
 
-    /// Where the elements of a column begin in the slot, and how many bytes they are.
+    /// Start of a column's elements in the slot, and their number of bytes.
     pub fn column(&self, i: usize) -> (usize, usize) {
         let data = &self.spans[i].data;
         (data.start, data.len())
@@ -96,7 +96,7 @@ impl SlotLayout {
     /// Copies the payload of a message of this layout to a slot.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     pub fn write(&self, message: &Message, slot: &mut SlotMut<'_>) -> Result<(), RingError> {
         for (span, column) in self.spans.iter().zip(message.columns()) {
             slot.write(span.data.start, column.data.bytes())?;
@@ -115,15 +115,15 @@ pub struct SlotColumn<'a> {
     pub name: &'a str,
     /// The type of its elements.
     pub dtype: Dtype,
-    /// How many elements a row has.
+    /// Number of elements of a row.
     pub cells: Cells,
-    /// The bytes of the payload that are the offsets of its rows, int32; none where it is not ragged.
+    /// The bytes of the payload that are the offsets of its rows, int32; none if it is not ragged.
     pub offsets: Range<usize>,
     /// The bytes of the payload that are its elements.
     pub data: Range<usize>,
 }
 
-/// The rows that a text describes, and its columns, each of which is `None` where it is none.
+/// The rows that a text describes, and its columns, each of which is `None` if it is none.
 fn parse(text: &str) -> Option<(usize, impl Iterator<Item = Option<SlotColumn<'_>>>)> {
     // More than any memory has, and sizes that can be multiplied and added up.
     let is_size = |n: &usize| *n < 1 << 44;
@@ -160,7 +160,7 @@ fn parse(text: &str) -> Option<(usize, impl Iterator<Item = Option<SlotColumn<'_
 
 /// A payload that is in a ring.
 pub struct Resident {
-    /// Where it is. It is held until this is dropped.
+    /// Slot that holds it, until this is dropped.
     pub taken: Taken,
     descriptor: Descriptor,
 }
@@ -169,7 +169,7 @@ impl Resident {
     /// Takes what a header says.
     ///
     /// # Errors
-    /// What is wrong with the ticket or the ring.
+    /// The mistake in the ticket or the ring.
     pub fn take(header: &Header, readers: &mut Readers) -> Result<Self, RingError> {
         Self::of(readers.take(&header.ticket())?)
     }
@@ -190,7 +190,7 @@ impl Resident {
         }
     }
 
-    /// How many rows it has.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         parse(&self.descriptor).map_or(0, |(rows, _)| rows)
     }
@@ -205,28 +205,34 @@ impl Resident {
 }
 
 impl Header {
-    /// Whether the payload is in a ring.
+    /// True if the payload is in a ring.
     pub fn is_resident(&self) -> bool {
-        self.ring.is_present()
+        ring::ring.get(self).is_some()
     }
 
-    /// Where it is then.
+    /// Ticket for a payload in a ring.
     pub fn ticket(&self) -> Ticket<'_> {
+        let size = |key: Key<i64>| usize::try_from(key.get(self).unwrap_or(0)).unwrap_or(usize::MAX);
         Ticket {
-            ring: Cow::Borrowed(&self.ring),
-            slot: usize::try_from(*self.slot).unwrap_or(usize::MAX),
-            generation: u64::try_from(*self.generation).unwrap_or(0),
-            nbytes: usize::try_from(*self.nbytes).unwrap_or(usize::MAX),
+            ring: Cow::Borrowed(ring::ring.get(self).unwrap_or_default()),
+            slot: size(ring::slot),
+            generation: u64::try_from(ring::generation.get(self).unwrap_or(0)).unwrap_or(0),
+            nbytes: size(ring::nbytes),
         }
+    }
+
+    /// Says where the payload is: in this kind of memory, for this ticket.
+    pub fn set_ticket(&mut self, residence: &str, ticket: &Ticket<'_>) {
+        ring::residence.set(self, residence);
+        ring::ring.set(self, &ticket.ring);
+        ring::slot.set(self, ticket.slot as i64);
+        ring::generation.set(self, ticket.generation as i64);
+        ring::nbytes.set(self, ticket.nbytes as i64);
     }
 
     /// Takes out where the payload is: that of another one is elsewhere.
     pub fn forget_residence(&mut self) {
-        self.residence.clear();
-        self.ring.clear();
-        self.slot.clear();
-        self.generation.clear();
-        self.nbytes.clear();
+        ring::ALL.iter().for_each(|(key, _)| self.other.remove(key));
     }
 }
 
@@ -253,7 +259,7 @@ impl Message {
                 return Err(MessageError::Ring(what));
             }
             if !is_text(column) {
-                let what = format!("column {:?} is text that is no UTF-8", column.name);
+                let what = format!("column {:?} is text that is not UTF-8", column.name);
                 return Err(MessageError::Ring(what));
             }
         }
@@ -261,7 +267,7 @@ impl Message {
     }
 }
 
-/// Whether the offsets of a ragged column are what others rely on.
+/// True if the offsets of a ragged column are what others rely on.
 fn are_offsets(offsets: &[i32], cells: Cells) -> bool {
     let (Cells::Ragged(total) | Cells::Text(total)) = cells else {
         return true;
@@ -271,7 +277,7 @@ fn are_offsets(offsets: &[i32], cells: Cells) -> bool {
         && offsets.windows(2).all(|pair| pair[0] <= pair[1])
 }
 
-/// Whether each row of a column of text is one.
+/// True if each row of a column of text is valid text.
 fn is_text(column: &Column) -> bool {
     let mut rows = 0..column.offsets.len().saturating_sub(1);
     !matches!(column.cells, Cells::Text(_)) || rows.all(|row| std::str::from_utf8(column.row(row).bytes()).is_ok())

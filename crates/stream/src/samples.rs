@@ -1,12 +1,12 @@
 //! The samples of a message: which of its rows are samples, and their stamps.
 
-use super::Message;
+use super::{Message, form};
 use robocache_device::Values;
 
-/// Why a message, or a row of it, is no sample.
+/// The reason why a message, or a row of it, is not a sample.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SamplesError {
-    /// It is no flat array.
+    /// The message is not a flat array.
     #[error("the payload is a struct (allowed: a flat array of samples of {dim} values)")]
     Struct {
         /// Values of a sample.
@@ -30,7 +30,7 @@ pub enum SamplesError {
         /// Values of a sample.
         dim: usize,
     },
-    /// It has no stamp. A node gives such a message the time of its publication.
+    /// The message has no stamp. A node gives such a message the time of its publication.
     #[error("no `timestamp_ns` (needed: the capture time, ns; of several samples `timestamps_ns`, one for each)")]
     NoStamp,
     /// Its shape says otherwise.
@@ -55,7 +55,7 @@ pub enum SamplesError {
     Fields {
         /// The names that came.
         came: Vec<String>,
-        /// Those of the configuration.
+        /// Names in the configuration.
         wanted: Vec<String>,
     },
     /// A row has a NaN or an infinity, or what is one in float32.
@@ -65,7 +65,7 @@ pub enum SamplesError {
         row: usize,
         /// The first such value.
         channel: usize,
-        /// What it is in float32.
+        /// Its value in float32.
         value: f32,
     },
 }
@@ -73,7 +73,7 @@ pub enum SamplesError {
 /// A sample of a message: [`Message::samples`].
 #[derive(Clone, Copy, Debug)]
 pub struct SampleRow<'a> {
-    /// Which row of the message it is.
+    /// Row of the message.
     pub row: usize,
     /// Its capture time, ns.
     pub stamp_ns: i64,
@@ -173,9 +173,9 @@ impl Message {
         })
     }
 
-    /// Checks that its values, where they have names, have these. No names stand for any.
+    /// Checks that its values, if they have names, have these. No names stand for any.
     pub fn check_fields(&self, wanted: &[String]) -> Result<(), SamplesError> {
-        let came = &self.header.fields[..];
+        let came = self.header.fields.get().unwrap_or_default();
         if wanted.is_empty() || came.is_empty() || came == wanted {
             return Ok(());
         }
@@ -185,12 +185,8 @@ impl Message {
 
     /// Checks that it is samples of `dim` values. The length of a single one is not checked.
     pub fn check_samples(&self, dim: usize) -> Result<(), SamplesError> {
-        let values = match (self.on_device(), self.flat()) {
-            (Some(tensor), _) => tensor.len,
-            (None, Some(values)) => values.len(),
-            (None, None) => return Err(SamplesError::Struct { dim }),
-        };
-        let stamps = self.header.timestamps_ns.len();
+        let values = self.data().flat_len().ok_or(SamplesError::Struct { dim })?;
+        let stamps = self.header.timestamps_ns.get().map_or(0, <[i64]>::len);
         if stamps > 0 && values != stamps * dim {
             return Err(SamplesError::Stamps { stamps, values, dim });
         }
@@ -200,11 +196,11 @@ impl Message {
         self.check_sample_shape(stamps.max(1), dim)
     }
 
-    /// Checks that its shape, where there is one, is that of so many samples of `dim` values.
+    /// Checks that its shape, if it has one, is that of `samples` samples of `dim` values.
     fn check_sample_shape(&self, samples: usize, dim: usize) -> Result<(), SamplesError> {
-        let shape = self.header.shape.as_slice();
+        let shape = self.header.shape.get().unwrap_or_default();
         // The bits of a voxel grid are eight cells to a byte.
-        let is_bits = self.header.grid_shape.is_present();
+        let is_bits = form::grid_shape.get(&self.header).is_some();
         let fits_dim = |shape: &[i64]| {
             let mut sizes = shape.iter().map(|&n| usize::try_from(n).ok());
             let values = sizes.try_fold(1usize, |product, n| product.checked_mul(n?));
@@ -228,7 +224,7 @@ impl Message {
     /// The next row from `next_row` on that is a sample, and its stamp; `next_row` is then the row after it.
     pub fn next_sample(&self, next_row: &mut usize) -> Option<(usize, i64)> {
         let stamps = self.stamps();
-        let valid = self.header.valid.as_slice();
+        let valid = self.header.valid.get().unwrap_or_default();
         let masks_per_row = valid.len() / stamps.len();
         while let Some(&stamp_ns) = stamps.get(*next_row) {
             let row = *next_row;
@@ -243,9 +239,9 @@ impl Message {
 
     /// The stamp of each row.
     pub fn stamps(&self) -> &[i64] {
-        match self.header.timestamps_ns.as_slice() {
-            [] => std::slice::from_ref(&*self.header.timestamp_ns),
-            several => several,
+        match self.header.timestamps_ns.get() {
+            None | Some([]) => std::slice::from_ref(self.header.timestamp_ns.or_empty()),
+            Some(several) => several,
         }
     }
 }
@@ -295,8 +291,8 @@ mod tests {
         let mut masked = three;
         masked.header.valid.set([0, 1, 0]);
         assert_eq!(walked(&masked, 2), want[1..2]);
-        // Of an observation a row is a sample if all of its modalities are valid.
-        masked.header.modalities.set(["a", "b"]);
+        // A row of an observation is a sample if all of its modalities are valid.
+        form::modalities.set(&mut masked.header, ["a", "b"]);
         masked.header.valid.set([1, 1, 1, 0, 1, 1]);
         assert_eq!(walked(&masked, 2), [want[0].clone(), want[2].clone()]);
     }

@@ -4,21 +4,21 @@
 //! `a + w (c1 + w (c2 + w c3))` with `c1 = hm`, `c2 = (3 (b - a) - 2 hm) - hn`, `c3 = (hm + hn) - 2 (b - a)`. A tangent is only
 //! ever used times `h`: what is left of the times are their ratios, which are computed in float64 and rounded once.
 
-use super::Interpolation;
-use super::blend::each;
+use super::channels::write_each;
+use super::mode::Interpolation;
 use robocache_device::{Float, Real};
 
 /// The samples around a target between two of them.
-pub(super) struct Around {
-    /// The one before the two, the two, and the one after them; where an outer one is none, the inner one beside it.
+pub(super) struct Knots {
+    /// The one before the two, the two, and the one after them; if an outer one is none, the inner one beside it.
     pub samples: [usize; 4],
     /// The distance of the two, ns.
     inner: f64,
-    /// How far the sample before them, and the one after them, is away, ns.
+    /// Distances of the sample before them, and of the one after them, ns.
     outer: [Option<f64>; 2],
 }
 
-impl Around {
+impl Knots {
     /// A sample further than `max_gap` from its neighbour is none of the curve, as one that is not there.
     pub fn of(times: &[i64], before: usize, after: usize, max_gap: i64) -> Self {
         let gap = |earlier: usize| times[earlier + 1].saturating_sub(times[earlier]);
@@ -44,7 +44,7 @@ enum Tangent<R> {
     /// `inner * within + outer * outside`: Bessel's, that of the parabola through the three samples. Where there is none
     /// outside, the slope of the line.
     Parabola { inner: R, outer: R },
-    /// The weighted harmonic mean of both slopes; 0 where they differ in sign or one is 0.
+    /// The weighted harmonic mean of both slopes; 0 if they differ in sign or one is 0.
     Harmonic { inner: R, outer: R },
     /// At an end: the parabola's, limited so that the curve stays monotone.
     End { inner: R, outer: R },
@@ -107,7 +107,7 @@ impl<R: Real> Tangent<R> {
 /// Writes the value of a curve between the two inner of four samples. Returns whether it is finite.
 pub(super) fn between<S, T>(
     mode: Interpolation,
-    around: &Around,
+    knots: &Knots,
     [left, before, after, right]: [&[S]; 4],
     w: S::Real,
     out: &mut [T],
@@ -116,12 +116,12 @@ where
     S: Float,
     T: Float<Real = S::Real>,
 {
-    let [to_left, to_right] = around.outer;
-    let start = Tangent::<S::Real>::of(mode, around.inner, to_left, to_right);
-    let end = Tangent::<S::Real>::of(mode, around.inner, to_right, to_left);
+    let [to_left, to_right] = knots.outer;
+    let start = Tangent::<S::Real>::of(mode, knots.inner, to_left, to_right);
+    let end = Tangent::<S::Real>::of(mode, knots.inner, to_right, to_left);
     let is_line = to_left.is_none() && to_right.is_none();
     let (two, three) = (S::Real::from_f64(2.0), S::Real::from_f64(3.0));
-    each(out, |c| {
+    write_each(out, |c| {
         let (a, b) = (before[c].to_real(), after[c].to_real());
         let within = b - a;
         if is_line {
@@ -169,7 +169,7 @@ where
         *out = T::from_real(angle + zero);
     }
     !has_turns
-        || each(out, |channel| {
+        || write_each(out, |channel| {
             let (a, b) = (before[channel].to_real(), after[channel].to_real());
             let d = b - a;
             wrapped(a + w * (d - turn * (d / turn).rint()))

@@ -1,17 +1,21 @@
 //! Time: int64 nanoseconds, the grid of targets, and the value of a stream at a target.
 
 pub mod blend;
+mod channels;
 mod curve;
+mod mode;
+mod pick;
 mod rotation;
 
-pub use blend::{Interpolation, Limits, Pick, QuaternionOrder, Rule, pick};
+pub use mode::{Interpolation, Limits, QuaternionOrder, Rule};
+pub use pick::{Pick, pick};
 
-/// Nanoseconds of so many milliseconds, rounded to the nearest; half a nanosecond away from zero.
+/// Nanoseconds of `ms` milliseconds, rounded to the nearest; half a nanosecond away from zero.
 pub fn ms_to_ns(ms: f64) -> i64 {
     (ms * 1e6).round() as i64
 }
 
-/// So many nanoseconds in milliseconds, to be shown: the nearest number, so that 200,000 ns are 0.2 and not
+/// Milliseconds of `ns` nanoseconds, to be shown: the nearest number, so that 200,000 ns are 0.2 and not
 /// 0.19999999999999998.
 pub fn ns_to_ms(ns: i64) -> f64 {
     ns as f64 / 1e6

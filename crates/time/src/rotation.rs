@@ -3,8 +3,9 @@
 //! Of the arithmetic, all but `rotvec` is multiplications, additions, divisions and square roots. `rotvec` needs a sine, a
 //! cosine and an arc tangent, those of [`robocache_geometry::angle`].
 
-use super::Interpolation;
-use super::blend::{Pick, QuaternionOrder, ROWS, Rule};
+use super::channels::{ROWS, write_each};
+use super::mode::{Interpolation, QuaternionOrder, Rule};
+use super::pick::Pick;
 use robocache_device::{Float, Real};
 use robocache_geometry::quaternion::{self, Quaternion};
 use robocache_geometry::vector::{dot, norm, rejection, unit};
@@ -30,7 +31,7 @@ const U_V: [[f64; 2]; TERMS] = {
     terms
 };
 
-/// Whether the channels of a sample are a rotation.
+/// True if the channels of a sample are a rotation.
 pub(super) fn is_one<S: Float>(mode: Interpolation, sample: &[S]) -> bool {
     match mode {
         Interpolation::Slerp => has_direction(read::<S, 4>(sample)),
@@ -83,7 +84,7 @@ fn read<S: Float, const N: usize>(sample: &[S]) -> [S::Real; N] {
 }
 
 fn put<T: Float, const N: usize>(values: [T::Real; N], out: &mut [T]) -> bool {
-    super::blend::each(out, |channel| values[channel])
+    write_each(out, |channel| values[channel])
 }
 
 fn has_direction<R: Real, const N: usize>(a: [R; N]) -> bool {
@@ -91,7 +92,7 @@ fn has_direction<R: Real, const N: usize>(a: [R; N]) -> bool {
     norm >= R::from_f64(NORMS[0]) && norm <= R::from_f64(NORMS[1])
 }
 
-/// Of the two quaternions of a rotation the one that the rule asks for.
+/// The one of a rotation's two quaternions that the rule asks for.
 fn canonical<R: Real>(rule: &Rule, q: Quaternion<R>) -> Quaternion<R> {
     let w = match rule.order {
         QuaternionOrder::Xyzw => q[3],

@@ -1,14 +1,22 @@
-//! What somebody meant who misspelt a name.
+//! Finds the name that a misspelt one may stand for.
 
 /// Names that are as far apart as this, for each letter of the longer one, are different ones: a third.
 const LETTERS_PER_SLIP: usize = 3;
 
-/// `, did you mean ...?` where one of these names is much like what came; else nothing. It stands in an error behind
+/// `, did you mean ...?` if one of these names is much like what came; else nothing. It stands in an error behind
 /// what came.
 pub fn did_you_mean(came: &str, names: &[impl AsRef<str>]) -> String {
     match closest(came, names) {
         Some(name) => format!(", did you mean `{name}`?"),
         None => String::new(),
+    }
+}
+
+/// Names with commas between them, `none` where there is none.
+pub fn listed(names: &[impl AsRef<str>]) -> String {
+    match names {
+        [] => "none".to_owned(),
+        names => names.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", "),
     }
 }
 

@@ -2,13 +2,14 @@
 
 mod hint;
 mod json;
+mod json_value;
 mod read;
 mod text;
 
-pub use hint::did_you_mean;
+pub use hint::{did_you_mean, listed};
 pub use json::Json;
-pub use read::Misread;
-pub use read::from_value;
+pub use json_value::JsonValue;
+pub use read::{Misread, from_value};
 
 use serde::de::DeserializeOwned;
 use serde_yaml::Value;
@@ -19,7 +20,7 @@ pub const MAX_BYTES: usize = 1 << 20;
 /// Brackets within one another. The parser takes a time that grows with the square of it, and refuses 128 itself.
 const MAX_DEPTH: usize = 100;
 
-/// Why a text is no YAML of what is asked for.
+/// The reason why a text is not YAML of the expected form.
 #[derive(Debug, thiserror::Error)]
 pub enum YamlError {
     /// More than [`MAX_BYTES`].

@@ -1,6 +1,6 @@
 //! From a value to what a program reads of it, with errors in the words of who wrote it: serde's own name Rust's types.
 
-use super::{Json, did_you_mean};
+use super::{Json, did_you_mean, listed};
 use serde::de::value::StrDeserializer;
 use serde::de::{
     self, DeserializeOwned, DeserializeSeed, Deserializer, Expected, IntoDeserializer, MapAccess, SeqAccess,
@@ -10,7 +10,7 @@ use serde::forward_to_deserialize_any;
 use serde_yaml::{Mapping, Value};
 use std::fmt::{self, Display};
 
-/// Why a value is not what is asked for: the key, what came and what is allowed.
+/// The reason why a value is refused: the key, what came and what is allowed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Misread {
     /// Empty for the value as a whole.
@@ -45,7 +45,7 @@ impl Misread {
         Self::at("", problem)
     }
 
-    /// What came is none of what is allowed.
+    /// Error for a value that is not allowed.
     fn refused(came: Unexpected<'_>, allowed: &str) -> Self {
         Self::new(match came {
             Unexpected::Unit | Unexpected::Option => format!("it is empty (allowed: {allowed})"),
@@ -89,13 +89,13 @@ impl de::Error for Misread {
         let hint = did_you_mean(variant, expected);
         Self::new(format!(
             "`{variant}` is not allowed{hint} (allowed: {})",
-            names(expected)
+            listed(expected)
         ))
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
         let hint = did_you_mean(field, expected);
-        Self::new(format!("unknown key `{field}`{hint} (allowed: {})", names(expected)))
+        Self::new(format!("unknown key `{field}`{hint} (allowed: {})", listed(expected)))
     }
 
     fn missing_field(field: &'static str) -> Self {
@@ -107,14 +107,7 @@ impl de::Error for Misread {
     }
 }
 
-fn names(of: &[&str]) -> String {
-    match of {
-        [] => "none".to_owned(),
-        of => of.join(", "),
-    }
-}
-
-/// What came, as who wrote it would call it.
+/// The value that came, in the words of the person who wrote it.
 fn in_words(came: Unexpected<'_>) -> String {
     match came {
         Unexpected::Bool(value) => value.to_string(),
@@ -130,7 +123,7 @@ fn in_words(came: Unexpected<'_>) -> String {
     }
 }
 
-/// What serde says that it expects, as who is to write it would call it.
+/// The expectation of serde, in the words of the person who is to write the value.
 fn allowed(expected: &str) -> String {
     let words = match expected {
         "u8" => "a whole number from 0 to 255",
@@ -163,7 +156,7 @@ fn allowed(expected: &str) -> String {
     words.to_owned()
 }
 
-/// What a value is, for an error.
+/// The kind of a value, for an error.
 fn came(value: &Value) -> Unexpected<'_> {
     match value {
         Value::Null => Unexpected::Unit,
@@ -236,7 +229,7 @@ impl<'de> Deserializer<'de> for Read<'de> {
         }
         let expected = (&visitor as &dyn Expected).to_string();
         Err(match expected.strip_prefix("struct ") {
-            Some(_) => Misread::refused(came(self.0), &format!("a map of {}", names(fields))),
+            Some(_) => Misread::refused(came(self.0), &format!("a map of {}", listed(fields))),
             None => Misread::refused(came(self.0), &expected),
         })
     }
@@ -252,7 +245,7 @@ impl<'de> Deserializer<'de> for Read<'de> {
                 let name: StrDeserializer<'_, Misread> = name.as_str().into_deserializer();
                 visitor.visit_enum(name)
             }
-            other => Err(Misread::refused(came(other), &names(variants))),
+            other => Err(Misread::refused(came(other), &listed(variants))),
         }
     }
 

@@ -14,7 +14,7 @@ impl<'de> de::Deserialize<'de> for Unique {
     }
 }
 
-/// Reads a value; where it is a key of a map, one that the map does not have yet.
+/// Reads a value; if it is a key of a map, one that the map does not have yet.
 struct Any<'a>(Option<&'a Mapping>);
 
 impl<'de> DeserializeSeed<'de> for Any<'_> {

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 /// Adds `force_mean:` to an app.
 #[derive(Default)]
 pub struct ForceMeanPlugin {
-    /// What the program gives it; otherwise it takes the section of the configuration file.
+    /// Configuration that the program gives; without it, the section of the configuration file is read.
     config: Option<ForceMeanConfig>,
 }
 

@@ -82,7 +82,7 @@ fn what_is_no_sample_is_left_out_and_what_is_wrong_is_counted() {
     for message in [force(0, &[1.0]), force(0, &[f32::NAN, 1.0]), without_stamp] {
         graph.message(0, &message, &mut published);
     }
-    // A row that is masked is no fault, and one with an infinity costs no other row.
+    // A masked row is not a fault, and a row with an infinity costs no other row.
     let mut rows = force(0, &[1.0, 2.0, 9.0, 9.0, f32::INFINITY, 9.0, 3.0, 4.0]);
     rows.header.timestamps_ns.set([0, MS, 2 * MS, 3 * MS]);
     rows.header.valid.set([1, 0, 1, 1]);

@@ -1,10 +1,10 @@
-//! How long a sweep takes to cast, and a whole second of the robot, on one core.
+//! Times one sweep, and a whole second of the robot, on one core.
 //!
 //! `cargo bench --profile release -p robocache-sim --bench sweep`
 
 use robocache_sim::config::SimConfig;
 use robocache_sim::lidar::{Lidar, PointBuffers, SWEEP_NS};
-use robocache_sim::schedule::{Schedule, Stream};
+use robocache_sim::schedule::{Schedule, Sensor};
 use robocache_sim::signals;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -36,11 +36,11 @@ fn main() {
     let mut features = [0.0; signals::CAMERA_DIM];
     let begin = Instant::now();
     for event in schedule {
-        match event.stream {
-            Stream::Camera => signals::camera_features(event.true_ns, black_box(&mut features)),
-            Stream::Force => drop(black_box(signals::wrench(event.true_ns))),
-            Stream::Proprio => drop(black_box(signals::proprio(event.true_ns))),
-            Stream::Lidar => lidar.cast(event.true_ns, black_box(&mut points)),
+        match event.sensor {
+            Sensor::Camera => signals::camera_features(event.true_ns, black_box(&mut features)),
+            Sensor::Force => drop(black_box(signals::wrench(event.true_ns))),
+            Sensor::Proprio => drop(black_box(signals::proprio(event.true_ns))),
+            Sensor::Lidar => lidar.cast(event.true_ns, black_box(&mut points)),
         }
     }
     println!("one second of the robot, lidar included: {:?}", begin.elapsed() / 10);

@@ -1,4 +1,4 @@
-//! When one sensor captures, what its stamps say and when its messages come out of the network.
+//! Times of one sensor: its captures, their stamps, and the times at which its messages come out of the network.
 
 use crate::config::StreamConfig;
 use rand_chacha::ChaCha8Rng;
@@ -7,11 +7,11 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 /// The times of one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// When it was captured: the instant at which [`crate::signals`] hold.
+    /// Time of the capture: the instant at which [`crate::signals`] hold.
     pub true_ns: i64,
-    /// When the sensor's clock says it was.
+    /// Time of the capture by the sensor's clock.
     pub stamp_ns: i64,
-    /// When it is published.
+    /// Time of publication.
     pub publish_ns: i64,
 }
 
@@ -74,7 +74,7 @@ impl StreamClock {
         self.nominal_ns() - self.jitter.limit_ns() + (self.latency_ns - self.latency_jitter.limit_ns()).max(0)
     }
 
-    /// How many samples can be captured and not yet published, at most, while the clock is only moved on when
+    /// Most samples that can be captured and not yet published, if the clock is moved on only when
     /// [`Self::earliest_publish_ns`] has come.
     pub fn in_flight_max(&self) -> usize {
         let spread = 2 * (self.jitter.limit_ns() + self.latency_jitter.limit_ns());

@@ -15,13 +15,13 @@ pub const START_NS_MAX: i64 = 4_000_000_000_000_000_000;
 pub struct ConfigError {
     /// Path of the key, from `sim.`.
     pub key: String,
-    /// What it holds.
+    /// The value that was given.
     pub value: String,
-    /// What it may hold.
+    /// The values that are allowed.
     pub allowed: String,
 }
 
-/// What the robot does, and for how long.
+/// The robot's movement, and its duration.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SimConfig {
@@ -79,12 +79,12 @@ impl Default for Streams {
     }
 }
 
-/// How one sensor's samples are timed and lost.
+/// Timing and loss of one sensor's samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamConfig {
     /// Samples per second; the period is `round(1e9 / rate_hz)` ns.
     pub rate_hz: f64,
-    /// What the sensor's clock shows more than the true time.
+    /// Lead of the sensor's clock over the true time.
     pub clock_offset_ms: f64,
     /// Standard deviation of the capture instant about its nominal one; never past three of them. Below a sixth
     /// of the period, so that stamps of a stream always increase.

@@ -13,11 +13,11 @@
 //! machine.
 //!
 //! ```
-//! use robocache_sim::{config::SimConfig, schedule::{Schedule, Stream}, signals};
+//! use robocache_sim::{config::SimConfig, schedule::{Schedule, Sensor}, signals};
 //!
 //! let config = SimConfig { duration_s: Some(0.1), ..SimConfig::default() };
 //! let forces: Vec<_> = Schedule::new(&config)?
-//!     .filter(|event| event.stream == Stream::Force)
+//!     .filter(|event| event.sensor == Sensor::Force)
 //!     .map(|event| (event.stamp_ns, signals::wrench(event.true_ns)))
 //!     .collect();
 //! assert_eq!(forces.len(), 100);

@@ -57,7 +57,7 @@ impl PointBuffers {
         self.x.len()
     }
 
-    /// Whether there are no points.
+    /// True if there are no points.
     pub fn is_empty(&self) -> bool {
         self.x.is_empty()
     }
@@ -72,7 +72,7 @@ impl PointBuffers {
     }
 }
 
-/// When column `column` is fired, ns since the start of the sweep.
+/// Time at which column `column` is fired, ns since the start of the sweep.
 pub fn column_t_ns(column: usize) -> u32 {
     (column as i64 * SWEEP_NS / COLUMNS as i64) as u32
 }
@@ -95,7 +95,7 @@ struct Ring {
     tan: f64,
 }
 
-/// What a ray meets: how far in the horizontal plane, how much comes back.
+/// A ray's target: its horizontal distance, and the share of light that comes back.
 #[derive(Clone, Copy)]
 struct Hit {
     distance: f64,
@@ -152,7 +152,7 @@ impl Lidar {
     }
 }
 
-/// What the vertical half-plane of one column cuts out of the scene, so that a ring is left with 2-D tests.
+/// The scene cut by the vertical half-plane of one column, so that a ring is left with 2-D tests.
 struct Slice {
     direction: [f64; 2],
     wall: Wall,
@@ -168,7 +168,7 @@ struct Wall {
     /// Cosine of the horizontal angle of incidence.
     cos: f64,
     opening: Option<Bounds<2>>,
-    /// Where along the wall it is met.
+    /// Position along the wall at which it is met.
     along: f64,
 }
 
@@ -351,7 +351,7 @@ impl Ball {
     }
 }
 
-/// Where a horizontal ray from the origin enters and leaves a circle, and the cosine of incidence there.
+/// Distances at which a horizontal ray from the origin enters and leaves a circle, and the cosine of incidence there.
 fn circle_span(direction: [f64; 2], centre: [f64; 2], radius: f64) -> Option<[f64; 3]> {
     let ahead = direction[0] * centre[0] + direction[1] * centre[1];
     let beside = direction[0] * centre[1] - direction[1] * centre[0];
@@ -363,7 +363,7 @@ fn circle_span(direction: [f64; 2], centre: [f64; 2], radius: f64) -> Option<[f6
     Some([ahead - half_chord, ahead + half_chord, half_chord / radius])
 }
 
-/// Where a horizontal ray from the origin enters and leaves a box, and the cosine of incidence there.
+/// Distances at which a horizontal ray from the origin enters and leaves a box, and the cosine of incidence there.
 fn box_span(direction: [f64; 2], bounds: &Bounds<3>) -> Option<[f64; 3]> {
     let (mut near, mut far, mut cos) = (0.0, f64::INFINITY, 0.0);
     for (axis, d) in direction.into_iter().enumerate() {

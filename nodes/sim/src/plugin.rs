@@ -2,7 +2,7 @@
 
 use crate::config::SimConfig;
 use crate::lidar::{Lidar, PointBuffers};
-use crate::schedule::{Event, Schedule, Stream};
+use crate::schedule::{Event, Schedule, Sensor};
 use crate::signals::{CAMERA_DIM, camera_features, proprio, wrench};
 use robocache::app::{AppError, BuildContext, Fault, Outbox, Plugin, Source, Wake};
 use robocache::device::Dtype;
@@ -34,7 +34,7 @@ impl Plugin for SimPlugin {
             ))
         };
         config.validate().map_err(refused)?;
-        let outputs = Stream::ALL.iter().map(|stream| stream.id().to_owned()).collect();
+        let outputs = Sensor::ALL.iter().map(|stream| stream.id().to_owned()).collect();
         let robot = Robot {
             config,
             running: None,
@@ -103,19 +103,19 @@ impl Running {
 
 impl Robot {
     fn publish(&mut self, event: &Event, out: &mut Outbox<'_>) {
-        let output = event.stream as usize;
+        let output = event.sensor as usize;
         if !out.is_wanted(output) {
             return;
         }
-        match event.stream {
-            Stream::Camera => {
+        match event.sensor {
+            Sensor::Camera => {
                 let mut features = [0.0; CAMERA_DIM];
                 camera_features(event.true_ns, &mut features);
                 publish_tensor(event, &features, out);
             }
-            Stream::Force => publish_tensor(event, &wrench(event.true_ns), out),
-            Stream::Proprio => publish_tensor(event, &proprio(event.true_ns), out),
-            Stream::Lidar => {
+            Sensor::Force => publish_tensor(event, &wrench(event.true_ns), out),
+            Sensor::Proprio => publish_tensor(event, &proprio(event.true_ns), out),
+            Sensor::Lidar => {
                 let points = &mut self.points;
                 self.lidar.cast(event.true_ns, points);
                 self.cloud.rows = points.len();
@@ -138,7 +138,7 @@ impl Robot {
 
 fn publish_tensor(event: &Event, values: &[f32], out: &mut Outbox<'_>) {
     out.send(
-        event.stream as usize,
+        event.sensor as usize,
         &Layout::flat(Dtype::Float32, values.len()),
         |payload, header| {
             payload.column(0).copy_from_slice(values);

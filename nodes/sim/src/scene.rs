@@ -20,7 +20,7 @@ impl<const N: usize> Bounds<N> {
         Self { min, max }
     }
 
-    /// Whether `p` is inside or on the border.
+    /// True if `p` is inside or on the border.
     pub fn contains(&self, p: [f64; N]) -> bool {
         (0..N).all(|i| self.min[i] <= p[i] && p[i] <= self.max[i])
     }
@@ -32,7 +32,7 @@ pub const ROOM: Bounds<3> = Bounds::new([-12.0, -9.0, -1.8], [14.0, 9.0, 1.6]);
 pub const GATE: Bounds<2> = Bounds::new([-2.0, -1.8], [2.0, 1.2]);
 /// Window in the wall at y = 9 (corners in x, z): a ray through it has no return.
 pub const WINDOW: Bounds<2> = Bounds::new([2.0, -0.8], [6.0, 1.4]);
-/// Where there is no roof (corners in x, y; all but the rear): a ray through it has no return.
+/// Area without a roof (corners in x, y; all but the rear): a ray through it has no return.
 pub const SKY: Bounds<2> = Bounds::new([-5.5, -9.0], [14.0, 9.0]);
 
 /// Share of the light that the floor throws back.
@@ -86,7 +86,7 @@ const fn pillar(x: f64, y: f64) -> Body {
     }
 }
 
-/// What stands still: four pillars as high as the walls and a crate.
+/// Bodies that stand still: four pillars as high as the walls and a crate.
 pub const STANDING: [Body; 5] = [
     pillar(4.5, 2.5),
     pillar(4.5, -2.5),
@@ -98,7 +98,7 @@ pub const STANDING: [Body; 5] = [
     },
 ];
 
-/// What moves, as it is at `t_ns`: someone walking (a cylinder), a cart (a box) and a ball in the air.
+/// Moving bodies at `t_ns`: someone walking (a cylinder), a cart (a box) and a ball in the air.
 ///
 /// The person circles the sensor at 3 m in 12 s, the cart goes round the pillars on an ellipse in 20 s, the
 /// ball circles at 7 m in 6 s (7.3 m/s) and bobs, mostly against the sky. All go counter-clockwise and are at y = 0, x > 0 (the cart:

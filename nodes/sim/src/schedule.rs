@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 
 /// A sensor of the robot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Stream {
+pub enum Sensor {
     /// [`crate::signals::camera_features`].
     Camera,
     /// [`crate::signals::wrench`].
@@ -18,7 +18,7 @@ pub enum Stream {
     Lidar,
 }
 
-impl Stream {
+impl Sensor {
     /// All of them, in the order that ties in publishing time are broken by.
     pub const ALL: [Self; 4] = [Self::Camera, Self::Force, Self::Proprio, Self::Lidar];
 
@@ -36,13 +36,13 @@ impl Stream {
 /// A sample to publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When it is published, in true time.
+    /// Time of publication, in true time.
     pub publish_ns: i64,
     /// Whose it is.
-    pub stream: Stream,
-    /// When it was captured; of a sweep, its first column.
+    pub sensor: Sensor,
+    /// Time of the capture; of a sweep, its first column.
     pub true_ns: i64,
-    /// When the sensor's own clock says it was: the message's `timestamp_ns`.
+    /// Time of the capture by the sensor's own clock: the message's `timestamp_ns`.
     pub stamp_ns: i64,
 }
 
@@ -54,9 +54,9 @@ pub struct Schedule {
     end_ns: i64,
 }
 
-/// One stream: its clock and what it has captured but not published.
+/// A sensor: its clock and what it has captured but not published.
 struct Lane {
-    stream: Stream,
+    sensor: Sensor,
     clock: StreamClock,
     /// Publishing and capture first: the order of the heap is that of the events.
     in_flight: BinaryHeap<Reverse<(i64, i64, i64)>>,
@@ -66,22 +66,22 @@ impl Schedule {
     /// The events that `config` describes, of a robot that is switched on at `config.start_ns`, or at 0.
     ///
     /// # Errors
-    /// Those of [`SimConfig::validate`].
+    /// The errors of [`SimConfig::validate`].
     pub fn new(config: &SimConfig) -> Result<Self, ConfigError> {
         config.validate()?;
         let start_ns = config.start_ns.unwrap_or(0);
         let streams = &config.streams;
-        let lane = |stream: Stream| {
-            let settings = match stream {
-                Stream::Camera => &streams.camera,
-                Stream::Force => &streams.force,
-                Stream::Proprio => &streams.proprio,
-                Stream::Lidar => &streams.lidar,
+        let lane = |sensor: Sensor| {
+            let settings = match sensor {
+                Sensor::Camera => &streams.camera,
+                Sensor::Force => &streams.force,
+                Sensor::Proprio => &streams.proprio,
+                Sensor::Lidar => &streams.lidar,
             };
-            let clock = StreamClock::new(settings.as_ref()?, config.seed, stream as u64, start_ns);
+            let clock = StreamClock::new(settings.as_ref()?, config.seed, sensor as u64, start_ns);
             let in_flight = BinaryHeap::with_capacity(clock.in_flight_max());
             Some(Lane {
-                stream,
+                sensor,
                 clock,
                 in_flight,
             })
@@ -91,7 +91,7 @@ impl Schedule {
             None => i64::MAX,
         };
         Ok(Self {
-            lanes: Stream::ALL.into_iter().filter_map(lane).collect(),
+            lanes: Sensor::ALL.into_iter().filter_map(lane).collect(),
             end_ns,
         })
     }
@@ -145,13 +145,13 @@ impl Iterator for Schedule {
             }
             if let (Some((_, i)), false) = (first, advanced) {
                 let lane = &mut self.lanes[i];
-                let stream = lane.stream;
+                let sensor = lane.sensor;
                 return lane
                     .in_flight
                     .pop()
                     .map(|Reverse((publish_ns, true_ns, stamp_ns))| Event {
                         publish_ns,
-                        stream,
+                        sensor,
                         true_ns,
                         stamp_ns,
                     });
@@ -169,8 +169,8 @@ mod tests {
         Schedule::new(config).expect("valid").collect()
     }
 
-    fn of(events: &[Event], stream: Stream) -> Vec<Event> {
-        events.iter().copied().filter(|event| event.stream == stream).collect()
+    fn of(events: &[Event], sensor: Sensor) -> Vec<Event> {
+        events.iter().copied().filter(|event| event.sensor == sensor).collect()
     }
 
     fn seconds(duration_s: f64) -> SimConfig {
@@ -205,17 +205,17 @@ mod tests {
             streams,
             ..SimConfig::default()
         };
-        let ms = |publish: i64, stream, captured: i64, stamp: i64| Event {
+        let ms = |publish: i64, sensor, captured: i64, stamp: i64| Event {
             publish_ns: publish * 1_000_000,
-            stream,
+            sensor,
             true_ns: captured * 1_000_000,
             stamp_ns: stamp * 1_000_000,
         };
         let want = [
-            ms(0, Stream::Lidar, 0, 1),
-            ms(3, Stream::Force, 0, 0),
-            ms(5, Stream::Force, 2, 2),
-            ms(7, Stream::Force, 4, 4),
+            ms(0, Sensor::Lidar, 0, 1),
+            ms(3, Sensor::Force, 0, 0),
+            ms(5, Sensor::Force, 2, 2),
+            ms(7, Sensor::Force, 4, 4),
         ];
         assert_eq!(events(&config), want);
     }
@@ -224,14 +224,14 @@ mod tests {
     fn events_come_in_publishing_order_at_their_rates() {
         let events = events(&seconds(10.0));
         assert!(events.is_sorted_by_key(|event| event.publish_ns));
-        assert_eq!(of(&events, Stream::Force).len(), 10_000);
-        assert_eq!(of(&events, Stream::Proprio).len(), 5_000);
-        assert_eq!(of(&events, Stream::Lidar).len(), 100);
+        assert_eq!(of(&events, Sensor::Force).len(), 10_000);
+        assert_eq!(of(&events, Sensor::Proprio).len(), 5_000);
+        assert_eq!(of(&events, Sensor::Lidar).len(), 100);
         // one in a hundred camera samples of 300 or 301 is lost
-        let camera = of(&events, Stream::Camera).len();
+        let camera = of(&events, Sensor::Camera).len();
         assert!((288..=301).contains(&camera), "{camera}");
-        for stream in Stream::ALL {
-            assert!(of(&events, stream).is_sorted_by(|a, b| a.stamp_ns < b.stamp_ns));
+        for sensor in Sensor::ALL {
+            assert!(of(&events, sensor).is_sorted_by(|a, b| a.stamp_ns < b.stamp_ns));
         }
     }
 
@@ -261,20 +261,20 @@ mod tests {
             &config.streams.lidar,
         ];
         let mut want = Vec::new();
-        for (stream, settings) in Stream::ALL.into_iter().zip(settings) {
+        for (sensor, settings) in Sensor::ALL.into_iter().zip(settings) {
             let settings = settings.as_ref().expect("on");
-            let mut clock = StreamClock::new(settings, config.seed, stream as u64, 0);
+            let mut clock = StreamClock::new(settings, config.seed, sensor as u64, 0);
             while clock.nominal_ns() < 3_000_000_000 {
-                want.extend(clock.capture().map(|t| (t.publish_ns, stream, t.true_ns, t.stamp_ns)));
+                want.extend(clock.capture().map(|t| (t.publish_ns, sensor, t.true_ns, t.stamp_ns)));
             }
         }
         want.sort();
         let got: Vec<_> = events(&config)
             .into_iter()
-            .map(|e| (e.publish_ns, e.stream, e.true_ns, e.stamp_ns))
+            .map(|e| (e.publish_ns, e.sensor, e.true_ns, e.stamp_ns))
             .collect();
         assert_eq!(got, want);
-        let force: Vec<_> = got.iter().filter(|event| event.1 == Stream::Force).collect();
+        let force: Vec<_> = got.iter().filter(|event| event.1 == Sensor::Force).collect();
         assert!(!force.is_sorted_by_key(|event| event.3), "overtaken");
     }
 
@@ -282,8 +282,8 @@ mod tests {
     fn one_seed_is_one_run_and_another_seed_another() {
         let run = |seed| events(&SimConfig { seed, ..seconds(2.0) });
         assert_eq!(run(1), run(1));
-        for stream in Stream::ALL {
-            assert_ne!(of(&run(1), stream), of(&run(2), stream));
+        for sensor in Sensor::ALL {
+            assert_ne!(of(&run(1), sensor), of(&run(2), sensor));
         }
     }
 
@@ -298,10 +298,10 @@ mod tests {
             ..StreamConfig::lidar()
         });
         let after = events(&config);
-        assert!(of(&after, Stream::Camera).is_empty());
-        assert_eq!(of(&before, Stream::Force), of(&after, Stream::Force));
-        assert_eq!(of(&before, Stream::Proprio), of(&after, Stream::Proprio));
-        assert_ne!(of(&before, Stream::Lidar), of(&after, Stream::Lidar));
+        assert!(of(&after, Sensor::Camera).is_empty());
+        assert_eq!(of(&before, Sensor::Force), of(&after, Sensor::Force));
+        assert_eq!(of(&before, Sensor::Proprio), of(&after, Sensor::Proprio));
+        assert_ne!(of(&before, Sensor::Lidar), of(&after, Sensor::Lidar));
     }
 
     #[test]
@@ -315,7 +315,7 @@ mod tests {
             dropouts,
             ..StreamConfig::force()
         });
-        let since: Vec<_> = of(&events(&config), Stream::Force)
+        let since: Vec<_> = of(&events(&config), Sensor::Force)
             .iter()
             .map(|event| event.true_ns)
             .collect();

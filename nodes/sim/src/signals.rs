@@ -1,4 +1,4 @@
-//! What the arm, the wrist sensor and the camera measure: closed forms of true time, int64 ns.
+//! Measurements of the arm, the wrist sensor and the camera: closed forms of true time, int64 ns.
 //!
 //! Every signal is a constant plus sinusoids whose periods divide [`CYCLE_NS`], so everything repeats each
 //! minute, exactly. The derivative bounds beside each function say how far an interpolation may be from the

@@ -1,6 +1,6 @@
 //! Cycles, in turns.
 
-/// Where `t_ns` lies in a cycle of `period_ns`, in turns, in `[0, 1)`.
+/// Phase of `t_ns` in a cycle of `period_ns`, in turns, in `[0, 1)`.
 ///
 /// The remainder is taken in integers, so a stamp of 1.7e18 ns loses nothing.
 pub fn phase(t_ns: i64, period_ns: i64) -> f64 {

@@ -2,7 +2,7 @@
 
 use robocache_sim::config::{SimConfig, StreamConfig};
 use robocache_sim::lidar::{Lidar, PointBuffers};
-use robocache_sim::schedule::{Schedule, Stream};
+use robocache_sim::schedule::{Schedule, Sensor};
 use robocache_sim::signals;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -59,11 +59,11 @@ fn a_running_robot_allocates_nothing() {
     assert!(before > 0, "the counter counts");
     let mut samples = 0;
     for event in schedule {
-        match event.stream {
-            Stream::Camera => signals::camera_features(event.true_ns, black_box(&mut features)),
-            Stream::Force => drop(black_box(signals::wrench(event.true_ns))),
-            Stream::Proprio => drop(black_box(signals::proprio(event.true_ns))),
-            Stream::Lidar => lidar.cast(event.true_ns, black_box(&mut points)),
+        match event.sensor {
+            Sensor::Camera => signals::camera_features(event.true_ns, black_box(&mut features)),
+            Sensor::Force => drop(black_box(signals::wrench(event.true_ns))),
+            Sensor::Proprio => drop(black_box(signals::proprio(event.true_ns))),
+            Sensor::Lidar => lidar.cast(event.true_ns, black_box(&mut points)),
         }
         samples += 1;
     }

@@ -6,7 +6,7 @@
 use robocache::device::{Placement, Values};
 use robocache::ops::align::{AlignConfig, Aligner};
 use robocache_sim::config::{Dropout, SimConfig, StreamConfig};
-use robocache_sim::schedule::{Schedule, Stream};
+use robocache_sim::schedule::{Schedule, Sensor};
 use robocache_sim::signals::{self, CAMERA_DIM};
 
 const MS: i64 = 1_000_000;
@@ -63,9 +63,9 @@ fn robot() -> SimConfig {
     sim
 }
 
-/// How far values were from the truth, as a share of the bound, and how many of how many were valid.
+/// Errors as a share of the bound, and the number of values that were valid out of all.
 #[derive(Debug, Default)]
-struct Found {
+struct Deviations {
     observations: usize,
     valid: [usize; 3],
     worst: [f64; 3],
@@ -75,9 +75,9 @@ struct Found {
 
 /// True times of the samples of a stream that came, ascending.
 #[derive(Default)]
-struct Came(Vec<i64>);
+struct SampleTimes(Vec<i64>);
 
-impl Came {
+impl SampleTimes {
     /// The samples around `t`: the newest at or before it, the oldest after.
     fn around(&self, t: i64) -> (Option<i64>, Option<i64>) {
         let until = self.0.partition_point(|&time| time <= t);
@@ -85,7 +85,7 @@ impl Came {
     }
 }
 
-/// The largest error there can be, given the samples around, or none where the value must be invalid.
+/// The largest error there can be, given the samples around, or none if the value must be invalid.
 struct Bound {
     rate: f64,
     accel: f64,
@@ -142,7 +142,7 @@ fn turning(values: &[f32], truth: &[f32], age: i64) -> f64 {
     (turn / last_joint).max(tool / half_angle)
 }
 
-fn row(t: i64, values: &[f32], valid: &[i64], age: &[i64], came: &[Came; 3], found: &mut Found) {
+fn row(t: i64, values: &[f32], valid: &[i64], age: &[i64], came: &[SampleTimes; 3], found: &mut Deviations) {
     let around = [0, 1, 2].map(|stream: usize| came[stream].around(t));
     let ages = around.map(|(before, _)| before.map_or(-1, |before| t - before));
     found.misjudged += usize::from(age != ages);
@@ -184,18 +184,18 @@ fn row(t: i64, values: &[f32], valid: &[i64], age: &[i64], came: &[Came; 3], fou
     assert!(proprio[12..].iter().all(|flag| [0.0, 1.0].contains(flag)));
 }
 
-fn run(config: &AlignConfig) -> Found {
-    let mut aligner = Aligner::new(config, &Placement::cpu("a test")).expect("a config");
-    let mut came: [Came; 3] = Default::default();
-    let mut found = Found::default();
+fn run(config: &AlignConfig) -> Deviations {
+    let mut aligner = Aligner::fused(config, &Placement::cpu("a test")).expect("a config");
+    let mut came: [SampleTimes; 3] = Default::default();
+    let mut found = Deviations::default();
     let mut values = vec![0f32; config.window * COLUMNS];
     for event in Schedule::new(&robot()).expect("a robot") {
-        let modality = event.stream as usize;
+        let modality = event.sensor as usize;
         let mut features = [0.0; CAMERA_DIM];
         let (force, proprio) = (signals::wrench(event.true_ns), signals::proprio(event.true_ns));
-        let sample: &[f32] = match event.stream {
-            Stream::Force => &force,
-            Stream::Proprio => &proprio,
+        let sample: &[f32] = match event.sensor {
+            Sensor::Force => &force,
+            Sensor::Proprio => &proprio,
             _ => {
                 signals::camera_features(event.true_ns, &mut features);
                 &features

@@ -44,7 +44,7 @@ _PALETTE = np.stack(
 
 
 class Canvas:
-    """What is drawn, and what of it must be remembered: what has not changed is not drawn again."""
+    """The drawing, and what it must remember: unchanged parts are not drawn again."""
 
     def __init__(self, recording: rr.RecordingStream):
         self._recording = recording
@@ -84,7 +84,7 @@ class Canvas:
             self._samples(name, value, metadata)
 
     def lay_out(self) -> None:
-        """Sends the views of what was drawn, where there are new ones."""
+        """Sends the views of what was drawn, if there are new ones."""
         if (blueprint := self._layout.blueprint(TIMELINE)) is not None:
             self._recording.send_blueprint(blueprint)
 
@@ -302,7 +302,7 @@ class Canvas:
         return {**metadata, "timestamp_ns": self._stamp(metadata)}
 
     def _of_host(self, stamp_ns: int) -> int:
-        """A time of this machine's clock as a capture time: the last one drawn, where captures have another clock."""
+        """A time of this machine's clock as a capture time: the last one drawn, if captures have another clock."""
         is_same = self._time_ns is None or abs(stamp_ns - self._time_ns) < _SAME_CLOCK_NS
         return stamp_ns if is_same else self._time_ns
 
@@ -314,7 +314,8 @@ def _is_image(metadata: Mapping[str, Any]) -> bool:
 
 
 def _is_flat_cloud(value: np.ndarray, metadata: Mapping[str, Any]) -> bool:
-    """As voxelize takes clouds: rows that are no samples, of fields x, y, z among others, or of these three alone."""
+    """Tests whether voxelize takes the array as a cloud: rows that are not samples, of fields x, y, z among others, or
+    of these three alone."""
     if "timestamps_ns" in metadata:
         return False
     fields = messages.strings(metadata, "fields") if "fields" in metadata else None

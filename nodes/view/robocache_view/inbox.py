@@ -1,4 +1,4 @@
-"""What waits to be drawn."""
+"""Messages that wait to be drawn."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Inbox:
             return dropped
 
     def take(self, timeout: float) -> tuple[str, Any] | None:
-        """The oldest message of the input whose turn it is; None where none comes within `timeout` seconds."""
+        """The oldest message of the input whose turn it is; None if none comes within `timeout` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._turns or self._is_closed, timeout)
             if not self._turns:
@@ -78,13 +78,13 @@ class Inbox:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing comes any more."""
+        """True if nothing comes any more."""
         with self._changed:
             return self._is_closed
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing waits, and nothing comes any more."""
+        """True if nothing waits, and nothing comes any more."""
         with self._changed:
             return self._is_closed and not self._turns
 

@@ -58,7 +58,7 @@ class Layout:
         self._views[kind, origin] = view
 
     def blueprint(self, timeline: str) -> rrb.Blueprint | None:
-        """All views, where there are new ones since it was asked for last."""
+        """All views, if there are new ones since it was asked for last."""
         if not self._is_new:
             return None
         self._is_new = False

@@ -79,14 +79,14 @@ class Painter(threading.Thread):
         recording.disconnect()
 
     def _is_there(self, recording: Any) -> bool:
-        """Whether the viewer is still there: a connection that broke takes everything, and draws nothing."""
+        """True if the viewer is still there: a connection that broke takes everything, and draws nothing."""
         try:
             # With a timeout of 0 it would never say anything.
             recording.flush(timeout_sec=0.01)
         except RuntimeError as error:
             if "timed out" in str(error):
                 return True
-            # Raises where it does not come back.
+            # Raises if it does not come back.
             self._sink.is_ready()
             self._faults.count("viewer", "connections lost", "the viewer is gone")
             return False
@@ -136,13 +136,13 @@ def _take(node: Any, inbox: Inbox, faults: Faults, gone: Sequence[str]) -> None:
 
 def _port(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port, expected 1 to 65535")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port, expected 1 to 65535")
     return int(text)
 
 
 def _memory(text: str) -> str:
     if not re.fullmatch(r"\d+(\.\d+)?([KMGT]i?)?B|\d{1,2}%", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no amount of memory, such as 2GB, 512MiB or 25%")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an amount of memory, such as 2GB, 512MiB or 25%")
     return text
 
 
@@ -159,7 +159,7 @@ def _url(text: str) -> str:
         is_one = False
     if not is_one:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no address of a viewer, such as rerun+http://127.0.0.1:9876/proxy"
+            f"{text!r} is not an address of a viewer, such as rerun+http://127.0.0.1:9876/proxy"
         )
     return text
 
@@ -172,7 +172,7 @@ def _file(text: str) -> pathlib.Path:
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """The command line, or ROBOCACHE_VIEW where that is empty. Exits with code 2 where it can't be used."""
+    """The command line, or ROBOCACHE_VIEW if that is empty. Exits with code 2 if it can't be used."""
     parser = argparse.ArgumentParser("robocache-view", description="Shows the messages that are wired to it in Rerun.")
     parser.add_argument("--version", action="version", version=f"robocache-view {__version__}")
     modes = parser.add_subparsers(dest="mode", required=True, metavar="MODE")
@@ -195,7 +195,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def opened(options: argparse.Namespace) -> Any:
-    """Where to draw. Raises OSError where that can't be had."""
+    """Opens the place to draw. Raises OSError if that fails."""
     from robocache_view import sink
 
     match options.mode:

@@ -1,4 +1,4 @@
-"""Where drawings go: to a viewer of this machine or another, to a file, or to browsers."""
+"""Places for drawings: a viewer of this machine or another, a file, or browsers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class File:
         self._is_begun = False
 
     def is_ready(self) -> bool:
-        """Raises OSError where it broke off: begun anew, it would lose what it has."""
+        """Raises OSError if it broke off: begun anew, it would lose what it has."""
         if self._is_begun:
             raise OSError(f"{self._path} can't be written any more: is the disk full?")
         return True
@@ -47,7 +47,7 @@ class Viewer:
         self._address = (parsed.hostname, parsed.port)
 
     def is_ready(self) -> bool:
-        """Whether somebody listens. Rerun gives up a connection that can't be made at once."""
+        """True if somebody listens. Rerun gives up a connection that can't be made at once."""
         try:
             socket.create_connection(self._address, 1.0).close()
         except OSError:
@@ -82,7 +82,7 @@ class Child(Viewer):
             time.sleep(0.05)
 
     def is_ready(self) -> bool:
-        """Raises OSError where the viewer ended: nobody starts it again."""
+        """Raises OSError if the viewer ended: nobody starts it again."""
         if self._process.poll() is not None:
             raise OSError(f"the viewer ended (exit code {self._process.returncode})")
         return super().is_ready()

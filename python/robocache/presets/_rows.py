@@ -88,7 +88,7 @@ def rows(observation: Observation, columns: Columns, steps: int, on_invalid: OnI
 
 
 def check(observation: Observation, steps: int) -> None:
-    """That there are enough rows."""
+    """Checks that there are enough rows."""
     if not isinstance(observation, Observation):
         came = type(observation).__qualname__
         raise TypeError(f"the observation is a {came}, expected Observation.from_event(event), or an item of a dataset")
@@ -195,7 +195,7 @@ def _span(observation: Observation, column: str | tuple[str, int, int]) -> tuple
 
 
 def _check_once(observation: Observation, columns: Columns) -> None:
-    """That no column is asked for twice: no policy was trained on that."""
+    """Checks that no column is asked for twice: no policy was trained on that."""
     spans = sorted(_span(observation, column) for column in columns)
     for (name, begin, end), (other, again, until) in zip(spans, spans[1:]):
         if name == other and again < end:

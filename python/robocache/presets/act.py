@@ -33,7 +33,7 @@ def inputs(
     on_invalid: OnInvalid = "refuse",
     fill: float = 0.0,
 ) -> dict[str, np.ndarray]:
-    """What `ACTPolicy.select_action` takes: a batch of one.
+    """Input of `ACTPolicy.select_action`: a batch of one.
 
     `observation.state` [1, D] float32, the columns of `state` side by side; `observation.environment_state` likewise;
     `observation.images.<camera>` [1, 3, H, W] float32 from 0 to 1, of the attached stream that `images` names.

@@ -29,7 +29,7 @@ def inputs(
     on_invalid: OnInvalid = "refuse",
     fill: float = 0.0,
 ) -> dict[str, np.ndarray]:
-    """What `predict_action` takes: a batch of one, n = `steps` (`n_obs_steps`), oldest row first.
+    """Input of `predict_action`: a batch of one, n = `steps` (`n_obs_steps`), oldest row first.
 
     A key of `low_dim`, such as `robot_eef_pose`, is [1, n, D] float32; a key of `images`, such as `camera_1`, is
     [1, n, 3, H, W] float32 from 0 to 1, of the attached stream that it names.

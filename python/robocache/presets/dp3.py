@@ -29,7 +29,7 @@ def inputs(
     on_invalid: OnInvalid = "refuse",
     fill: float = 0.0,
 ) -> dict[str, np.ndarray]:
-    """What `DP3.predict_action` takes: a batch of one, oldest row first.
+    """Input of `DP3.predict_action`: a batch of one, oldest row first.
 
     `agent_pos` [1, 2, D] float32; with `cloud`, the name of an attached stream, `point_cloud` [1, 2, N, 3] float32,
     metres. Its clouds must have `points` points, cropped and farthest-point sampled as those of the training.

@@ -38,7 +38,7 @@ def inputs(
     on_invalid: OnInvalid = "refuse",
     fill: float = 0.0,
 ) -> dict[str, dict[str, Any]]:
-    """What `Gr00tPolicy.get_action` takes: a batch of one, oldest row first.
+    """Input of `Gr00tPolicy.get_action`: a batch of one, oldest row first.
 
     `state.<key>` [1, T, D] float32; `video.<camera>` [1, T, H, W, 3] uint8; `language.<key>` [[text]]. The horizons and
     keys are those of `policy.get_modality_config()`. There is no mask.

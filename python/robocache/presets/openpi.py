@@ -39,7 +39,7 @@ def inputs(
     on_invalid: OnInvalid = "refuse",
     fill: float = 0.0,
 ) -> dict[str, Any]:
-    """What the model's own transforms take, of one observation without a batch dimension.
+    """Input of the model's own transforms, of one observation without a batch dimension.
 
     `state` [D] float32; `image` with all three cameras of the model, each [H, W, 3] uint8, and `image_mask`, True where
     there is an image. `images` names the attached stream of a camera. A camera that is not named, or has no image, is
@@ -82,7 +82,7 @@ def droid(
     on_invalid: OnInvalid = "refuse",
     fill: float = 0.0,
 ) -> dict[str, Any]:
-    """What a policy server of DROID takes (`DroidInputs`). It has no mask: both cameras must have an image.
+    """Input of a policy server of DROID (`DroidInputs`). It has no mask: both cameras must have an image.
 
     `observation/joint_position` [7] rad, `observation/gripper_position` [1], `observation/exterior_image_1_left` and
     `observation/wrist_image_left` [H, W, 3] uint8, `prompt`.

@@ -71,7 +71,7 @@ def inputs(
     """
     observation = observed(observation)
     if on_invalid == "fill":
-        raise ValueError("on_invalid is 'fill', expected 'refuse' or 'hold': a number is no pose")
+        raise ValueError("on_invalid is 'fill', expected 'refuse' or 'hold': a number is not a pose")
     taken = rows(observation, pose, steps, on_invalid, fill)
     start = np.asarray(start_pose, np.float64)
     if taken.values.shape[1] != 7 or start.shape != (7,):

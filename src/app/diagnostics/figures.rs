@@ -1,4 +1,5 @@
-//! What is gathered message by message. It allocates nothing, and costs some clock readings and additions.
+//! Figures that are gathered message by message. Gathering allocates nothing, and costs some clock readings and
+//! additions.
 
 use super::judge::{Faulty, InputState, LONGEST_LEAD_NS, Lately, judge};
 use super::recent::{Figure, Recent, Times};
@@ -18,14 +19,14 @@ const OTHER_CLOCK_NS: i64 = 3_600_000_000_000;
 /// A gap is a step of more than this many usual ones, as for `robocache info`.
 const GAP_STEPS: f64 = 1.5;
 
-/// A usual step is known after so many.
+/// Number of steps after which the usual one is known.
 const LEAST_STEPS: u64 = 8;
 
 /// The figures of the operations of a node.
 pub(in crate::app) struct Diagnostics {
     operations: Vec<Operation>,
     observations: u64,
-    /// Of all grids, where there are any.
+    /// Points of all grids, if there are any.
     points: Option<VoxelCounters>,
     results: Recent<Results>,
 }
@@ -36,7 +37,7 @@ struct Operation {
     device_bytes: usize,
 }
 
-/// Where an operation says what it publishes: [`Outbox::figures`](crate::app::Outbox::figures).
+/// Figures about an operation's results: [`Outbox::figures`](crate::app::Outbox::figures).
 pub struct Figures<'a> {
     diagnostics: &'a mut Diagnostics,
     operation: usize,
@@ -73,7 +74,7 @@ struct Samples {
     period: Times,
     delay: Times,
     delays: u64,
-    /// Of these delays those of stamps that are more than [`LONGEST_LEAD_NS`] ahead, and the most that one is, ns.
+    /// Number of these delays whose stamps are more than [`LONGEST_LEAD_NS`] ahead, and the greatest lead, ns.
     ahead: u64,
     lead_ns: i64,
     age: Times,
@@ -126,11 +127,10 @@ impl Input {
         self.first.get_or_insert(now);
         self.last = Some(now);
         // No operation takes another one, and nothing is counted from it.
-        let stamp = message.header.timestamp_ns.get().copied();
+        let stamp = message.header.timestamp_ns.get();
         let stamp = stamp.filter(|&stamp| is_stamp_in_range(stamp));
         let step = stamp.and_then(|stamp| self.step(stamp));
-        let is_own = *message.header.unstamped == 0;
-        let delay = stamp.zip(message.arrival_ns).filter(|_| is_own);
+        let delay = stamp.zip(message.arrival_ns).filter(|_| !message.header.is_unstamped());
         let delay = delay.map(|(stamp, arrival)| arrival.saturating_sub(stamp));
         let delay = delay.filter(|&ns| ns < OTHER_CLOCK_NS);
         self.recent.record(|samples| {
@@ -174,7 +174,7 @@ impl Input {
         messages as f64 / now.saturating_duration_since(since).as_secs_f64().max(1e-3)
     }
 
-    /// What came since the last report, or did not.
+    /// Messages since the last report, or their absence.
     fn lately(&mut self, now: Instant) -> Lately {
         let usual = match (self.first, self.last) {
             (Some(first), Some(last)) if self.messages > 1 => {
@@ -240,7 +240,7 @@ impl Input {
 }
 
 impl Diagnostics {
-    /// Those of operations by their names and inputs, from now on.
+    /// Figures of operations by their names and inputs, from now on.
     pub fn new<'a, I: Iterator<Item = &'a str>>(operations: impl Iterator<Item = (&'a str, I)>) -> Self {
         let now = Instant::now();
         let operation = |(name, inputs): (&str, I)| Operation {
@@ -256,7 +256,7 @@ impl Diagnostics {
         }
     }
 
-    /// Where an operation says what it publishes.
+    /// Figures about an operation's results.
     pub fn of(&mut self, operation: usize) -> Figures<'_> {
         Figures {
             diagnostics: self,
@@ -275,7 +275,7 @@ impl Diagnostics {
         self.operations[operation].inputs[input].came(message);
     }
 
-    /// What is to be said now. `state` says how each input of an operation stands.
+    /// The report at this time. `state` gives the state of each input of an operation.
     pub fn report<'a>(&mut self, now: Instant, mut state: impl FnMut(usize, usize) -> InputState<'a>) -> Report {
         self.results.turn(now);
         let Results { wait, compute, .. } = self.results.get();
@@ -302,7 +302,7 @@ impl Diagnostics {
                 report.inputs.push(input.report(&state(i, j), now));
             }
         }
-        // Of equally bad ones the first.
+        // The first of equally bad ones.
         let worst = report.inputs.iter().rev().max_by_key(|row| row.level);
         if let Some(worst) = worst.filter(|row| row.level > Level::Ok) {
             (report.level, report.message) = (worst.level, format!("`{}`: {}", worst.input, worst.message));
@@ -313,7 +313,7 @@ impl Diagnostics {
 
 impl Figures<'_> {
     /// An observation, a set or a grid is published; `wait_ns` is how far its target is behind the newest stamp that was
-    /// seen, where that is known.
+    /// seen, if that is known.
     pub fn observation(&mut self, wait_ns: Option<i64>) {
         self.diagnostics.observations += 1;
         self.diagnostics.results.record(|results| {
@@ -322,7 +322,7 @@ impl Figures<'_> {
         });
     }
 
-    /// What an observation has of an input: the age of its newest sample, -1 where there is none, and whether it is valid.
+    /// Adds an input's part of an observation: the age of its newest sample, -1 if there is none, and its validity.
     pub fn observed(&mut self, input: usize, age_ns: i64, is_valid: bool) {
         let input = &mut self.diagnostics.operations[self.operation].inputs[input];
         input.recent.record(|samples| {
@@ -334,12 +334,12 @@ impl Figures<'_> {
         });
     }
 
-    /// What became of the points of a grid.
+    /// Adds the points of a grid by their fate.
     pub fn points(&mut self, counters: VoxelCounters) {
         *self.diagnostics.points.get_or_insert_default() += counters;
     }
 
-    /// A result was computed in this time, on this device, of whose memory the operation holds so many bytes.
+    /// Adds the time of a result, its device, and the bytes of the device's memory that the operation holds.
     pub fn computed(&mut self, time: Duration, device: Device, device_bytes: usize) {
         let ns = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         self.diagnostics.results.record(|results| results.compute.record(ns));

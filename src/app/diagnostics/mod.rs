@@ -1,8 +1,9 @@
-//! What is gathered of the inputs and results of operations while somebody wants to know, and what is said of it once a
-//! second. It may depend on when messages come, as nothing in an observation does.
+//! Figures of operations' inputs and results, gathered while somebody wants to know them, and reported once a second.
+//! They may depend on when messages come, as nothing in an observation does.
 
 mod figures;
 mod judge;
+pub mod key;
 mod recent;
 mod report;
 
@@ -18,15 +19,15 @@ use std::fmt;
 /// The output of a node that reports are published on.
 pub const DIAGNOSTICS: &str = "diagnostics";
 
-/// What an operation finds wrong with one of its inputs, in the words of its log. Its row says it, and so does whoever reads
-/// that.
+/// An operation's complaint about one of its inputs, in the words of its log. The input's row repeats it, and so does
+/// everything that reads the row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ailment {
-    /// How bad it is.
+    /// Severity.
     pub level: Level,
-    /// What is wrong: "no observation for 12.0 s".
+    /// The complaint: "no observation for 12.0 s".
     pub what: String,
-    /// Why.
+    /// The cause.
     pub cause: String,
 }
 
@@ -36,17 +37,17 @@ impl fmt::Display for Ailment {
     }
 }
 
-/// What only an operation knows of one of its inputs.
+/// Facts about an input that only its operation knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Diagnosis {
     /// Samples that came after their target was sent, so far.
     pub late: u64,
-    /// How often a clock has jumped.
+    /// Number of the clock's jumps.
     pub epoch: i64,
-    /// By how much the clock of the host is ahead of that of the device, ns, and how much faster it goes, millionths.
+    /// Lead of the host's clock over the device's, ns, and its excess of speed, millionths.
     pub clock: Option<(i64, f64)>,
-    /// The `max_age_ms` of the input, where it has one, ns.
+    /// The `max_age_ms` of the input, if it has one, ns.
     pub max_age_ns: Option<i64>,
-    /// The `max_gap_ms` of the input, where it has one, ns.
+    /// The `max_gap_ms` of the input, if it has one, ns.
     pub max_gap_ns: Option<i64>,
 }

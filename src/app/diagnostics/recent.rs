@@ -18,7 +18,7 @@ pub(in crate::app) struct Recent<T> {
     newer_since: Instant,
 }
 
-/// What can begin anew in the memory that it has.
+/// A figure that can begin anew in the memory that it has.
 pub(in crate::app) trait Figure: Default {
     fn clear(&mut self);
 }
@@ -47,12 +47,12 @@ impl<T: Figure> Recent<T> {
         }
     }
 
-    /// What came in the last seconds.
+    /// Figure of the last seconds.
     pub fn get(&self) -> &T {
         &self.older
     }
 
-    /// When they began.
+    /// Start of the figures.
     pub fn since(&self) -> Instant {
         self.older_since
     }
@@ -90,14 +90,14 @@ impl Times {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// The time that a share of them is not above; `None` where there are none.
+    /// The time that a share of them is not above; `None` if there are none.
     pub fn quantile(&self, share: f64) -> Option<i64> {
         let histogram = self.histogram.as_ref().filter(|histogram| !histogram.is_empty())?;
         let value = histogram.median_equivalent(histogram.value_at_quantile(share));
         Some(i64::try_from(value).unwrap_or(i64::MAX).min(self.max_ns))
     }
 
-    /// The longest; `None` where there are none.
+    /// The longest; `None` if there are none.
     pub fn max(&self) -> Option<i64> {
         self.quantile(1.0).map(|_| self.max_ns)
     }

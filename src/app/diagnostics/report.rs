@@ -1,12 +1,13 @@
-//! What is said: a row for each input, and what is true of the whole node.
+//! Reports: a row for each input, and the facts about the whole node.
 
+use super::key;
 use robocache_device::{Dtype, Primitive};
-use robocache_ops::voxelize::VoxelCounters;
+use robocache_ops::{self as ops, voxelize::VoxelCounters};
 use robocache_stream::{Cells, ColumnLayout, Header, Layout, Payload};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How an input or a node is, as in ROS's `diagnostic_msgs/DiagnosticStatus`.
+/// State of an input or a node, as in ROS's `diagnostic_msgs/DiagnosticStatus`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -71,9 +72,9 @@ columns! {
     operation: String,
     /// The input.
     input: String,
-    /// How it is.
+    /// State of the input.
     level: Level,
-    /// Why, in words.
+    /// The reason, in words.
     message: String,
     /// Messages that came.
     messages: u64,
@@ -89,7 +90,7 @@ columns! {
     age_p99_ns: Option<i64>,
     /// The same: the greatest.
     age_max_ns: Option<i64>,
-    /// From the capture time to the publication, where both are by one clock.
+    /// From the capture time to the publication, if both are by one clock.
     delay_p50_ns: Option<i64>,
     /// The same: one in a hundred is above.
     delay_p99_ns: Option<i64>,
@@ -97,7 +98,7 @@ columns! {
     valid_share: Option<f64>,
     /// Samples that came after their target was sent.
     late: u64,
-    /// What was wrong with messages, as the log counts it.
+    /// Number of faults of its messages, as the log counts them.
     faults: u64,
     /// Messages or samples that were dropped because too many waited.
     dropped_overflow: u64,
@@ -111,28 +112,28 @@ columns! {
     out_of_order: u64,
     /// Steps of capture time of more than 1.5 times the usual one.
     gaps: u64,
-    /// How often the clock of a stream has jumped.
+    /// Number of jumps of a stream's clock.
     epoch: i64,
-    /// Host time minus the time of the device, where it is estimated.
+    /// Host time minus the time of the device, if it is estimated.
     clock_offset_ns: Option<i64>,
-    /// How much more than a second passes on the host in a second of the device, millionths.
+    /// Excess over a second that passes on the host in a second of the device, millionths.
     clock_skew_ppm: Option<f64>,
 }
 
-/// What is known of the operations of a node and of their inputs.
+/// Facts about the operations of a node and about their inputs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The version of this form: [`Report::VERSION`].
     pub version: u32,
     /// The node.
     pub node: String,
-    /// When it was made, ns since 1970.
+    /// Time of the report, ns since 1970.
     pub timestamp_ns: i64,
-    /// Whether the node has ended in order.
+    /// True if the node has ended in order.
     pub ended: bool,
-    /// That of the worst input.
+    /// The level of the worst input.
     pub level: Level,
-    /// Why, in words.
+    /// The reason, in words.
     pub message: String,
     /// Observations, sets and grids that were published, so far.
     pub observations: u64,
@@ -149,9 +150,9 @@ pub struct Report {
     pub compute_p99_us: Option<f64>,
     /// The most messages of one input that waited at once since the last report.
     pub queue_depth: u64,
-    /// What became of the points of all grids, where there are any.
+    /// Points of all grids by their fate, if there are any grids.
     pub points: Option<VoxelCounters>,
-    /// Where the last result was computed.
+    /// Device on which the last result was computed.
     pub device: String,
     /// Device memory that the operations hold.
     pub device_bytes: u64,
@@ -166,37 +167,31 @@ impl Report {
     /// Writes the metadata of its message.
     pub fn describe(&self, header: &mut Header) {
         header.timestamp_ns.set(self.timestamp_ns);
-        header.node.set(&self.node);
-        header.level.set(self.level as i64);
-        header.message.set(&self.message);
-        header.observations.set(self.observations as i64);
+        key::node.set(header, &self.node);
+        key::level.set(header, self.level as i64);
+        key::message.set(header, &self.message);
+        key::observations.set(header, self.observations as i64);
         if let Some(rate_hz) = self.observation_rate_hz {
-            header.observation_rate_hz.set(rate_hz);
+            key::observation_rate_hz.set(header, rate_hz);
         }
-        let durations = [
-            (&mut header.wait_p50_ns, self.wait_p50_ns),
-            (&mut header.wait_p99_ns, self.wait_p99_ns),
-        ];
-        for (entry, ns) in durations {
-            ns.into_iter().for_each(|ns| entry.set(ns));
+        for (key, ns) in [
+            (key::wait_p50_ns, self.wait_p50_ns),
+            (key::wait_p99_ns, self.wait_p99_ns),
+        ] {
+            ns.into_iter().for_each(|ns| key.set(header, ns));
         }
-        let times = [
-            (&mut header.compute_p50_us, self.compute_p50_us),
-            (&mut header.compute_p99_us, self.compute_p99_us),
-        ];
-        for (entry, us) in times {
-            us.into_iter().for_each(|us| entry.set(us));
+        for (key, us) in [
+            (key::compute_p50_us, self.compute_p50_us),
+            (key::compute_p99_us, self.compute_p99_us),
+        ] {
+            us.into_iter().for_each(|us| key.set(header, us));
         }
         if let Some(points) = self.points {
-            header.points_in.set(points.points_in as i64);
-            header.points_kept.set(points.points_kept as i64);
-            header.dropped_nonfinite.set(points.dropped_nonfinite as i64);
-            header.dropped_outside.set(points.dropped_outside as i64);
-            header.dropped_overflow.set(points.dropped_overflow as i64);
+            points.describe(header);
         }
-        header.queue_depth.set(self.queue_depth as i64);
-        header.device.set(&self.device);
-        header.device_bytes.set(self.device_bytes as i64);
+        key::queue_depth.set(header, self.queue_depth as i64);
+        ops::key::device.set(header, &self.device);
+        ops::key::device_bytes.set(header, self.device_bytes as i64);
     }
 }
 
@@ -260,7 +255,7 @@ impl Cell for String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use robocache_stream::{Message, key};
+    use robocache_stream::Message;
 
     #[test]
     fn a_report_is_a_struct_with_a_row_for_each_input() {
@@ -285,7 +280,7 @@ mod tests {
         assert_eq!(message.rows, 2);
         let texts: Vec<&str> = message.column("input").unwrap().texts().unwrap().collect();
         assert_eq!(texts, ["force", "camera"]);
-        assert_eq!(message.column(key::level).unwrap().data.bytes(), [0, 3]);
+        assert_eq!(message.column(key::level.name).unwrap().data.bytes(), [0, 3]);
         let numbers = |name: &str| message.column(name).unwrap().data.as_slice::<i64>().to_vec();
         assert_eq!(
             (numbers("period_p50_ns"), numbers("age_max_ns")),
@@ -293,8 +288,11 @@ mod tests {
         );
         let share: &[f64] = message.column("valid_share").unwrap().data.as_slice();
         assert!(share.iter().all(|share| share.is_nan()));
-        assert_eq!((message.header.node.as_str(), *message.header.level), ("fuse", 3));
-        assert!(!message.header.wait_p50_ns.is_present());
+        assert_eq!(
+            (key::node.get(&message.header), key::level.get(&message.header)),
+            (Some("fuse"), Some(3))
+        );
+        assert!(key::wait_p50_ns.get(&message.header).is_none());
         message.write(&Report::default().layout(), |payload, _| {
             Report::default().write(payload)
         });

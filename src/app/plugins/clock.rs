@@ -1,75 +1,48 @@
-use super::report_losses;
-use crate::app::{AppError, BuildContext, Diagnosis, Fault, Operation, Outbox, Plugin, Registration};
+use super::{add, report_losses};
+use crate::app::{AppError, BuildContext, Diagnosis, Fault, Operation, Outbox};
 use robocache_ops::clock::{ClockConfig, Clocks, Notice, Stamp};
+use robocache_ops::{self as ops, clock};
 use robocache_stream::{Header, Layout, Message};
 
 /// A stamp this far from the time of publication is of another clock than the configuration says.
 const OTHER_CLOCK_NS: u64 = 10_000_000_000;
 
-/// Puts the stamps of the inputs that `clock:` names on the clock of the host, and publishes each under its own name.
-#[derive(Default)]
-pub struct ClockPlugin {
-    config: Option<ClockConfig>,
+plugin! {
+    /// Puts the stamps of the inputs that `clock:` names on the clock of the host, and publishes each under its own name.
+    ClockPlugin(ClockConfig), "clock": "Puts the stamps of devices on the clock of the host."
 }
 
-impl ClockPlugin {
-    /// With a configuration from the program. [`default`](Self::default) takes it from the file.
-    pub fn new(config: ClockConfig) -> Self {
-        Self { config: Some(config) }
-    }
+fn build(config: ClockConfig, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+    let clocks = Clocks::new(&config).map_err(|error| context.refused(&error))?;
+    let inputs: Vec<String> = config.inputs.into_iter().map(|input| input.input).collect();
+    let operation = Clock {
+        name: context.name().into(),
+        inputs: inputs.clone(),
+        clocks,
+        last: vec![None; inputs.len()],
+        layout: Layout::default(),
+    };
+    add(context, inputs.clone(), inputs, operation)
 }
 
-impl Plugin for ClockPlugin {
-    fn name(&self) -> &'static str {
-        "clock"
-    }
-
-    fn about(&self) -> &'static str {
-        "Puts the stamps of devices on the clock of the host."
-    }
-
-    fn is_configured(&self) -> bool {
-        self.config.is_some()
-    }
-
-    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
-        let config = context.config_or(&self.config)?;
-        let clocks = Clocks::new(&config).map_err(|error| context.refused(&error))?;
-        let inputs: Vec<String> = config.inputs.into_iter().map(|input| input.input).collect();
-        context.add_operation(Registration {
-            name: context.name().into(),
-            outputs: inputs.clone(),
-            operation: Box::new(Clock {
-                name: context.name().into(),
-                inputs: inputs.clone(),
-                clocks,
-                last: vec![None; inputs.len()],
-                layout: Layout::default(),
-            }),
-            inputs,
-        });
-        Ok(())
-    }
+/// The capture time of a message, ns.
+enum CaptureTime {
+    /// Stamp of the clock that the message comes from.
+    Stamped(i64),
+    /// No stamp; a node gave it the time of its publication.
+    Unstamped(i64),
 }
 
-/// The time that a message came with, ns.
-enum Came {
-    /// By the clock that stamps it.
-    Stamp(i64),
-    /// It has no stamp; a node gave it the time of its publication.
-    Published(i64),
-}
-
-/// That of a message; where only its samples have stamps, the newest of them.
-fn came(header: &Header) -> Result<Came, Fault> {
-    let own = header.timestamp_ns.get().copied();
-    let own = own.filter(|_| *header.unstamped == 0);
-    if let Some(stamp) = own.or_else(|| header.timestamps_ns.iter().copied().max()) {
-        return Ok(Came::Stamp(stamp));
+/// Stamp of a message; if only its samples have stamps, the newest of them.
+fn capture_time(header: &Header) -> Result<CaptureTime, Fault> {
+    let own = header.timestamp_ns.get().filter(|_| !header.is_unstamped());
+    let of_rows = || header.timestamps_ns.get()?.iter().copied().max();
+    if let Some(stamp) = own.or_else(of_rows) {
+        return Ok(CaptureTime::Stamped(stamp));
     }
-    let published = header.timestamp_ns.get().copied();
+    let published = header.timestamp_ns.get();
     let needed = "no `timestamp_ns` (needed: the capture time by the clock that `clock` names, ns)";
-    Ok(Came::Published(published.ok_or(needed)?))
+    Ok(CaptureTime::Unstamped(published.ok_or(needed)?))
 }
 
 struct Clock {
@@ -85,11 +58,11 @@ impl Operation for Clock {
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
         let words = ("is not passed on", "which are passed on as NaN, or not at all");
         report_losses(input, message, words, out);
-        let came = came(&message.header)?;
+        let capture = capture_time(&message.header)?;
         let published_ns = message.published_ns.or(message.arrival_ns);
-        let (device_ns, (stamp, notice)) = match came {
-            Came::Stamp(device_ns) => (device_ns, self.clocks.push(input, device_ns, published_ns)),
-            Came::Published(at_ns) => (at_ns, (self.clocks.push_unstamped(input, at_ns), None)),
+        let (device_ns, (stamp, notice)) = match capture {
+            CaptureTime::Stamped(device_ns) => (device_ns, self.clocks.push(input, device_ns, published_ns)),
+            CaptureTime::Unstamped(at_ns) => (at_ns, (self.clocks.push_unstamped(input, at_ns), None)),
         };
         self.last[input] = Some(stamp);
         match notice {
@@ -115,21 +88,19 @@ impl Operation for Clock {
             payload.copy_from(message);
             header.copy_from(&message.header);
             header.timestamp_ns.set(stamp.host_ns);
-            if matches!(came, Came::Stamp(_)) {
+            if matches!(capture, CaptureTime::Stamped(_)) {
                 header.unstamped.clear();
             }
-            if message.header.timestamps_ns.is_present() {
-                let rows = message.header.timestamps_ns.iter();
-                header
-                    .timestamps_ns
-                    .set(rows.map(|&row_ns| stamp.of_sample(device_ns, row_ns)));
+            if let Some(rows) = message.header.timestamps_ns.get() {
+                let rows = rows.iter().map(|&row_ns| stamp.of_sample(device_ns, row_ns));
+                header.timestamps_ns.set(rows);
             }
-            header.device_timestamp_ns.set(device_ns);
-            header.clock_offset_ns.set(stamp.offset_ns);
-            header.clock_skew_ppm.set(stamp.skew * 1e6);
-            header.clock_sigma_ns.set(stamp.sigma_ns);
-            header.clock_locked.set(i64::from(stamp.is_locked));
-            header.epoch.set(stamp.epoch);
+            clock::key::device_timestamp_ns.set(header, device_ns);
+            clock::key::clock_offset_ns.set(header, stamp.offset_ns);
+            clock::key::clock_skew_ppm.set(header, stamp.skew * 1e6);
+            clock::key::clock_sigma_ns.set(header, stamp.sigma_ns);
+            clock::key::clock_locked.set(header, i64::from(stamp.is_locked));
+            ops::key::epoch.set(header, stamp.epoch);
         });
         Ok(())
     }

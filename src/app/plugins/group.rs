@@ -2,71 +2,41 @@
 
 mod silence;
 
-use super::held::Pool;
-use super::{report_losses, warn_of_jump};
-use crate::app::{
-    Ailment, AppError, BuildContext, Change, Diagnosis, Dropped, Fault, Operation, Outbox, Plugin, Registration, Wake,
-};
+use super::{add, report_losses, warn_of_jump};
+use crate::app::pool::HeldPools;
+use crate::app::{Ailment, AppError, BuildContext, Change, Diagnosis, Dropped, Fault, Operation, Outbox, Wake};
 use robocache_ops::group::{Arrival, DropReason, Grouper, GroupingConfig, Outcome, SetInfo};
-use robocache_stream::{Header, Layout, Message, key};
+use robocache_ops::{self as ops, group};
+use robocache_stream::{Header, Layout, Message};
 use robocache_time::ns_to_ms;
 use silence::Silence;
 use std::time::Instant;
 
-/// Publishes the messages of `group:` in sets, one of each input, each on the output of its input's name.
-#[derive(Default)]
-pub struct GroupPlugin {
-    config: Option<GroupingConfig>,
+plugin! {
+    /// Publishes the messages of `group:` in sets, one of each input, each on the output of its input's name.
+    GroupPlugin(GroupingConfig), "group": "Publishes messages that belong together in sets, each on an output of its input's name."
 }
 
-impl GroupPlugin {
-    /// With a configuration from the program. [`default`](Self::default) takes it from the file.
-    pub fn new(config: GroupingConfig) -> Self {
-        Self { config: Some(config) }
-    }
-}
-
-impl Plugin for GroupPlugin {
-    fn name(&self) -> &'static str {
-        "group"
-    }
-
-    fn about(&self) -> &'static str {
-        "Publishes messages that belong together in sets, each on an output of its input's name."
-    }
-
-    fn is_configured(&self) -> bool {
-        self.config.is_some()
-    }
-
-    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
-        let config: GroupingConfig = context.config_or(&self.config)?;
-        let grouper = Grouper::new(&config).map_err(|error| context.refused(&error))?;
-        let inputs: Vec<String> = grouper.inputs().map(str::to_owned).collect();
-        let operation = Group {
-            silence: Silence::new(context.name(), &inputs),
-            pool: Pool::new(inputs.len(), grouper.max_held_bytes()),
-            layout: vec![Layout::default(); inputs.len()],
-            epoch: 0,
-            grouper,
-        };
-        context.add_operation(Registration {
-            name: context.name().into(),
-            outputs: inputs.clone(),
-            inputs,
-            operation: Box::new(operation),
-        });
-        Ok(())
-    }
+fn build(config: GroupingConfig, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+    let grouper = Grouper::new(&config).map_err(|error| context.refused(&error))?;
+    let inputs: Vec<String> = grouper.inputs().map(str::to_owned).collect();
+    let operation = Group {
+        silence: Silence::new(context.name(), &inputs),
+        pools: HeldPools::new(inputs.len(), grouper.max_held_bytes()),
+        layout: vec![Layout::default(); inputs.len()],
+        epoch: 0,
+        grouper,
+    };
+    add(context, inputs.clone(), inputs, operation)
 }
 
 struct Group {
     grouper: Grouper<Message>,
-    pool: Pool,
-    /// Of the last message of each input.
+    pools: HeldPools,
+    /// Layout of the last message of each input.
     layout: Vec<Layout>,
     silence: Silence,
-    /// That of the last set.
+    /// Epoch of the last set.
     epoch: i64,
 }
 
@@ -95,7 +65,7 @@ impl Group {
                     (input, item)
                 }
             };
-            self.pool.give_back(input, message, self.grouper.held_bytes());
+            self.pools.give_back(input, message, self.grouper.held_bytes());
         }
     }
 }
@@ -103,16 +73,12 @@ impl Group {
 /// Writes the header of a message that is a member of a set.
 fn describe(header: &mut Header, own: &Header, set: SetInfo) {
     header.copy_from(own);
-    // Whatever type they had.
-    for key in [key::group, key::group_timestamp_ns, key::group_span_ns] {
-        header.remove(key);
-    }
-    header.group.set(set.number);
-    header.group_timestamp_ns.set(set.newest_ns);
-    header.group_span_ns.set(set.span_ns);
+    group::key::group.set(header, set.number);
+    group::key::group_timestamp_ns.set(header, set.newest_ns);
+    group::key::group_span_ns.set(header, set.span_ns);
     // An observation has one of its own, by which its consumers know that its grid has started anew.
-    if header.get(key::epoch).is_none() {
-        header.epoch.set(set.epoch);
+    if header.get(ops::key::epoch.name).is_none() {
+        ops::key::epoch.set(header, set.epoch);
     }
 }
 
@@ -123,27 +89,25 @@ fn report(input: usize, reason: DropReason, out: &mut Outbox<'_>) {
         DropReason::OutOfOrder => out.dropped(input, Dropped::Stamp),
         DropReason::Displaced | DropReason::Span | DropReason::Jump => {}
     }
-    match reason {
-        DropReason::Displaced => out.tally(input, "displaced"),
-        DropReason::Span => out.tally(input, "further than max_span_ms"),
-        DropReason::Jump => out.tally(input, "waited at a clock jump"),
-        DropReason::Left => out.tally(input, "left waiting at the end"),
-        DropReason::Overflow => out.warn_seldom(
-            input,
+    let (kind, text) = match reason {
+        DropReason::Displaced => return out.tally(input, "displaced"),
+        DropReason::Span => return out.tally(input, "further than max_span_ms"),
+        DropReason::Jump => return out.tally(input, "waited at a clock jump"),
+        DropReason::Left => return out.tally(input, "left waiting at the end"),
+        DropReason::Overflow => (
             "overflow",
             "`queue_size` messages waited for the other inputs: the oldest was dropped",
         ),
-        DropReason::Memory => out.warn_seldom(
-            input,
+        DropReason::Memory => (
             "max_held_mb",
             "more than `max_held_mb` waited for the other inputs: a message was dropped",
         ),
-        DropReason::OutOfOrder => out.warn_seldom(
-            input,
+        DropReason::OutOfOrder => (
             "out of order",
             "a message is older than the one before it, and was dropped",
         ),
-    }
+    };
+    out.warn_seldom(input, kind, text);
 }
 
 /// Warns of what the arrival of a message did, beside what became of it.
@@ -166,7 +130,7 @@ impl Operation for Group {
         if message.columns().is_empty() && !message.skipped().is_empty() {
             return Err("no column of it can be passed on".into());
         }
-        let stamp_ns = *message
+        let stamp_ns = message
             .header
             .timestamp_ns
             .get()
@@ -174,9 +138,9 @@ impl Operation for Group {
         let words = ("is not passed on", "which are not passed on as such");
         report_losses(input, message, words, out);
         let (bytes, held) = (message.bytes(), self.grouper.held_bytes());
-        let pool = &mut self.pool;
+        let pools = &mut self.pools;
         let copy = || {
-            let mut copy = pool.take(input, bytes, held).unwrap_or_default();
+            let mut copy = pools.take(input, bytes, held).unwrap_or_default();
             copy.copy_from(message);
             copy
         };

@@ -1,10 +1,46 @@
 //! robocache's own plugins.
 
+/// Defines a plugin with its name and what `--help` says of it. Its configuration is the program's, else its section's,
+/// and the module's function `build` gets it.
+macro_rules! plugin {
+    ($(#[doc = $doc:literal])+ $Plugin:ident($Config:ty), $name:literal: $about:literal) => {
+        $(#[doc = $doc])+
+        #[derive(Default)]
+        pub struct $Plugin {
+            config: Option<$Config>,
+        }
+
+        impl $Plugin {
+            /// With a configuration from the program. [`default`](Self::default) takes it from the file.
+            pub fn new(config: $Config) -> Self {
+                Self { config: Some(config) }
+            }
+        }
+
+        impl $crate::app::Plugin for $Plugin {
+            fn name(&self) -> &'static str {
+                $name
+            }
+
+            fn about(&self) -> &'static str {
+                $about
+            }
+
+            fn is_configured(&self) -> bool {
+                self.config.is_some()
+            }
+
+            fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+                build(context.config_or(&self.config)?, context)
+            }
+        }
+    };
+}
+
 mod align;
 mod clock;
 mod fuse;
 mod group;
-mod held;
 mod observe;
 mod record;
 mod replay;
@@ -21,7 +57,7 @@ pub use replay::{ReplayConfig, ReplayPlugin, Speed};
 pub use resample::ResamplePlugin;
 pub use voxelize::VoxelizePlugin;
 
-use super::{Fault, Outbox, Plugin, Value};
+use super::{AppError, BuildContext, Fault, Operation, Outbox, Plugin, Registration, Value};
 use robocache_stream::{Column, Message};
 use robocache_time::ns_to_s;
 
@@ -37,6 +73,22 @@ pub fn all() -> Vec<Box<dyn Plugin>> {
         Box::new(ResamplePlugin::default()),
         Box::new(VoxelizePlugin::default()),
     ]
+}
+
+/// Adds the operation of a plugin, under the name that `context` has for it.
+fn add(
+    context: &mut BuildContext<'_>,
+    inputs: Vec<String>,
+    outputs: Vec<String>,
+    operation: impl Operation + 'static,
+) -> Result<(), AppError> {
+    context.add_operation(Registration {
+        name: context.name().into(),
+        inputs,
+        outputs,
+        operation: Box::new(operation),
+    });
+    Ok(())
 }
 
 /// The value of a live parameter that may be switched off with null.
@@ -64,7 +116,7 @@ fn report_losses(input: usize, message: &Message, (columns, nulls): (&str, &str)
     }
 }
 
-/// Warns that the clock of an input jumped by so many ns, and of what that did.
+/// Warns that the clock of an input jumped by `jump_ns`, and of the consequence.
 fn warn_of_jump(input: usize, jump_ns: i64, done: &str, out: &mut Outbox<'_>) {
     let seconds = ns_to_s(jump_ns);
     // Two kinds, so that of a stamp that jumps there and back both are logged.

@@ -6,16 +6,16 @@ mod trigger;
 
 use super::watch::Watch;
 use super::{number_or_null, report_losses, warn_of_jump};
-use crate::app::handed::Handed;
+use crate::app::input_message::InputMessage;
 use crate::app::{Ailment, BuildContext, Change, Diagnosis, Dropped, Fault, Operation, Outbox, Value, Wake};
 use attach::Attach;
 use publish::Published;
-use robocache_device::cuda::Gpu;
+use robocache_device::gpu::Gpu;
 use robocache_ops::ConfigError;
 use robocache_ops::align::{
     AlignConfig, Aligner, FUSED, OBSERVATION, PushError, Pushed, SampleError, Samples, SamplesError,
 };
-use robocache_stream::{Message, Reading};
+use robocache_stream::{Message, Selection};
 use robocache_time::ns_to_ms;
 use std::time::Instant;
 use trigger::Requests;
@@ -29,11 +29,11 @@ pub(super) struct Observe {
     pending: Pending,
     /// The requests that wait.
     requests: Requests,
-    /// How the inputs of the streams are read.
-    readings: Vec<Reading>,
+    /// Selections of the streams' inputs.
+    selections: Vec<Selection>,
 }
 
-/// Whether messages of an output with so many columns can be made and sent.
+/// Checks that messages of an output with `columns` columns can be made and sent.
 pub(super) fn check_size(
     config: &AlignConfig,
     output: &str,
@@ -48,13 +48,13 @@ pub(super) fn check_size(
     context.check_message_size(output, bytes).map_err(too_large)
 }
 
-/// What is left to do, where more observations were due than are published at once.
+/// Work that is left because more observations were due than are published at once.
 #[derive(Clone, Copy)]
 enum Pending {
     Nothing,
     /// Observations that are due.
     Observations,
-    /// Those, and then the rest of a message.
+    /// Observations that are due, and then the rest of a message.
     Samples(Samples),
 }
 
@@ -69,7 +69,7 @@ impl Observe {
             watch: Watch::new(name, timeline),
             pending: Pending::Nothing,
             requests: Requests::default(),
-            readings: config.readings().collect(),
+            selections: config.selections().collect(),
             aligner,
         }
     }
@@ -87,20 +87,20 @@ impl Observe {
         self.aligner.timeline().inputs().map(str::to_owned).collect()
     }
 
-    /// The inputs: those of the streams, and then the trigger's, where it has one of its own.
+    /// The inputs: those of the streams, and then the trigger's, if it has one of its own.
     pub fn inputs(&self) -> Vec<String> {
         let mut inputs = self.streams();
         inputs.extend(self.aligner.timeline().trigger_input().map(str::to_owned));
         inputs
     }
 
-    /// The trigger's input, where it has one of its own.
+    /// The trigger's input, if it has one of its own.
     fn trigger_input(&self) -> usize {
         self.aligner.timeline().inputs().count()
     }
 
     /// Takes a message, which is a request or a tick, of an attached stream, or holds samples.
-    fn handed(&mut self, input: usize, message: Handed<'_>, out: &mut Outbox<'_>) -> Result<(), Fault> {
+    fn handed(&mut self, input: usize, message: InputMessage<'_>, out: &mut Outbox<'_>) -> Result<(), Fault> {
         if input == self.trigger_input() {
             self.triggered(&message, out);
             return Ok(());
@@ -110,12 +110,8 @@ impl Observe {
         else {
             return self.samples(input, &message, out);
         };
-        report_losses(
-            input,
-            &message,
-            ("is not attached", "which are not attached as such"),
-            out,
-        );
+        let words = ("is not attached", "which are not attached as such");
+        report_losses(input, &message, words, out);
         let stamp_ns = message.timestamp_ns();
         let arrival = attach.push(&mut self.aligner, stream, message);
         let arrival = arrival.inspect_err(|_| self.watch.refused(input, 1))?;
@@ -125,22 +121,18 @@ impl Observe {
             out.dropped(input, Dropped::Overflow);
         }
         if arrival.dropped > 0 {
-            out.warn_seldom(
-                input,
-                "max_held_mb",
-                "more than `max_held_mb` waits for other streams: the oldest message was dropped",
-            );
+            let text = "more than `max_held_mb` waits for other streams: the oldest message was dropped";
+            out.warn_seldom(input, "max_held_mb", text);
         }
-        if !self.publish_due(out) {
-            self.pending = Pending::Observations;
-        }
+        self.publish_some(out);
         Ok(())
     }
 
     /// Takes a message of samples.
     fn samples(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
         if let Some(frame_id) = self.outputs.get_mut(input).and_then(|output| output.frame_id.as_mut()) {
-            frame_id.clone_from(&message.header.frame_id);
+            let came = message.header.frame_id.get().unwrap_or_default();
+            came.clone_into(frame_id);
         }
         let samples = self.aligner.samples(input, message);
         let samples = samples.inspect_err(|error| {
@@ -181,42 +173,38 @@ impl Observe {
         if let Some(jump) = pushed.jumped_ns {
             warn_of_jump(input, jump, "targets begin anew", out);
         }
-        if let Some(ns) = pushed.too_soon_ns {
-            let late = self.aligner.timeline().late_samples(input);
-            out.warn_seldom(
-                input,
-                "samples too soon",
-                format_args!(
-                    "a sample is {} ms from another one, less than `min_period_ms`, {late} late ones of this stream so far",
-                    ns_to_ms(ns)
-                ),
+        let late = self.aligner.timeline().late_samples(input);
+        if let Some(ms) = pushed.too_soon_ns.map(ns_to_ms) {
+            let text = format_args!(
+                "a sample is {ms} ms from another one, less than `min_period_ms`, {late} late ones of this stream so far"
             );
+            out.warn_seldom(input, "samples too soon", text);
         } else if pushed.late {
-            let late = self.aligner.timeline().late_samples(input);
-            out.warn_seldom(
-                input,
-                "late samples",
-                format_args!("a sample came after its target was sent, {late} of this stream so far"),
-            );
+            let text = format_args!("a sample came after its target was sent, {late} of this stream so far");
+            out.warn_seldom(input, "late samples", text);
         }
         if pushed.overflowed {
             out.dropped(input, Dropped::Overflow);
-            out.warn_seldom(
-                input,
-                "samples dropped",
-                "too much waits for another stream: the oldest sample was dropped",
-            );
+            let text = "too much waits for another stream: the oldest sample was dropped";
+            out.warn_seldom(input, "samples dropped", text);
+        }
+    }
+
+    /// Publishes what is due, and notes if that was not all.
+    fn publish_some(&mut self, out: &mut Outbox<'_>) {
+        if !self.publish_due(out) {
+            self.pending = Pending::Observations;
         }
     }
 }
 
 impl Operation for Observe {
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
-        self.handed(input, Handed::Lent(message), out)
+        self.handed(input, InputMessage::Borrowed(message), out)
     }
 
     fn input_owned(&mut self, input: usize, message: &mut Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
-        self.handed(input, Handed::Given(message), out)
+        self.handed(input, InputMessage::Owned(message), out)
     }
 
     fn wake(&mut self, now: Instant, _: &mut Outbox<'_>) -> Result<Wake, Fault> {
@@ -231,8 +219,8 @@ impl Operation for Observe {
         Ok(())
     }
 
-    fn reading(&self, input: usize) -> Reading {
-        self.readings.get(input).cloned().unwrap_or_default()
+    fn selection(&self, input: usize) -> Selection {
+        self.selections.get(input).cloned().unwrap_or_default()
     }
 
     fn takes_any(&self, input: usize) -> bool {
@@ -264,7 +252,7 @@ impl Operation for Observe {
         }
     }
 
-    /// What is attached is held on the host.
+    /// Holds attached messages on the host.
     fn device_of_input(&self, input: usize) -> Option<usize> {
         let is_sample = input < self.aligner.timeline().modalities();
         self.aligner.input_gpu().filter(|_| is_sample).map(Gpu::ordinal)
@@ -278,16 +266,14 @@ impl Operation for Observe {
             Change::Closed => self.aligner.close(input),
             Change::Opened => self.aligner.open(input),
         }
-        if !self.publish_due(out) {
-            self.pending = Pending::Observations;
-        }
+        self.publish_some(out);
     }
 
     fn has_more(&self) -> bool {
         !matches!(self.pending, Pending::Nothing)
     }
 
-    fn go_on(&mut self, message: Option<&Message>, out: &mut Outbox<'_>) -> Result<(), Fault> {
+    fn resume(&mut self, message: Option<&Message>, out: &mut Outbox<'_>) -> Result<(), Fault> {
         let pending = std::mem::replace(&mut self.pending, Pending::Nothing);
         if !matches!(pending, Pending::Nothing) && !self.publish_due(out) {
             self.pending = pending;
@@ -299,13 +285,13 @@ impl Operation for Observe {
 
     /// Sets `max_wait_ms` or `<input>.latency_ms`, with or without `modalities.` or `attach.` before it.
     fn parameter(&mut self, key: &str, value: &Value) -> Result<bool, Fault> {
-        let prefixes = ["modalities.", "attach."].iter();
+        let prefixes = ["modalities.", "attach."];
         let key = prefixes
-            .filter_map(|prefix| key.strip_prefix(prefix))
-            .next()
+            .iter()
+            .find_map(|prefix| key.strip_prefix(prefix))
             .unwrap_or(key);
         if key == "max_wait_ms" {
-            self.aligner.set_max_wait_ms(number_or_null(value)?)?;
+            self.aligner.timeline_mut().set_max_wait_ms(number_or_null(value)?)?;
             self.pending = Pending::Observations;
             return Ok(true);
         }
@@ -316,13 +302,14 @@ impl Operation for Observe {
             return Ok(false);
         };
         self.aligner
+            .timeline_mut()
             .set_latency_ms(modality, value.as_f64().ok_or("it must be a number")?)?;
         self.pending = Pending::Observations;
         Ok(true)
     }
 }
 
-/// Why a message holds no samples.
+/// The reason why a message holds no samples.
 fn why_message(error: &SamplesError) -> Dropped {
     match error {
         SamplesError::NoStamp => Dropped::Stamp,
@@ -331,11 +318,11 @@ fn why_message(error: &SamplesError) -> Dropped {
     }
 }
 
-/// Why a sample is not taken.
+/// The reason why a sample is not taken.
 fn why_sample(error: &SampleError) -> Dropped {
     match error {
         SampleError::StampOutOfRange(_) => Dropped::Stamp,
         SampleError::NonFinite { .. } | SampleError::NoRotation { .. } => Dropped::NonFinite,
-        SampleError::WrongLength { .. } | SampleError::Elsewhere => Dropped::Length,
+        SampleError::WrongLength { .. } | SampleError::OnDevice => Dropped::Length,
     }
 }

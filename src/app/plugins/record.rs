@@ -1,5 +1,7 @@
-use super::report_losses;
-use crate::app::{AppError, BuildContext, Fault, Operation, Outbox, Plugin, Registration, Wake, folder};
+//! Plugin `record`: appends the messages of its inputs to a recording in a folder.
+
+use super::{add, report_losses};
+use crate::app::{AppError, BuildContext, Fault, Operation, Outbox, Wake, folder};
 use chrono::DateTime;
 use robocache_ops::ConfigError;
 use robocache_stream::Message;
@@ -8,47 +10,35 @@ use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How often it looks for batches that are due.
+/// Interval between two searches of the writer for batches that are due.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Writes whatever the dataflow wires to the node into the folder that `record:` names.
-#[derive(Default)]
-pub struct RecordPlugin {
-    config: Option<RecordConfig>,
-}
-
-impl RecordPlugin {
-    /// With a configuration from the program. [`default`](Self::default) takes it from the file.
-    pub fn new(config: RecordConfig) -> Self {
-        Self { config: Some(config) }
-    }
-}
-
-/// The section `record:`.
+/// Section `record:` of a configuration.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct RecordConfig {
-    /// The folder; it is made where it is not there, and nothing in it is written over. `{start}` becomes the time at which
-    /// the dataflow was started.
+    /// Folder of the recording. The node creates it if it is missing, and overwrites nothing in it. `{start}` stands
+    /// for the start time of the dataflow.
     pub path: PathBuf,
-    /// What is recorded: inputs of the dataflow, and outputs of operations before it in the process. `None`: all inputs
-    /// that are wired.
+    /// Inputs to record: inputs of the dataflow, and outputs of earlier operations in the same process. `None` stands
+    /// for all inputs that the dataflow wires to the node.
     pub inputs: Option<Vec<String>>,
 }
 
-/// What stands in a path for the time at which the dataflow was started.
+/// Placeholder in a path for the start time of the dataflow.
 const START: &str = "{start}";
 
 impl RecordConfig {
-    /// The folder of a run that was started then.
+    /// Returns the folder for a run with the start time `started`.
     ///
     /// # Errors
-    /// Another word in braces than `{start}`.
+    /// Returns an error if the path has a word in braces other than `{start}`.
     pub fn folder(&self, started: SystemTime) -> Result<PathBuf, ConfigError> {
         let Some(path) = self.path.to_str() else {
+            // The search for placeholders needs UTF-8: any other path stays as it is.
             return Ok(self.path.clone());
         };
-        let folder = path.replace(START, &time_in_words(started));
+        let folder = path.replace(START, &folder_timestamp(started));
         match folder.split_once('{').and_then(|(_, behind)| behind.split_once('}')) {
             Some((word, _)) => {
                 let problem = format!("`{{{word}}}` in `{path}` stands for nothing (allowed: {START})");
@@ -58,13 +48,14 @@ impl RecordConfig {
         }
     }
 
-    /// Checks that a new run can record there; a path that is relative counts from `base`.
+    /// Checks that a new run can record into the folder. A relative path starts from `base`.
     ///
     /// # Errors
-    /// Why it can't: what is in the folder already, that it is none or can't be made, what [`folder`](Self::folder) refuses; two
-    /// `inputs` of one name.
+    /// Returns the reason why it can't: the folder holds a recording already, the path is not a folder and can't become
+    /// one, [`folder`](Self::folder) refuses the path, or two `inputs` belong to one stream.
     pub fn check_new_run(&self, base: &Path) -> Result<(), ConfigError> {
         let folder = base.join(self.folder(SystemTime::now())?);
+        // Only the error matters here: two inputs of one stream.
         streams_of(self.inputs.as_deref().unwrap_or_default())?;
         let streams = recording::streams(&folder).unwrap_or_default();
         match streams.first() {
@@ -81,10 +72,10 @@ impl RecordConfig {
     }
 }
 
-/// What the streams of inputs are called.
+/// Returns the stream name of each input, in the order of `inputs`.
 ///
 /// # Errors
-/// Two of one name.
+/// Returns an error if two inputs have the same stream name.
 fn streams_of(inputs: &[String]) -> Result<Vec<String>, ConfigError> {
     let streams: Vec<String> = inputs.iter().map(|input| stream_of(input)).collect();
     match (1..streams.len()).find(|&i| streams[..i].contains(&streams[i])) {
@@ -96,71 +87,56 @@ fn streams_of(inputs: &[String]) -> Result<Vec<String>, ConfigError> {
     }
 }
 
-/// As `2026-11-23T15-12-07.250Z`, in UTC: a name that a folder may have everywhere.
-fn time_in_words(time: SystemTime) -> String {
+/// Formats a time as `2026-11-23T15-12-07.250Z`, in UTC. The format has no `:`, because some systems refuse it in the
+/// name of a folder.
+fn folder_timestamp(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let date = DateTime::from_timestamp_millis(since.as_millis() as i64).unwrap_or_default();
     date.format("%Y-%m-%dT%H-%M-%S%.3fZ").to_string()
 }
 
-/// What a stream is called: an output of an operation with a name of its own has that before it, and no file has `/` in
-/// its name.
+/// Returns the stream name of an input. The name of an input may contain `/`, between the name of an operation and its
+/// output, but the name of a file may not: `.` takes its place.
 fn stream_of(input: &str) -> String {
     input.replace('/', ".")
 }
 
-impl Plugin for RecordPlugin {
-    fn name(&self) -> &'static str {
-        "record"
-    }
-
-    fn about(&self) -> &'static str {
-        "Writes whatever is wired to it, or named, to a recording."
-    }
-
-    fn is_configured(&self) -> bool {
-        self.config.is_some()
-    }
-
-    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
-        let config = context.config_or(&self.config)?;
-        let refused = |error: &dyn std::fmt::Display| context.refused(&ConfigError::new("path", error.to_string()));
-        let started = context.run().map_or_else(SystemTime::now, |run| run.started);
-        let place = config.folder(started).map_err(|error| context.refused(&error))?;
-        if context.is_check() {
-            return Ok(());
-        }
-        let inputs = match &config.inputs {
-            Some(inputs) => inputs.clone(),
-            None => context.wired_inputs().to_vec(),
-        };
-        if inputs.is_empty() {
-            return Err(refused(
-                &"no input is wired to the node in the dataflow (allowed: one or more to record)",
-            ));
-        }
-        let streams = streams_of(&inputs).map_err(|error| context.refused(&error))?;
-        folder::check(&place).map_err(|problem| refused(&problem))?;
-        let writer = match context.run() {
-            Some(run) => Writer::create_or_go_on(place, &run.id),
-            None => Writer::create(place),
-        };
-        let writer = writer.map_err(|error| refused(&error))?.with_arrivals();
-        for stream in &streams {
-            writer.can_record(stream).map_err(|error| refused(&error))?;
-        }
-        context.add_operation(Registration {
-            name: context.name().into(),
-            operation: Box::new(Record { streams, writer }),
-            inputs,
-            outputs: Vec::new(),
-        });
-        Ok(())
-    }
+plugin! {
+    /// Writes the messages of the inputs that `record:` selects into the folder that it names.
+    RecordPlugin(RecordConfig), "record": "Writes whatever is wired to it, or named, to a recording."
 }
 
+fn build(config: RecordConfig, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+    let refused = |error: &dyn std::fmt::Display| context.refused(&ConfigError::new("path", error.to_string()));
+    let started = context.run().map_or_else(SystemTime::now, |run| run.started);
+    let place = config.folder(started).map_err(|error| context.refused(&error))?;
+    if context.is_check() {
+        return Ok(());
+    }
+    let inputs = match &config.inputs {
+        Some(inputs) => inputs.clone(),
+        None => context.wired_inputs().to_vec(),
+    };
+    if inputs.is_empty() {
+        let problem = "no input is wired to the node in the dataflow (allowed: one or more to record)";
+        return Err(refused(&problem));
+    }
+    let streams = streams_of(&inputs).map_err(|error| context.refused(&error))?;
+    folder::check(&place).map_err(|problem| refused(&problem))?;
+    let writer = match context.run() {
+        Some(run) => Writer::create_or_resume(place, &run.id),
+        None => Writer::create(place),
+    };
+    let writer = writer.map_err(|error| refused(&error))?.with_arrivals();
+    for stream in &streams {
+        writer.can_record(stream).map_err(|error| refused(&error))?;
+    }
+    add(context, inputs, Vec::new(), Record { streams, writer })
+}
+
+/// Operation that appends the messages of each input to a stream of the recording.
 struct Record {
-    /// By input.
+    /// Stream name of each input, by the index of the input.
     streams: Vec<String>,
     writer: Writer,
 }
@@ -173,17 +149,18 @@ impl Operation for Record {
         );
         report_losses(input, message, words, out);
         if let Err(error) = self.writer.append(&self.streams[input], message, Instant::now()) {
-            count(input, &error, out);
+            // A write error counts as a fault of the input; it must not end the operation.
+            report_lost(input, &error, out);
         }
         Ok(())
     }
 
     fn wake(&mut self, now: Instant, out: &mut Outbox<'_>) -> Result<Wake, Fault> {
-        // A full disk may have room again.
+        // Each tick also retries a failed write, because a full disk may have room again.
         let streams = &self.streams;
         self.writer.tick_each(now, |stream, error| {
             if let Some(input) = streams.iter().position(|known| known == stream) {
-                count(input, &error, out);
+                report_lost(input, &error, out);
             }
         });
         Ok(Wake::At(now + TICK))
@@ -194,10 +171,11 @@ impl Operation for Record {
     }
 }
 
-/// Counts every message that is lost.
-fn count(input: usize, error: &WriteError, out: &mut Outbox<'_>) {
+/// Reports one fault for each lost message, so that the number of faults is the number of lost messages.
+fn report_lost(input: usize, error: &WriteError, out: &mut Outbox<'_>) {
     let lost = match error {
         WriteError::Lost { lost, .. } => *lost,
+        // Every other error loses only the message at hand.
         _ => 1,
     };
     for _ in 0..lost {

@@ -1,6 +1,7 @@
 use crate::app::rate_limit::RateLimit;
-use crate::app::{AppError, BuildContext, Fault, Outbox, Plugin, Source, Wake};
+use crate::app::{AppError, BuildContext, Fault, Outbox, Source, Wake};
 use robocache_ops::ConfigError;
+use robocache_ops::align::is_request;
 use robocache_stream::recording::{Order, ReadError, Reader};
 use robocache_stream::{Layout, Message};
 use serde::{Deserialize, Deserializer, de};
@@ -16,37 +17,24 @@ const LONGEST_PAUSE_NS: i64 = 10_000_000_000;
 /// A warning of one kind comes at most this often.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// Publishes the streams of the recording that `replay:` names, in the order of time, as outputs of their names.
-#[derive(Default)]
-pub struct ReplayPlugin {
-    config: Option<ReplayConfig>,
-}
-
-impl ReplayPlugin {
-    /// With a configuration from the program. [`default`](Self::default) takes it from the file.
-    pub fn new(config: ReplayConfig) -> Self {
-        Self { config: Some(config) }
-    }
-}
-
 /// The section `replay:`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct ReplayConfig {
     /// The folder of the recording.
     pub path: PathBuf,
-    /// How fast the recorded time passes; 1 where it is absent.
+    /// Speed of the recorded time; 1 if absent.
     #[serde(default)]
     pub speed: Speed,
-    /// What orders and paces the messages of all streams: their stamps, or when they came to the recorder.
+    /// Order and pace of the messages of all streams: by their stamps, or by their arrival at the recorder.
     #[serde(default)]
     pub order: Order,
 }
 
-/// How fast the recorded time passes.
+/// Speed of the recorded time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Speed {
-    /// So many times as fast as it was.
+    /// A multiple of the recorded speed.
     Times(f64),
     /// As fast as the consumers take it.
     Max,
@@ -68,7 +56,7 @@ impl<'de> Deserialize<'de> for Speed {
         }
         let refused = |came: String| {
             de::Error::custom(format!(
-                "`{came}` is no speed (allowed: a number from 0.001 to 1000, or max)"
+                "`{came}` is not a speed (allowed: a number from 0.001 to 1000, or max)"
             ))
         };
         match Text::deserialize(deserializer) {
@@ -81,47 +69,34 @@ impl<'de> Deserialize<'de> for Speed {
     }
 }
 
-impl Plugin for ReplayPlugin {
-    fn name(&self) -> &'static str {
-        "replay"
-    }
+plugin! {
+    /// Publishes the streams of the recording that `replay:` names, in the order of time, as outputs of their names.
+    ReplayPlugin(ReplayConfig), "replay": "Publishes a recording, at its pace or another."
+}
 
-    fn about(&self) -> &'static str {
-        "Publishes a recording, at its pace or another."
-    }
-
-    fn is_configured(&self) -> bool {
-        self.config.is_some()
-    }
-
-    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
-        let config = context.config_or(&self.config)?;
-        let reader = Reader::open(&config.path)
-            .map_err(|error| context.refused(&ConfigError::new("path", error.to_string())))?;
-        let ordered = reader.in_order(config.order);
-        let reader = ordered.map_err(|error| context.refused(&ConfigError::new("order", error.to_string())))?;
-        let outputs: Vec<String> = reader.streams().map(str::to_owned).collect();
-        let source = Replay {
-            name: context.name().to_owned(),
-            speed: config.speed,
-            warns_of_requests: config.order == Order::Stamp,
-            wanted: Vec::new(),
-            outputs: outputs.clone(),
-            reader,
-            started: false,
-            pace: None,
-            cut: RateLimit::default(),
-            damaged: RateLimit::default(),
-            first_damage: None,
-            message: Message::default(),
-            layout: Layout {
-                rows: 0,
-                columns: Vec::new(),
-            },
-        };
-        context.add_source(outputs, source);
-        Ok(())
-    }
+fn build(config: ReplayConfig, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+    let reader =
+        Reader::open(&config.path).map_err(|error| context.refused(&ConfigError::new("path", error.to_string())))?;
+    let ordered = reader.in_order(config.order);
+    let reader = ordered.map_err(|error| context.refused(&ConfigError::new("order", error.to_string())))?;
+    let outputs: Vec<String> = reader.streams().map(str::to_owned).collect();
+    let source = Replay {
+        name: context.name().to_owned(),
+        speed: config.speed,
+        warns_of_requests: config.order == Order::Stamp,
+        wanted: Vec::new(),
+        outputs: outputs.clone(),
+        reader,
+        started: false,
+        pace: None,
+        cut: RateLimit::default(),
+        damaged: RateLimit::default(),
+        first_damage: None,
+        message: Message::default(),
+        layout: Layout::default(),
+    };
+    context.add_source(outputs, source);
+    Ok(())
 }
 
 struct Replay {
@@ -159,7 +134,7 @@ impl Source for Replay {
         for _ in 0..AT_ONCE {
             if let (Speed::Times(speed), Some((stamp, stream))) = (self.speed, self.reader.next_stamp()) {
                 let pace = self.pace.get_or_insert_with(|| Pace::new(now, stamp));
-                if let Some(gap) = pace.go_on(stamp, speed)
+                if let Some(gap) = pace.advance(stamp, speed)
                     && is_due(&mut self.cut)
                 {
                     tracing::warn!(
@@ -182,7 +157,7 @@ impl Source for Replay {
             match self.reader.next_into(&mut self.message) {
                 Ok(Some(stream)) => self.publish(self.wanted[stream], out),
                 Ok(None) => return self.end(),
-                // What a crash left behind has no more to publish, and nothing else is wrong.
+                // The file that a crash left behind has no more to publish, and nothing else is wrong.
                 Err(error @ (ReadError::Unfinished { .. } | ReadError::NotEnded { .. })) => {
                     tracing::warn!("{}: {error}", self.name)
                 }
@@ -198,9 +173,9 @@ impl Source for Replay {
     }
 }
 
-/// When messages are due.
+/// Times at which messages are due.
 struct Pace {
-    /// When the newest message so far is.
+    /// Time at which the newest message is due.
     due: Instant,
     /// Its stamp, and that of the message before the last jump: a single bad stamp is one jump and not two.
     newest: i64,
@@ -219,8 +194,8 @@ impl Pace {
         }
     }
 
-    /// Goes on to the next stamp; may be called again with the same. Returns the gap, ns, where it is cut short.
-    fn go_on(&mut self, stamp: i64, speed: f64) -> Option<i64> {
+    /// Goes on to the next stamp; may be called again with the same. Returns the gap, ns, if it is cut short.
+    fn advance(&mut self, stamp: i64, speed: f64) -> Option<i64> {
         if stamp == self.looked_at {
             return None;
         }
@@ -270,7 +245,7 @@ impl Replay {
 
     fn publish(&mut self, output: usize, out: &mut Outbox<'_>) {
         let message = &self.message;
-        if self.warns_of_requests && message.header.unstamped.is_present() && message.header.is_request() {
+        if self.warns_of_requests && message.header.unstamped.is_present() && is_request(&message.header) {
             self.warns_of_requests = false;
             tracing::warn!(
                 "{}: stream `{}` has requests for the newest observation: in this order they get what is due at their \
@@ -291,15 +266,15 @@ impl Replay {
 mod tests {
     use super::*;
 
-    /// When messages with these stamps are due, ms after the first, and the gaps that are cut, s.
+    /// Times at which messages with these stamps are due, ms after the first, and the gaps that are cut, s.
     fn paced(stamps_ms: &[i64], speed: f64) -> (Vec<u64>, Vec<i64>) {
         let start = Instant::now();
         let mut pace = Pace::new(start, stamps_ms[0] * 1_000_000);
         let mut cut = Vec::new();
         let due = stamps_ms.iter().map(|&ms| {
             let stamp = ms.saturating_mul(1_000_000);
-            cut.extend(pace.go_on(stamp, speed).map(|gap| gap / 1_000_000_000));
-            assert_eq!(pace.go_on(stamp, speed), None, "the same message");
+            cut.extend(pace.advance(stamp, speed).map(|gap| gap / 1_000_000_000));
+            assert_eq!(pace.advance(stamp, speed), None, "the same message");
             (pace.due - start).as_millis() as u64
         });
         (due.collect(), cut)

@@ -1,50 +1,28 @@
-use crate::app::{AppError, BuildContext, Fault, Operation, Outbox, Plugin, Registration};
+use super::add;
+use crate::app::{AppError, BuildContext, Fault, Operation, Outbox};
 use robocache_device::Device;
 use robocache_ops::resample::{ResampleConfig, Resampler};
+use robocache_ops::{self as ops, resample};
 use robocache_stream::{Layout, Message};
 use std::time::Duration;
 
-/// Publishes the batches of `trajectories` at their targets, `resampled`.
-#[derive(Default)]
-pub struct ResamplePlugin {
-    config: Option<ResampleConfig>,
+plugin! {
+    /// Publishes the batches of `trajectories` at their targets, `resampled`.
+    ResamplePlugin(ResampleConfig), "resample": "Resamples batches of `trajectories` at their targets, as `resampled`."
 }
 
-impl ResamplePlugin {
-    /// With a configuration from the program. [`default`](Self::default) takes it from the file.
-    pub fn new(config: ResampleConfig) -> Self {
-        Self { config: Some(config) }
-    }
-}
-
-impl Plugin for ResamplePlugin {
-    fn name(&self) -> &'static str {
-        "resample"
-    }
-
-    fn about(&self) -> &'static str {
-        "Resamples batches of `trajectories` at their targets, as `resampled`."
-    }
-
-    fn is_configured(&self) -> bool {
-        self.config.is_some()
-    }
-
-    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
-        let config: ResampleConfig = context.config_or(&self.config)?;
-        let resampler = Resampler::new(&config, context.placement()).map_err(|error| context.refused(&error))?;
-        let operation = Resample {
-            resampler,
-            layout: Layout::default(),
-        };
-        context.add_operation(Registration {
-            name: context.name().into(),
-            inputs: vec!["trajectories".into()],
-            outputs: vec!["resampled".into()],
-            operation: Box::new(operation),
-        });
-        Ok(())
-    }
+fn build(config: ResampleConfig, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+    let resampler = Resampler::new(&config, context.placement()).map_err(|error| context.refused(&error))?;
+    let operation = Resample {
+        resampler,
+        layout: Layout::default(),
+    };
+    add(
+        context,
+        vec!["trajectories".into()],
+        vec!["resampled".into()],
+        operation,
+    )
 }
 
 struct Resample {
@@ -66,20 +44,20 @@ impl Operation for Resample {
             let counters = resampled.counters;
             overflows = counters.dropped_overflow;
             computed = (resampled.compute_time, resampled.device);
-            if let Some(&stamp) = message.header.timestamp_ns.get() {
+            if let Some(stamp) = message.header.timestamp_ns.get() {
                 header.timestamp_ns.set(stamp);
             }
             header.dim.set(batch.dim() as i64);
             header.dtype.set(batch.dtype());
-            header.targets.set(counters.targets as i64);
-            header.invalid.set(counters.invalid as i64);
-            header.dropped_nonfinite.set(counters.dropped_nonfinite as i64);
-            header.dropped_overflow.set(counters.dropped_overflow as i64);
-            header.refused_rows.set(batch.refused().len() as i64);
-            header.device.set(resampled.device);
-            header.compute_us.set(resampled.compute_time.as_secs_f64() * 1e6);
-            if let Device::Cuda(_) = resampled.device {
-                header.device_bytes.set(self.resampler.device_bytes() as i64);
+            resample::key::targets.set(header, counters.targets as i64);
+            resample::key::invalid.set(header, counters.invalid as i64);
+            ops::key::dropped_nonfinite.set(header, counters.dropped_nonfinite as i64);
+            ops::key::dropped_overflow.set(header, counters.dropped_overflow as i64);
+            resample::key::refused_rows.set(header, batch.refused().len() as i64);
+            ops::key::device.set(header, resampled.device);
+            ops::key::compute_us.set(header, resampled.compute_time.as_secs_f64() * 1e6);
+            if let Device::Gpu(..) = resampled.device {
+                ops::key::device_bytes.set(header, self.resampler.device_bytes() as i64);
             }
         });
         self.layout = layout;
@@ -185,10 +163,13 @@ mod tests {
         assert_eq!(column("values").data.as_slice::<f32>(), [5.0, -1.0, -1.0, -1.0, 15.0]);
         assert_eq!(column("valid").data.as_slice::<u8>(), [1, 0, 0, 0, 1]);
         assert_eq!(
-            (*last.message.header.invalid, *last.message.header.refused_rows),
-            (3, 2)
+            (
+                resample::key::invalid.get(&last.message.header),
+                resample::key::refused_rows.get(&last.message.header)
+            ),
+            (Some(3), Some(2))
         );
-        assert_eq!(*last.message.header.dropped_overflow, 1);
+        assert_eq!(ops::key::dropped_overflow.get(&last.message.header), Some(1));
         // Two rows, and the line from 3e38 to -3e38.
         assert_eq!(faults(&graph), 3);
     }
@@ -209,7 +190,10 @@ mod tests {
         let column = |name: &str| last.message.column(name).unwrap();
         assert_eq!(column("values").data.as_slice::<f32>(), [-1.0, -1.0, 16.5]);
         assert_eq!(column("valid").data.as_slice::<u8>(), [0, 0, 1]);
-        assert_eq!((*last.message.header.refused_rows, faults(&graph)), (2, 2));
+        assert_eq!(
+            (resample::key::refused_rows.get(&last.message.header), faults(&graph)),
+            (Some(2), 2)
+        );
     }
 
     #[test]

@@ -1,85 +1,52 @@
-use super::number_or_null;
-use super::watch::{CHECK_EVERY, SAY_AGAIN, Stream};
-use crate::app::{
-    Ailment, AppError, BuildContext, Change, Dropped, Fault, Level, Operation, Outbox, Plugin, Registration, Value,
-    Wake,
-};
+use super::watch::{CHECK_EVERY, StreamWatch};
+use super::{add, number_or_null};
+use crate::app::{Ailment, AppError, BuildContext, Change, Dropped, Fault, Level, Operation, Outbox, Value, Wake};
 use robocache_device::{Dtype, Placement};
-use robocache_ops::ConfigError;
 use robocache_ops::voxelize::{GatheredGrid, Pushed, Unused, VoxelLayout, VoxelizeConfig, Voxelizer};
-use robocache_stream::{Header, Layout, Message, Reading};
+use robocache_ops::{self as ops, ConfigError, voxelize};
+use robocache_stream::{Header, Layout, Message, Selection, form};
 use robocache_time::{ms_to_ns, ns_to_s};
 use std::time::{Duration, Instant};
 
-/// Publishes the clouds of `voxelize:` as voxel grids, `voxels`.
-#[derive(Default)]
-pub struct VoxelizePlugin {
-    config: Option<VoxelizeConfig>,
+plugin! {
+    /// Publishes the clouds of `voxelize:` as voxel grids, `voxels`.
+    VoxelizePlugin(VoxelizeConfig), "voxelize": "Publishes point clouds as voxel grids, `voxels`."
 }
 
-impl VoxelizePlugin {
-    /// With a configuration from the program. [`default`](Self::default) takes it from the file.
-    pub fn new(config: VoxelizeConfig) -> Self {
-        Self { config: Some(config) }
-    }
+fn build(config: VoxelizeConfig, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+    check_size(&config, context).map_err(|error| context.refused(&error))?;
+    let operation = Voxelize::new(context.name(), config, context.placement());
+    let operation = operation.map_err(|error| context.refused(&error))?;
+    add(
+        context,
+        operation.about.inputs.clone(),
+        vec!["voxels".into()],
+        operation,
+    )
 }
 
-impl Plugin for VoxelizePlugin {
-    fn name(&self) -> &'static str {
-        "voxelize"
-    }
-
-    fn about(&self) -> &'static str {
-        "Publishes point clouds as voxel grids, `voxels`."
-    }
-
-    fn is_configured(&self) -> bool {
-        self.config.is_some()
-    }
-
-    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
-        let config: VoxelizeConfig = context.config_or(&self.config)?;
-        check_size(&config, context).map_err(|error| context.refused(&error))?;
-        let operation =
-            Voxelize::new(context.name(), config, context.placement()).map_err(|error| context.refused(&error))?;
-        context.add_operation(Registration {
-            name: context.name().into(),
-            inputs: operation.about.inputs.clone(),
-            outputs: vec!["voxels".into()],
-            operation: Box::new(operation),
-        });
-        Ok(())
-    }
-}
-
-/// Whether grids can be made and sent whatever is in them. Those of `coo` are as large as their clouds make them.
+/// Checks that grids can be made and sent whatever is in them. Those of `coo` are as large as their clouds make them.
 fn check_size(config: &VoxelizeConfig, context: &BuildContext<'_>) -> Result<(), ConfigError> {
     config.validate()?;
     let Some(bytes) = config.message_bytes() else {
         return Ok(());
     };
-    let too_large = |problem| {
-        let (shape, layout) = (config.shape, config.layout);
-        ConfigError::new(
-            "shape",
-            format!("{shape:?} as `{layout}` is {bytes} bytes a grid ({problem})"),
-        )
-    };
+    let (shape, layout) = (config.shape, config.layout);
+    let in_words = |problem| format!("{shape:?} as `{layout}` is {bytes} bytes a grid ({problem})");
+    let too_large = |problem| ConfigError::new("shape", in_words(problem));
     context.check_message_size("voxels", bytes).map_err(too_large)
 }
 
 struct Voxelize {
     name: String,
     voxelizer: Voxelizer,
-    /// Of each input whether it is open, and how it is.
-    streams: Vec<(bool, Stream)>,
+    /// State of each input: true if it is open, and its stream.
+    streams: Vec<(bool, StreamWatch)>,
     start: Option<Instant>,
     about: About,
-    layout: Layout,
-    empty: Empty,
 }
 
-/// Grids without a point: what is wrong with the inputs of the last one, where it was empty.
+/// Grids without a point: what is wrong with the inputs of the last one, if it was empty.
 #[derive(Default)]
 struct Empty {
     ailment: Option<Ailment>,
@@ -91,7 +58,7 @@ struct Empty {
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Empty {
-    /// Looks at a grid, and says what is wrong where no point is in it.
+    /// Looks at a grid, and says what is wrong if no point is in it.
     fn look(&mut self, grid: &GatheredGrid<'_>, out: &mut Outbox<'_>) {
         let counters = grid.counters();
         if counters.points_kept > 0 {
@@ -117,7 +84,7 @@ impl Empty {
     }
 }
 
-/// Why a grid has no point in it.
+/// The reason why a grid has no point in it.
 fn why_empty(grid: &GatheredGrid<'_>) -> String {
     let counters = grid.counters();
     if counters.points_in == 0 {
@@ -136,22 +103,23 @@ fn why_empty(grid: &GatheredGrid<'_>) -> String {
     let text = |[[x0, x1], [y0, y1], [z0, z1]]: [[f32; 2]; 3]| {
         format!("x {x0:.1} to {x1:.1}, y {y0:.1} to {y1:.1}, z {z0:.1} to {z1:.1}")
     };
-    let (is_mm, came, allowed) = (far > 10.0 * reach && far <= 10_000.0 * reach, text(bounds), text(edges));
-    let unit = if is_mm {
-        ": in millimetres? (needed: metres)"
-    } else {
-        ""
+    let (came, allowed) = (text(bounds), text(edges));
+    let unit = match far > 10.0 * reach && far <= 10_000.0 * reach {
+        true => ": in millimetres? (needed: metres)",
+        false => "",
     };
     format!("all points are outside, at {came}, and the grid is {allowed}{unit}")
 }
 
-/// What the header of every grid says.
+/// Everything that a grid is published with.
 struct About {
+    form: Layout,
+    empty: Empty,
     inputs: Vec<String>,
-    readings: Vec<Reading>,
+    selections: Vec<Selection>,
     layout: VoxelLayout,
     dtype: Dtype,
-    /// Whether there is one input, and nothing moves it: then the grid is in the frame of its cloud.
+    /// True if there is one input, and nothing moves it: then the grid is in the frame of its cloud.
     keeps_frame: bool,
     frame_id: String,
     /// Clouds of one clock are no further apart than this, ns.
@@ -165,13 +133,14 @@ impl Voxelize {
         let (now, inputs) = (Instant::now(), config.inputs.iter());
         Ok(Self {
             name: name.to_owned(),
-            streams: inputs.map(|input| (true, Stream::new(&input.input, now))).collect(),
+            streams: inputs
+                .map(|input| (true, StreamWatch::new(&input.input, now)))
+                .collect(),
             start: None,
-            layout: voxelizer.layout().clone(),
-            empty: Empty::default(),
-            voxelizer,
             about: About {
-                readings: config.readings().collect(),
+                form: voxelizer.layout().clone(),
+                empty: Empty::default(),
+                selections: config.selections().collect(),
                 inputs: config.inputs.into_iter().map(|input| input.input).collect(),
                 layout: config.layout,
                 dtype: config.dtype,
@@ -179,6 +148,7 @@ impl Voxelize {
                 frame_id: String::new(),
                 reset_ns: ms_to_ns(config.reset_ms),
             },
+            voxelizer,
         })
     }
 
@@ -189,33 +159,29 @@ impl Voxelize {
         self.voxelizer.leave_on_device(stays);
     }
 
-    /// A cloud of an input came and was taken.
-    fn came(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) {
-        let (now, (_, stream)) = (Instant::now(), &mut self.streams[input]);
-        stream.came(now);
-        // One without a stamp of its own has the time of its publication.
-        let Some(&stamp_ns) = message
-            .header
-            .timestamp_ns
-            .get()
-            .filter(|_| *message.header.unstamped == 0)
-        else {
-            return;
-        };
-        let kind = stream.judge(now, stamp_ns, out.times.arrival_ns);
-        if kind.is_some() || stream.doubt.is_none() {
-            stream.ailment = None;
-            stream.ail_of_doubt();
-        }
-        if let Some(kind) = kind {
-            out.warn(input, kind, stream.doubt.as_deref().unwrap_or_default());
-        }
-    }
-
     fn end_where_device_is_lost(&mut self, out: &mut Outbox<'_>) {
         if let Some(error) = self.voxelizer.take_lost() {
             out.end(error);
         }
+    }
+}
+
+/// A cloud of an input came, and is one.
+fn came(stream: &mut StreamWatch, input: usize, message: &Message, out: &mut Outbox<'_>) {
+    let now = Instant::now();
+    stream.came(now);
+    let header = &message.header;
+    // One without a stamp of its own has the time of its publication.
+    let Some(stamp_ns) = header.timestamp_ns.get().filter(|_| !header.is_unstamped()) else {
+        return;
+    };
+    let kind = stream.judge(now, stamp_ns, out.times.arrival_ns);
+    if kind.is_some() || stream.stamp_problem.is_none() {
+        stream.ailment = None;
+        stream.set_stamp_ailment();
+    }
+    if let Some(kind) = kind {
+        out.warn(input, kind, stream.stamp_problem.as_deref().unwrap_or_default());
     }
 }
 
@@ -238,15 +204,15 @@ fn leave_out(input: usize, unused: &Unused, out: &mut Outbox<'_>) {
 }
 
 /// Publishes a grid, and says what is not in it.
-fn publish(mut grid: GatheredGrid<'_>, about: &About, layout: &mut Layout, empty: &mut Empty, out: &mut Outbox<'_>) {
+fn publish(mut grid: GatheredGrid<'_>, about: &mut About, out: &mut Outbox<'_>) {
     for (input, error) in grid.refused() {
         out.dropped(*input, Dropped::Length);
         out.fault(*input, error);
     }
     warn_of_clocks(&grid, about, out);
     if !send_on_device(&mut grid, about, out) {
-        layout.rows = grid.layout().rows;
-        out.send(0, layout, |payload, header| {
+        about.form.rows = grid.layout().rows;
+        out.send(0, &about.form, |payload, header| {
             grid.write(payload);
             describe(&grid, about, header);
         });
@@ -258,11 +224,11 @@ fn publish(mut grid: GatheredGrid<'_>, about: &About, layout: &mut Layout, empty
         figures.computed(grid.compute_time(), grid.device(), grid.device_bytes().unwrap_or(0));
         figures.points(grid.counters());
     }
-    empty.look(&grid, out);
+    about.empty.look(&grid, out);
     for ((field, usable), &count) in grid.fields().zip(grid.unusable()) {
         if count > 0 {
-            let message = format_args!("{count} values of `{field}` are left out of its channels (usable: {usable})");
-            out.fault_of_output(0, count, message);
+            let text = format_args!("{count} values of `{field}` are left out of its channels (usable: {usable})");
+            out.fault_of_output(0, count, text);
         }
     }
     if grid.saturated() > 0 {
@@ -276,17 +242,13 @@ fn publish(mut grid: GatheredGrid<'_>, about: &About, layout: &mut Layout, empty
 fn warn_of_clocks(grid: &GatheredGrid<'_>, about: &About, out: &mut Outbox<'_>) {
     let ages = || grid.inputs_age_ns().iter().enumerate();
     if let (Some(back_ns), Some((input, _))) = (grid.back_ns(), ages().find(|(_, age)| **age == 0)) {
-        let text = format_args!(
-            "grids go on {:.3} s before the last one: nothing came up to that time",
-            ns_to_s(back_ns)
-        );
+        let back = ns_to_s(back_ns);
+        let text = format_args!("grids go on {back:.3} s before the last one: nothing came up to that time");
         out.warn(input, "grids that go back", text);
     }
     for (input, &age_ns) in ages().filter(|(_, age)| **age > about.reset_ns) {
-        let text = format_args!(
-            "its cloud is {:.3} s older than the newest of its grid: it was held up, or their clocks differ",
-            ns_to_s(age_ns)
-        );
+        let (age, cause) = (ns_to_s(age_ns), "it was held up, or their clocks differ");
+        let text = format_args!("its cloud is {age:.3} s older than the newest of its grid: {cause}");
         out.warn_seldom(input, "clouds far behind", text);
     }
 }
@@ -309,25 +271,21 @@ fn send_on_device(grid: &mut GatheredGrid<'_>, about: &About, out: &mut Outbox<'
 }
 
 fn describe(grid: &GatheredGrid<'_>, about: &About, header: &mut Header) {
-    let (counters, channels) = (grid.counters(), grid.channels());
+    let channels = grid.channels();
     let cells = grid.grid().shape().map(|n| n as i64);
     header.timestamp_ns.set(grid.stamp_ns());
-    header.channels.set(channels);
-    header.origin_m.set(grid.grid().origin_m().map(f64::from));
-    header.voxel_size_m.set(grid.grid().voxel_size_m().map(f64::from));
-    header.grid_shape.set(cells);
-    header.points_in.set(counters.points_in as i64);
-    header.points_kept.set(counters.points_kept as i64);
-    header.dropped_nonfinite.set(counters.dropped_nonfinite as i64);
-    header.dropped_outside.set(counters.dropped_outside as i64);
-    header.dropped_overflow.set(counters.dropped_overflow as i64);
-    header.unusable.set(grid.unusable().iter().map(|&count| count as i64));
-    header.saturated.set(grid.saturated() as i64);
-    header.inputs.set(&about.inputs);
-    header.inputs_valid.set(grid.inputs_valid());
-    header.inputs_age_ns.set(grid.inputs_age_ns());
-    header.device.set(grid.device());
-    header.compute_us.set(grid.compute_time().as_secs_f64() * 1e6);
+    form::channels.set(header, channels);
+    form::origin_m.set(header, grid.grid().origin_m().map(f64::from));
+    form::voxel_size_m.set(header, grid.grid().voxel_size_m().map(f64::from));
+    form::grid_shape.set(header, cells);
+    grid.counters().describe(header);
+    voxelize::key::unusable.set(header, grid.unusable().iter().map(|&count| count as i64));
+    voxelize::key::saturated.set(header, grid.saturated() as i64);
+    voxelize::key::inputs.set(header, &about.inputs);
+    voxelize::key::inputs_valid.set(header, grid.inputs_valid());
+    voxelize::key::inputs_age_ns.set(header, grid.inputs_age_ns());
+    ops::key::device.set(header, grid.device());
+    ops::key::compute_us.set(header, grid.compute_time().as_secs_f64() * 1e6);
     match about.layout {
         VoxelLayout::Dense => {
             header.shape.set(std::iter::once(channels.len() as i64).chain(cells));
@@ -340,7 +298,7 @@ fn describe(grid: &GatheredGrid<'_>, about: &About, header: &mut Header) {
         VoxelLayout::Coo => {}
     }
     if let Some(bytes) = grid.device_bytes() {
-        header.device_bytes.set(bytes as i64);
+        ops::key::device_bytes.set(header, bytes as i64);
     }
     if !about.frame_id.is_empty() {
         header.frame_id.set(&about.frame_id);
@@ -350,11 +308,12 @@ fn describe(grid: &GatheredGrid<'_>, about: &About, header: &mut Header) {
 impl Operation for Voxelize {
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
         self.look_where_grids_go(out);
-        match self.voxelizer.check(message) {
-            Ok(()) => self.came(input, message, out),
-            Err(_) => self.streams[input].1.refused += 1,
+        let pushed = self.voxelizer.push(input, message);
+        match &pushed {
+            Err(Unused::Cloud(_)) => self.streams[input].1.refused += 1,
+            _ => came(&mut self.streams[input].1, input, message, out),
         }
-        let (unused, grid) = match self.voxelizer.push(input, message) {
+        let (unused, grid) = match pushed {
             Ok(Pushed { unused, grid }) => (unused, grid),
             Err(unused) => (Some(unused), None),
         };
@@ -362,17 +321,18 @@ impl Operation for Voxelize {
             leave_out(input, unused, out);
         }
         if self.about.keeps_frame {
-            self.about.frame_id.clone_from(&message.header.frame_id);
+            let frame_id = message.header.frame_id.get().unwrap_or_default();
+            frame_id.clone_into(&mut self.about.frame_id);
         }
         if let Some(grid) = grid {
-            publish(grid, &self.about, &mut self.layout, &mut self.empty, out);
+            publish(grid, &mut self.about, out);
         }
         self.end_where_device_is_lost(out);
         Ok(())
     }
 
-    fn reading(&self, input: usize) -> Reading {
-        self.about.readings[input].clone()
+    fn selection(&self, input: usize) -> Selection {
+        self.about.selections[input].clone()
     }
 
     fn changed(&mut self, input: usize, to: Change, out: &mut Outbox<'_>) {
@@ -383,15 +343,16 @@ impl Operation for Voxelize {
             Change::Opened => self.voxelizer.open(input),
         };
         if let Some(grid) = grid {
-            publish(grid, &self.about, &mut self.layout, &mut self.empty, out);
+            publish(grid, &mut self.about, out);
         }
         self.end_where_device_is_lost(out);
     }
 
     fn ailment(&self, input: usize) -> Option<&Ailment> {
-        let is_in = self.empty.inputs.get(input).is_some_and(|&is_in| is_in);
+        let empty = &self.about.empty;
+        let is_in = empty.inputs.get(input).is_some_and(|&is_in| is_in);
         let of_stream = self.streams[input].1.ailment.as_ref();
-        of_stream.or(self.empty.ailment.as_ref().filter(|_| is_in))
+        of_stream.or(empty.ailment.as_ref().filter(|_| is_in))
     }
 
     fn unreadable(&mut self, input: usize, messages: u64) {
@@ -402,12 +363,8 @@ impl Operation for Voxelize {
     fn wake(&mut self, now: Instant, _: &mut Outbox<'_>) -> Result<Wake, Fault> {
         let start = *self.start.get_or_insert(now);
         for (is_open, stream) in &mut self.streams {
-            if *is_open
-                && stream.said_quiet.is_due(now, SAY_AGAIN)
-                && let Some(quiet) = stream.quiet(now, start)
-            {
-                stream.said_quiet.take_turn(now, SAY_AGAIN);
-                tracing::warn!("{}: `{}` {}", self.name, stream.name, stream.silence(quiet));
+            if *is_open {
+                stream.warn_if_quiet([now, start], &self.name, "");
             }
         }
         Ok(Wake::At(now + CHECK_EVERY))

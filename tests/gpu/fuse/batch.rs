@@ -2,9 +2,9 @@
 
 use crate::support::{Random, gpu, ran, random_cases};
 use half::{bf16, f16};
-use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
+use robocache::device::gpu::{Budget, DeviceBuf, Gpu};
 use robocache::device::{Dtype, Float};
-use robocache::ops::align::cuda::{BatchGroup, BatchModality, BatchOutput, BatchShape, FuseBatch};
+use robocache::ops::align::gpu::{BatchGroup, BatchModality, BatchOutput, BatchShape, FuseBatch};
 use robocache::time::blend::{Rows, Written};
 use robocache::time::{Interpolation, Limits, Pick, QuaternionOrder, Rule, pick};
 
@@ -42,7 +42,7 @@ fn put(dtype: Dtype, value: f32, bytes: &mut Vec<u8>) {
     }
 }
 
-/// A copy on the device, not at the beginning of its memory where that is `off` elements off.
+/// A copy on the device, not at the beginning of its memory if that is `off` elements off.
 fn on_device(gpu: &Gpu, budget: &Budget, bytes: &[u8], off: usize) -> DeviceBuf {
     let mut memory = DeviceBuf::new(gpu, budget);
     memory.reserve(bytes.len() + off).unwrap();
@@ -161,27 +161,34 @@ fn check(gpu: &Gpu, random: &mut Random, most_modalities: usize, with: Option<In
         targets.sort_unstable();
     }
 
-    let mut memory = Vec::new();
-    let mut at = |dtype: Dtype, bytes: &[u8], off: usize| {
-        let copy = on_device(gpu, &budget, bytes, off);
-        let slice = copy.slice(off, dtype, bytes.len() / dtype.size()).unwrap();
-        memory.push(copy);
-        slice
+    let mut copy = |modality: &Modality| {
+        let off = random.pick(&[0, 4]);
+        let times = on_device(gpu, &budget, bytemuck::cast_slice(&modality.times), 0);
+        (times, off, on_device(gpu, &budget, &modality.values.bytes, off))
     };
-    let described: Vec<BatchModality> = modalities
+    let copies: Vec<_> = modalities.iter().map(&mut copy).collect();
+    let described: Vec<BatchModality<'_>> = modalities
         .iter()
-        .map(|modality| BatchModality {
-            times: at(Dtype::Int64, bytemuck::cast_slice(&modality.times), 0),
-            values: at(modality.dtype, &modality.values.bytes, random.pick(&[0, 4])),
+        .zip(&copies)
+        .map(|(modality, (times, off, values))| BatchModality {
+            times: times.slice(0, Dtype::Int64, modality.times.len()).unwrap(),
+            values: values
+                .slice(
+                    *off,
+                    modality.dtype,
+                    modality.values.bytes.len() / modality.dtype.size(),
+                )
+                .unwrap(),
             samples: modality.samples,
             dim: modality.dim,
             groups: modality.groups.clone(),
         })
         .collect();
+    let targets_there = on_device(gpu, &budget, bytemuck::cast_slice(&targets), 0);
     let shape = BatchShape {
         entries,
         rows,
-        targets: at(Dtype::Int64, bytemuck::cast_slice(&targets), 0),
+        targets: targets_there.slice(0, Dtype::Int64, targets.len()).unwrap(),
     };
     let cells = entries * rows * modalities.len();
     let sizes = [entries * rows * columns * dtype.size(), cells, cells * 8];

@@ -10,7 +10,7 @@ use robocache::time::Interpolation;
 use std::fmt::Write;
 use std::ops::Range;
 
-/// Any configuration of up to so many modalities of up to so many values.
+/// Any configuration within a number of modalities and a number of values each.
 fn any_config(
     random: &mut Random,
     most_modalities: usize,
@@ -365,7 +365,7 @@ fn samples_that_are_on_the_device_are_taken_and_dropped_as_those_of_the_host() {
 fn without_memory_the_cpu_goes_on() {
     let Some(gpu) = gpu() else { return };
     let config = config("{ rate_hz: 100, modalities: [{ input: a, dim: 100, interpolation: previous }] }");
-    let mut aligner = Aligner::new(&config, &cuda().with_max_bytes(Some(4096))).unwrap();
+    let mut aligner = Aligner::fused(&config, &cuda().with_max_bytes(Some(4096))).unwrap();
     for (stamp, value) in [(0, 1.5), (10 * MS, 2.5)] {
         aligner.push(0, stamp, Values::from_f32(&[value; 100])).unwrap();
         let target = aligner.due().unwrap();

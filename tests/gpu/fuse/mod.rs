@@ -6,10 +6,11 @@ mod recordings;
 mod take;
 
 use crate::support::Random;
-use robocache::device::cuda::{Budget, DeviceBuf};
+use crate::support::kind;
+use robocache::device::gpu::{Budget, DeviceBuf};
 use robocache::device::{Device, DeviceChoice, Placement, Values};
-use robocache::ops::align::cuda::DeviceSample;
-use robocache::ops::align::{AlignConfig, Aligner, Masks, PushError, Pushed, SampleError, Target, Wanted};
+use robocache::ops::align::gpu::DeviceSample;
+use robocache::ops::align::{AlignConfig, Aligner, Destination, Masks, PushError, Pushed, SampleError, Target};
 
 const MS: i64 = 1_000_000;
 
@@ -34,7 +35,7 @@ struct Pairs {
 
 /// The first device, for everything.
 fn cuda() -> Placement {
-    Placement::resolve(DeviceChoice::Cuda(Some(0)), None).unwrap()
+    Placement::resolve(DeviceChoice::Gpu(kind(), Some(0)), None).unwrap()
 }
 
 impl Pairs {
@@ -44,7 +45,7 @@ impl Pairs {
             oracle: new(config, &cpu).unwrap(),
             subject: new(config, &cuda).unwrap(),
         };
-        let mut aligned = pair(Aligner::split);
+        let mut aligned = pair(Aligner::aligned);
         let gpu = cuda.gpu().unwrap();
         let (own_gpu, own_budget) = aligned.subject.output_gpu().unwrap();
         let left = [
@@ -52,7 +53,7 @@ impl Pairs {
             DeviceBuf::new(gpu, &Budget::new(None)),
         ];
         Self {
-            fused: pair(Aligner::new),
+            fused: pair(Aligner::fused),
             aligned,
             sample: DeviceBuf::new(gpu, &Budget::new(None)),
             left,
@@ -107,15 +108,15 @@ impl Pairs {
     /// A request comes.
     fn ask(&mut self, time_ns: Option<i64>) {
         for Pair { oracle, subject } in self.each() {
-            assert_eq!(subject.ask(time_ns), oracle.ask(time_ns));
+            assert_eq!(subject.timeline_mut().ask(time_ns), oracle.timeline_mut().ask(time_ns));
         }
     }
 
     /// The timer ticks.
     fn tick(&mut self) {
         for Pair { oracle, subject } in self.each() {
-            oracle.tick();
-            subject.tick();
+            oracle.timeline_mut().tick();
+            subject.timeline_mut().tick();
         }
     }
 
@@ -134,19 +135,19 @@ impl Pairs {
     fn check_due(&mut self, random: &mut Random) {
         while let Some(target) = self.due() {
             self.check_with(&target, |_| {
-                random.pick(&[Wanted::OnHost, Wanted::OnDevice, Wanted::Nowhere])
+                random.pick(&[Destination::Host, Destination::Device, Destination::Nowhere])
             });
         }
     }
 
     fn check(&mut self, target: &Target) {
-        self.check_with(target, |_| Wanted::OnHost);
+        self.check_with(target, |_| Destination::Host);
     }
 
-    fn check_with(&mut self, target: &Target, wanted: impl FnMut(usize) -> Wanted) {
-        self.values = self.fused.check(target, |_| Wanted::OnHost, &mut self.left);
+    fn check_with(&mut self, target: &Target, wanted: impl FnMut(usize) -> Destination) {
+        self.values = self.fused.check(target, |_| Destination::Host, &mut self.left);
         self.windows += 1;
-        self.fused.check(target, |_| Wanted::OnDevice, &mut self.left);
+        self.fused.check(target, |_| Destination::Device, &mut self.left);
         self.aligned.check(target, wanted, &mut self.left);
     }
 
@@ -161,27 +162,27 @@ impl Pair {
     fn check(
         &mut self,
         target: &Target,
-        mut wanted: impl FnMut(usize) -> Wanted,
+        mut wanted: impl FnMut(usize) -> Destination,
         left: &mut [DeviceBuf; 2],
     ) -> Vec<u8> {
-        let wanted: Vec<Wanted> = self
+        let wanted: Vec<Destination> = self
             .oracle
             .outputs()
             .iter()
             .enumerate()
             .map(|(i, _)| wanted(i))
             .collect();
-        let is_any = wanted.iter().any(|&wanted| wanted != Wanted::Nowhere);
+        let is_any = wanted.iter().any(|&wanted| wanted != Destination::Nowhere);
         let mut window = self.subject.window_for(*target, |output| wanted[output]);
         let mut oracle = self.oracle.window(*target);
         let mut came = Vec::new();
         for (output, &wanted) in wanted.iter().enumerate() {
-            assert_eq!(window.wanted(output), wanted, "it was made on the device");
+            assert_eq!(window.destination(output), wanted, "it was made on the device");
             let [mut expected, mut values] = [1, 2].map(|filler| vec![filler; window.output(output).bytes()]);
             match wanted {
-                Wanted::Nowhere => continue,
-                Wanted::OnHost => window.write(output, &mut values),
-                Wanted::OnDevice => {
+                Destination::Nowhere => continue,
+                Destination::Host => window.write(output, &mut values),
+                Destination::Device => {
                     // Memory of another budget is copied to.
                     let memory = &mut left[output % 2];
                     window.leave_on_device(output, memory).unwrap();
@@ -196,7 +197,7 @@ impl Pair {
             );
             came = values;
         }
-        assert_eq!(window.device() == Device::Cuda(0), is_any);
+        assert_eq!(window.device() == Device::Gpu(kind(), 0), is_any);
         came
     }
 }

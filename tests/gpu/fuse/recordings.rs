@@ -1,4 +1,4 @@
-//! A minute of a real drive, where it is: a folder `shared/data` beside the repository.
+//! A minute of a real drive, if it is: a folder `shared/data` beside the repository.
 
 use super::{Pairs, config};
 use crate::support::{Random, gpu, ran, random_cases, say};

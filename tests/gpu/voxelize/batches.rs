@@ -3,12 +3,11 @@
 use super::random::{CHANNEL_LISTS, SHAPES, cloud, on_cpu, random_config, said};
 use crate::support::{Random, gpu, ran, random_cases};
 use robocache::device::Dtype;
-use robocache::device::cuda::Gpu;
-use robocache::ops::voxelize::cuda::{VoxelBatch, VoxelizeBatch, VoxelizeShards};
-use robocache::ops::voxelize::{Cloud, CpuVoxelizer, VoxelLayout, VoxelizeConfig};
-use robocache::stream::Message;
+use robocache::ops::voxelize::gpu::{VoxelBatch, VoxelizeBatch};
+use robocache::ops::voxelize::{CpuVoxelizer, VoxelLayout, VoxelizeConfig};
+use robocache::stream::{HostCloud, Message};
 
-/// What the CPU makes of each cloud by itself, behind one another.
+/// Result of the CPU for each cloud by itself, one behind the other.
 pub fn expected(config: &VoxelizeConfig, messages: &[Message]) -> (Vec<String>, Vec<u8>, Vec<u8>) {
     let mut cpu = CpuVoxelizer::new(config).unwrap();
     let (mut counters, mut first, mut second) = (vec![], vec![], vec![]);
@@ -74,7 +73,7 @@ fn a_batch_is_each_of_its_clouds() {
         let mut batch = VoxelizeBatch::new(&config, &gpu, None).unwrap();
         for clouds in [random.pick(&[1, 2, 7]), 3, 1] {
             let messages = messages(&mut random, size, clouds);
-            let clouds: Vec<_> = messages.iter().map(|m| Cloud::from_message(m).unwrap()).collect();
+            let clouds: Vec<_> = messages.iter().map(|m| HostCloud::from_message(m).unwrap()).collect();
             batch.run(&clouds, &mut out).unwrap();
             check(&config, &messages, &out);
         }
@@ -97,7 +96,7 @@ fn clouds_of_several_forms_are_one_batch() {
             _ => cloud.to_struct(),
         })
         .collect();
-    let clouds: Vec<_> = messages.iter().map(|m| Cloud::from_message(m).unwrap()).collect();
+    let clouds: Vec<_> = messages.iter().map(|m| HostCloud::from_message(m).unwrap()).collect();
     let mut out = VoxelBatch::default();
     VoxelizeBatch::new(&config, &gpu, None)
         .unwrap()
@@ -120,7 +119,7 @@ fn a_batch_past_its_memory_is_made_in_parts() {
         let messages: Vec<_> = (0..9)
             .map(|_| cloud(&mut random, SHAPES[2], 500, 8.0).to_tensor())
             .collect();
-        let clouds: Vec<_> = messages.iter().map(|m| Cloud::from_message(m).unwrap()).collect();
+        let clouds: Vec<_> = messages.iter().map(|m| HostCloud::from_message(m).unwrap()).collect();
         let mut out = VoxelBatch::default();
         let limit = if layout == VoxelLayout::Bits { 250_000 } else { 600_000 };
         let mut batch = VoxelizeBatch::new(&config, &gpu, Some(limit)).unwrap();
@@ -134,27 +133,4 @@ fn a_batch_past_its_memory_is_made_in_parts() {
         assert!(too_small.run(&clouds, &mut out).unwrap_err().is_memory());
     }
     ran(&gpu, "voxelize: batches in parts", 6);
-}
-
-#[test]
-fn several_devices_give_what_one_gives() {
-    let Some(gpu) = gpu() else { return };
-    // With one device alone, two streams of it.
-    let count = robocache::device::cuda::device_count().unwrap();
-    let gpus: Vec<_> = (0..count.clamp(2, 8)).map(|i| Gpu::open(i % count).unwrap()).collect();
-    let mut random = Random(6);
-    let mut cases = 0;
-    for _ in 0..8 {
-        let (config, size) = random_config(&mut random);
-        let mut shards = VoxelizeShards::new(&config, &gpus, None).unwrap();
-        let mut out = VoxelBatch::default();
-        for clouds in [0, 1, 5, 16] {
-            let messages = messages(&mut random, size, clouds);
-            let clouds: Vec<_> = messages.iter().map(|m| Cloud::from_message(m).unwrap()).collect();
-            shards.run(&clouds, &mut out).unwrap();
-            check(&config, &messages, &out);
-            cases += 1;
-        }
-    }
-    ran(&gpu, &format!("voxelize: batches over {} devices", gpus.len()), cases);
 }

@@ -3,14 +3,14 @@
 use super::support::{TestCloud, config, coo, voxelizer};
 use crate::support::{Random, gpu, ran, random_cases};
 use robocache::device::Dtype;
-use robocache::device::cuda::{Budget, DeviceBuf};
-use robocache::ops::voxelize::cuda::CudaVoxelizer;
+use robocache::device::gpu::{Budget, DeviceBuf};
+use robocache::ops::voxelize::gpu::GpuVoxelizer;
 use robocache::ops::voxelize::{
     Channel, CpuVoxelizer, Extrinsic, VoxelCounters, VoxelInput, VoxelLayout, VoxelizeConfig,
 };
 use robocache::stream::Message;
 
-/// How the points of a cloud lie.
+/// Arrangement of a cloud's points.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
     Uniform,
@@ -109,7 +109,7 @@ macro_rules! written {
     }};
 }
 
-/// What became of the points, and the bytes of the output.
+/// Counters of the points, and the bytes of the output.
 pub fn on_cpu(voxelizer: &mut CpuVoxelizer, layout: VoxelLayout, clouds: &[(usize, &Message)]) -> (String, Vec<u8>) {
     let counters = voxelizer.gather(clouds.iter().copied(), |_, error| panic!("{error}"));
     let out = written!(voxelizer, layout);
@@ -121,7 +121,7 @@ pub fn said(counters: VoxelCounters, unusable: &[u64], saturated: u64) -> String
     format!("{counters:?}, unusable {unusable:?}, saturated {saturated}")
 }
 
-fn on_device(voxelizer: &mut CudaVoxelizer, layout: VoxelLayout, clouds: &[(usize, &Message)]) -> (String, Vec<u8>) {
+fn on_device(voxelizer: &mut GpuVoxelizer, layout: VoxelLayout, clouds: &[(usize, &Message)]) -> (String, Vec<u8>) {
     let refused = |_, error| panic!("{error}");
     let counters = voxelizer.gather(clouds.iter().copied(), refused).unwrap();
     let out = written!(voxelizer, layout, unwrap);
@@ -186,7 +186,7 @@ fn random_clouds_give_the_bits_of_the_cpu() {
     let mut done = 0;
     while done < cases {
         let (config, size) = random_config(&mut random);
-        let mut cuda = CudaVoxelizer::new(&config, &gpu, None).unwrap();
+        let mut cuda = GpuVoxelizer::new(&config, &gpu, None).unwrap();
         let mut cpu = CpuVoxelizer::new(&config).unwrap();
         let only_xyz = config
             .channels
@@ -234,7 +234,7 @@ fn what_is_no_cloud_of_the_grid_leaves_it_as_it_was() {
     let good = TestCloud::new(["x", "y", "z", "i"], &[[0.5, 0.5, 0.5, 2.0]]);
     let (wide, message) = (good.clone().with_type("i", Dtype::Int32).to_struct(), good.to_struct());
     let none = TestCloud::xyz(&[[0.5; 3]]).to_struct();
-    let mut cuda = CudaVoxelizer::new(&config, &gpu, None).unwrap();
+    let mut cuda = GpuVoxelizer::new(&config, &gpu, None).unwrap();
     let mut refused = Vec::new();
     let counters = cuda.gather([(0, &wide), (0, &message), (0, &none)], |_, error| {
         refused.push(error.to_string())
@@ -257,7 +257,7 @@ fn a_device_without_room_is_an_error_and_the_next_grid_starts_anew() {
     let mut random = Random(5);
     let small = cloud(&mut random, Shape::Uniform, 100, 8.0).to_tensor();
     let large = cloud(&mut random, Shape::Uniform, 60_000, 8.0).to_tensor();
-    let mut cuda = CudaVoxelizer::new(&config, &gpu, Some(1_200_000)).unwrap();
+    let mut cuda = GpuVoxelizer::new(&config, &gpu, Some(1_200_000)).unwrap();
     let expected = on_cpu(
         &mut CpuVoxelizer::new(&config).unwrap(),
         VoxelLayout::Coo,
@@ -285,7 +285,7 @@ fn large_grids_follow_one_another() {
             if layout == VoxelLayout::Bits {
                 config.channels = vec!["occupancy".parse().unwrap()];
             }
-            let mut cuda = CudaVoxelizer::new(&config, &gpu, None).unwrap();
+            let mut cuda = GpuVoxelizer::new(&config, &gpu, None).unwrap();
             let mut cpu = CpuVoxelizer::new(&config).unwrap();
             for n in [3000, 2500, 0, 10] {
                 let messages =

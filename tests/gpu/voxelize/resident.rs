@@ -3,12 +3,12 @@
 use super::batches::expected;
 use super::random::{SHAPES, Shape, cloud, random_config, said};
 use super::support::{TestCloud, config};
-use crate::support::{Random, gpu, ran, random_cases};
-use robocache::device::Dtype;
-use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, device_count};
-use robocache::ops::voxelize::cuda::{DeviceClouds, DeviceField, VoxelizeBatch, VoxelizeError};
+use crate::support::{Random, gpu, kind, ran, random_cases};
+use robocache::device::gpu::{Budget, DeviceBuf, DeviceFault, Gpu, device_count};
+use robocache::device::{Device, Dtype};
+use robocache::ops::voxelize::gpu::{DeviceClouds, DeviceField, GpuVoxelizer, VoxelizeBatch, VoxelizeError};
 use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig};
-use robocache::stream::Message;
+use robocache::stream::{HostCloud, Message, PointCloud, PointCloudError};
 
 /// Everything in a device buffer from a byte on.
 fn fetch(buffer: &DeviceBuf, at: usize, bytes: usize) -> Vec<u8> {
@@ -158,6 +158,47 @@ fn batches_of_several_sizes_follow_one_another() {
 }
 
 #[test]
+fn one_grid_is_made_of_points_wherever_they_are() {
+    let Some(gpu) = gpu() else { return };
+    let points = [1.5f32, 2.5, 0.5, 3.0, 1.5, 2.5, 0.5, 5.0, 9.5, 0.5, 0.5, 1.0];
+    let mut on_device = Message::default();
+    let budget = Budget::new(None);
+    let (memory, header) = on_device
+        .lay_out_on_device(Dtype::Float32, points.len(), &gpu, &budget)
+        .unwrap();
+    header.fields.set(["x", "y", "z", "i"]);
+    header.shape.set([3, 4]);
+    // SAFETY: the memory is not page-locked.
+    unsafe { memory.upload(0, bytemuck::cast_slice(&points)) }.unwrap();
+    gpu.synchronize().unwrap();
+    let mut on_host = Message::default();
+    on_host.fetch(&on_device).unwrap();
+    assert_eq!(
+        HostCloud::from_message(&on_device).err(),
+        Some(PointCloudError::OnDevice)
+    );
+
+    let config = config(0.0, 1.0, [4, 4, 4], &["count", "mean_i", "max_x"]);
+    let mut voxelizer = GpuVoxelizer::new(&config, &gpu, None).unwrap();
+    let grids = [&on_host, &on_device].map(|message| {
+        let cloud = PointCloud::from_message(message).unwrap();
+        voxelizer.begin().unwrap();
+        // SAFETY: the message is left alone until the grid is finished.
+        unsafe { voxelizer.add(0, &cloud) }.unwrap();
+        let counters = voxelizer.finish().unwrap();
+        let (mut coords, mut features) = (vec![0; voxelizer.voxels() * 3], vec![0.0; voxelizer.voxels() * 3]);
+        voxelizer.write_coo(&mut coords, &mut features).unwrap();
+        (counters, coords, features)
+    });
+    assert_eq!(grids[0], grids[1]);
+    assert_eq!(
+        (grids[0].1.as_slice(), grids[0].2.as_slice()),
+        (&[1, 2, 0][..], &[2.0, 4.0, 1.5][..])
+    );
+    ran(&gpu, "voxelize: one cloud on the device", 1);
+}
+
+#[test]
 fn fields_must_lie_within_their_buffer() {
     let Some(gpu) = gpu() else { return };
     let mut buffer = DeviceBuf::new(&gpu, &Budget::new(None));
@@ -182,10 +223,10 @@ fn fields_must_lie_within_their_buffer() {
 #[test]
 fn points_of_another_device_are_refused() {
     let Some(gpu) = gpu() else { return };
-    if device_count().unwrap() < 2 {
+    if device_count(kind()).unwrap() < 2 {
         return;
     }
-    let other = Gpu::open(1).unwrap();
+    let other = Gpu::open(kind(), 1).unwrap();
     let mut buffer = DeviceBuf::new(&other, &Budget::new(None));
     buffer.reserve(1200).unwrap();
     let fields = ["x", "y", "z"].map(|name| DeviceField {
@@ -201,7 +242,10 @@ fn points_of_another_device_are_refused() {
     };
     assert_eq!(
         error,
-        VoxelizeError::Cuda(CudaError::WrongDevice { expected: 0, came: 1 })
+        VoxelizeError::Gpu(DeviceFault::WrongDevice {
+            expected: Device::Gpu(kind(), 0),
+            came: Device::Gpu(kind(), 1)
+        })
     );
     ran(&gpu, "voxelize: another device", 1);
 }

@@ -1,8 +1,8 @@
-//! What is wired to the inputs of a node.
+//! Checks the wiring of a node's inputs.
 
 use super::node::{Checker, Own};
 use crate::check::dataflow::{Edge, Node, parts_of_type};
-use crate::check::known::{Kind, Known};
+use crate::check::facts::{Kind, StreamFacts};
 use crate::check::section::least_queue;
 use crate::config::{Operation, Section};
 use crate::output::{bytes, figure};
@@ -12,7 +12,7 @@ use robocache::ops::align::TriggerConfig;
 /// The most memory that a queue should be able to hold.
 const LARGE_QUEUE: u64 = 1 << 30;
 
-/// Whether a node is set up to wait for whatever comes, as over a recording.
+/// True if a node is set up to wait for every message, as over a recording.
 fn is_offline(own: &Own<'_>) -> bool {
     own.built.operations.iter().any(|operation| match &operation.section {
         Section::Observe(config) => config.max_wait_ms.is_none(),
@@ -109,7 +109,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What a node that is none of robocache's holds up.
+    /// Checks a foreign node that holds up its senders.
     pub(super) fn held_up(&mut self, node: &Node) {
         for (input, edge) in node.edges() {
             if edge.is_lossless() && self.streams.of(&edge.source).is_live() {
@@ -126,7 +126,7 @@ impl Checker<'_> {
         self.findings.warn(self.file, format!("{at}.queue_policy"), problem);
     }
 
-    /// Whether a queue holds what the configuration says of the rate of a stream, where nothing else does.
+    /// Checks that a queue holds the rate that the configuration states for a stream, if nothing else tells it.
     fn queue_by_config(&mut self, own: &Own<'_>, input: &str, queue_size: usize, at: &str) {
         let said = own
             .built
@@ -145,9 +145,9 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether a queue is too short for what comes while the node is busy. Also warns of one that may hold more than the
-    /// machine can.
-    fn queue(&mut self, queue_size: usize, edge: &Edge, known: &Known, at: &str) -> bool {
+    /// Checks that a queue is long enough for the messages that come while the node is busy. Also warns of one that may
+    /// hold more than the machine can.
+    fn queue(&mut self, queue_size: usize, edge: &Edge, known: &StreamFacts, at: &str) -> bool {
         let is_large = matches!(known.kind, Some(Kind::Cloud(_) | Kind::Grid(_)));
         let needed = match known.rate_hz {
             // One in work, and one that waits.
@@ -195,7 +195,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether somebody asks, and hears the answer.
+    /// Checks that a node sends requests and takes the answers.
     pub(super) fn trigger(&mut self, own: &Own<'_>, operation: &Operation) {
         let Section::Observe(config) = &operation.section else {
             return;

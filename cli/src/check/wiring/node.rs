@@ -1,9 +1,9 @@
 //! The nodes of a dataflow that are robocache's.
 
 use crate::check::dataflow::{Node, parts_of_type};
+use crate::check::facts::{Kind, StreamFacts, Streams};
 use crate::check::files::PROGRAMS;
 use crate::check::findings::Findings;
-use crate::check::known::{Kind, Known, Streams};
 use crate::config::{self, Built};
 use robocache::app::did_you_mean;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub(super) struct Own<'a> {
     pub built: Built,
 }
 
-/// Where findings go, and what is known of the streams.
+/// Checks nodes: the findings, and the known facts about the streams.
 pub(super) struct Checker<'a> {
     pub file: &'a Path,
     pub folder: &'a Path,
@@ -26,7 +26,7 @@ pub(super) struct Checker<'a> {
     pub findings: &'a mut Findings,
 }
 
-/// What the configuration of a node of robocache's comes to.
+/// Reads the configuration of one of robocache's nodes.
 pub(super) fn read<'a>(file: &Path, folder: &Path, node: &'a Node, findings: &mut Findings) -> Option<Own<'a>> {
     let at = format!("nodes.{}", node.id);
     let Some(program) = node.program() else {
@@ -45,7 +45,7 @@ pub(super) fn read<'a>(file: &Path, folder: &Path, node: &'a Node, findings: &mu
     if !PROGRAMS.contains(&program) {
         let hint = did_you_mean(program, &PROGRAMS);
         let programs = PROGRAMS.map(|program| format!("robocache-{program}")).join(", ");
-        let problem = format!("`robocache-{program}` is no node{hint} (allowed: {programs}, robocache-{VIEWER})");
+        let problem = format!("`robocache-{program}` is not a node{hint} (allowed: {programs}, robocache-{VIEWER})");
         findings.error(file, format!("{at}.path"), problem);
         return None;
     }
@@ -66,7 +66,7 @@ pub(super) fn read<'a>(file: &Path, folder: &Path, node: &'a Node, findings: &mu
 
 impl Checker<'_> {
     /// A type's `dim` against what comes.
-    pub(super) fn width(&mut self, urn: Option<&String>, known: &Known, at: &str) {
+    pub(super) fn width(&mut self, urn: Option<&String>, known: &StreamFacts, at: &str) {
         let dim = urn.and_then(|urn| parts_of_type(urn)?.1);
         if let (Some(dim), Some(width)) = (dim, known.kind.as_ref().and_then(Kind::width))
             && dim != width

@@ -1,8 +1,8 @@
-//! What nodes send, who reads it, and the memory that it goes through.
+//! Checks the outputs of nodes, their readers, and the memory that they go through.
 
 use super::node::{Checker, Own};
 use crate::check::dataflow::{Node, parts_of_type};
-use crate::check::known::{Kind, Known, pooled};
+use crate::check::facts::{Kind, StreamFacts, pooled};
 use crate::config::Section;
 use crate::output::bytes;
 use robocache::app::{DIAGNOSTICS, Residence, did_you_mean};
@@ -12,11 +12,11 @@ use robocache::ops::voxelize::VoxelLayout;
 
 /// Messages that a pool should hold of the largest.
 const IN_POOL: u64 = 4;
-/// Where the pools of dora's nodes lie.
+/// Folder of the pools of dora's nodes.
 const SHARED_MEMORY: &str = "/dev/shm";
 
 impl Checker<'_> {
-    pub(super) fn outputs(&mut self, own: &Own<'_>, at: &str, known: &[(String, Known)]) {
+    pub(super) fn outputs(&mut self, own: &Own<'_>, at: &str, known: &[(String, StreamFacts)]) {
         let node = own.node;
         let has_replay = own
             .built
@@ -93,7 +93,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether the pools of all nodes that run here have room.
+    /// Checks that the pools of all nodes that run here have room.
     pub(super) fn pools(&mut self) {
         let Ok(stat) = rustix::fs::statvfs(SHARED_MEMORY) else {
             return;
@@ -113,7 +113,7 @@ impl Checker<'_> {
         }
     }
 
-    fn type_of_output(&mut self, urn: Option<&String>, output: &str, known: &Known, at: &str) {
+    fn type_of_output(&mut self, urn: Option<&String>, output: &str, known: &StreamFacts, at: &str) {
         let Some((name, _)) = urn.and_then(|urn| parts_of_type(urn)) else {
             return;
         };
@@ -136,7 +136,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What is attached, and goes to nobody.
+    /// Warns of attached messages that go to nobody.
     fn attached(&mut self, own: &Own<'_>, at: &str) {
         for operation in &own.built.operations {
             let Section::Observe(config) = &operation.section else {

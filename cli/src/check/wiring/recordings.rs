@@ -1,4 +1,4 @@
-//! What is recorded, replayed and made a dataset of.
+//! Checks recorders, replays, and configurations of datasets.
 
 use super::node::{Checker, Own};
 use crate::check::dataflow::tidy;
@@ -9,7 +9,7 @@ use robocache::app::plugins::RecordConfig;
 use std::path::Path;
 
 impl Checker<'_> {
-    /// Whether what a recorder names is there.
+    /// Checks that the inputs that a recorder names exist.
     pub(super) fn record_inputs(&mut self, own: &Own<'_>, operation: &Operation, inputs: &[String], known: &[String]) {
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         for (i, input) in inputs
@@ -27,7 +27,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether the recorders of the dataflow, where there are any, record the streams that a dataset takes.
+    /// Checks that the recorders of the dataflow, if there are any, record the streams that a dataset takes.
     pub(super) fn recorded(&mut self, config: &Path, own: &[Own<'_>]) {
         let mut recorded = Vec::new();
         for own in own {

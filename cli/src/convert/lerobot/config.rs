@@ -4,17 +4,17 @@ use eyre::bail;
 use robocache::ops::align::AlignConfig;
 use serde::{Deserialize, Serialize};
 
-/// What a dataset is made of.
+/// Contents and form of a dataset.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LerobotConfig {
-    /// Which robot it is of.
+    /// The robot's type.
     #[serde(default)]
     pub robot_type: Option<String>,
     /// Frames a second; `None`: as many as observations.
     #[serde(default)]
     pub fps: Option<u32>,
-    /// What is done in all of it.
+    /// The task of all episodes.
     #[serde(default)]
     pub task: Option<String>,
     /// A stream whose messages say what is done from then on, by `task` in their metadata.
@@ -27,10 +27,10 @@ pub struct LerobotConfig {
     /// samples are the targets.
     #[serde(default)]
     pub episode_gap_ms: Option<f64>,
-    /// What becomes of a frame in which something is not valid.
+    /// Treatment of a frame in which something is not valid.
     #[serde(default)]
     pub on_invalid: OnInvalid,
-    /// Whether the features `robocache.*` are written.
+    /// True if the features `robocache.*` are written.
     #[serde(default = "yes")]
     pub truth: bool,
     /// Empty: one for each modality.
@@ -42,16 +42,16 @@ fn yes() -> bool {
     true
 }
 
-/// What becomes of a frame in which something is not valid.
+/// Treatment of a frame in which something is not valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnInvalid {
-    /// It is left out.
+    /// Leaves the frame out.
     #[default]
     Refuse,
     /// The last valid value of the episode is repeated; without one the frame is left out.
     Hold,
-    /// It has what the observation has there, `fill_value`; zeros of other streams.
+    /// Writes the observation's own value, `fill_value`; zeros for other streams.
     Fill,
 }
 
@@ -78,21 +78,21 @@ pub struct FeatureConfig {
     /// With `stream` and `images`: which one.
     #[serde(default)]
     pub take: Option<Take>,
-    /// How far from the target a sample may be.
+    /// Greatest distance of a sample from the target.
     #[serde(default)]
     pub max_age_ms: Option<f64>,
-    /// By how much the stamps of the stream are later than the capture. `None`: that of the modality of this input, else 0.
+    /// Delay of the stream's stamps behind the capture. `None`: that of the modality of this input, else 0.
     #[serde(default)]
     pub latency_ms: Option<f64>,
     /// With `stream`: `bool`, where its bytes are that.
     #[serde(default)]
     pub dtype: Option<Bool>,
-    /// What the elements are called.
+    /// Names of the elements.
     #[serde(default)]
     pub names: Option<Vec<String>>,
 }
 
-/// Which sample belongs to a target.
+/// Choice of the sample for a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Take {
@@ -110,7 +110,7 @@ pub enum Bool {
     Bool,
 }
 
-/// Where a feature comes from.
+/// Source of a feature.
 pub enum Origin<'a> {
     Modalities(&'a [String]),
     Stream(&'a str),
@@ -119,7 +119,7 @@ pub enum Origin<'a> {
 }
 
 impl FeatureConfig {
-    /// Where it comes from.
+    /// The source of the feature.
     ///
     /// # Errors
     /// No origin or several, or keys that don't belong to it.
@@ -197,7 +197,7 @@ pub fn to_ns(key: &str, ms: f64) -> eyre::Result<i64> {
     Ok((ms * 1e6).round() as i64)
 }
 
-/// A `latency_ms` as ns; below 0 where stamps are earlier than the capture.
+/// A `latency_ms` as ns; below 0 if stamps are earlier than the capture.
 pub fn latency_ns(ms: f64) -> eyre::Result<i64> {
     if !(-1e12..=1e12).contains(&ms) {
         bail!("lerobot: features: latency_ms: {ms} (allowed: -1e12 to 1e12)");

@@ -1,4 +1,4 @@
-//! What became of observations, and how it is told.
+//! Counts observations by their fate, and reports the counts.
 
 use robocache::formats::lerobot::Written;
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub struct Counts {
     pub observations: u64,
-    /// Observations that are no frames.
+    /// Observations that did not become frames.
     pub left_out: u64,
     /// Observations in which a modality or a feature was not valid.
     pub invalid: BTreeMap<String, u64>,
@@ -18,12 +18,12 @@ pub struct Counts {
     /// Beginnings of episodes that came when later frames had been written.
     pub late_begins: u64,
     pub without_task: bool,
-    /// The rate of the targets, where it had to be measured.
+    /// The rate of the targets, if it had to be measured.
     pub measured_hz: Option<f64>,
 }
 
 impl Counts {
-    /// In words; `is_grid` where frames are not where samples are.
+    /// In words; `is_grid` if frames are not where samples are.
     pub fn notes(&self, written: &Written, fps: Option<u32>, is_grid: bool) -> Vec<String> {
         let Written { episodes, frames, .. } = written;
         let (tasks, observations) = (written.tasks.len(), self.observations);

@@ -41,7 +41,7 @@ pub fn latencies(file: &Path, known: &[(String, i64)]) -> eyre::Result<Vec<(Stri
 /// without a section `lerobot:`.
 ///
 /// # Errors
-/// What [`Settings::read`] refuses.
+/// The refusals of [`Settings::read`].
 pub fn streams_of(file: &Path) -> eyre::Result<Vec<String>> {
     if !Config::read(file)?.sections().any(|section| section == "lerobot") {
         return Ok(Vec::new());
@@ -59,7 +59,7 @@ pub fn streams_of(file: &Path) -> eyre::Result<Vec<String>> {
     Ok(streams)
 }
 
-/// Whether it is the folder of a dataset.
+/// True if it is the folder of a dataset.
 pub fn is_dataset(path: &Path) -> bool {
     path.join("meta/info.json").is_file()
 }

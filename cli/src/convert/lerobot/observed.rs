@@ -2,7 +2,8 @@
 
 use robocache::app::{Fault, Sink};
 use robocache::device::Dtype;
-use robocache::stream::{Header, Layout, Message, Payload};
+use robocache::ops::{self, align};
+use robocache::stream::{Header, Layout, Message, Payload, form};
 use std::collections::VecDeque;
 
 /// The newest row of an observation.
@@ -10,13 +11,13 @@ use std::collections::VecDeque;
 pub struct Observation {
     pub target_ns: i64,
     pub epoch: i64,
-    /// Of each modality.
+    /// Validity of each modality.
     pub valid: Vec<bool>,
-    /// Of each modality; -1 where there is no sample.
+    /// Age of each modality; -1 if there is no sample.
     pub age_ns: Vec<i64>,
-    /// Of all modalities, float32.
+    /// Values of all modalities, float32.
     row: Vec<u8>,
-    /// Where the bytes of each modality begin, and where those of the last end.
+    /// Offset in bytes at which each modality begins, and the end of the last one.
     offsets: Vec<usize>,
 }
 
@@ -60,27 +61,30 @@ impl Sink for Observed {
         let Some(values) = self
             .memory
             .flat()
-            .filter(|_| output == self.output && !header.error.is_present())
+            .filter(|_| output == self.output && align::key::error.get(header).is_none())
         else {
             return Ok(());
         };
-        let modalities = header.modalities.len();
-        let columns = header.offsets.last().map_or(0, |&columns| columns as usize);
+        let valid = header.valid.get().unwrap_or_default();
+        let age_ns = form::age_ns.get(header).unwrap_or_default();
+        let offsets = align::key::offsets.get(header).unwrap_or_default();
+        let modalities = form::modalities.get(header).map_or(0, <[String]>::len);
+        let columns = offsets.last().map_or(0, |&columns| columns as usize);
         let newest = values.slice(values.len() - columns, values.len());
         let mut observation = self.free.pop().unwrap_or_default();
-        observation.target_ns = *header.timestamp_ns;
-        observation.epoch = *header.epoch;
+        observation.target_ns = self.memory.timestamp_ns();
+        observation.epoch = ops::key::epoch.get(header).unwrap_or(0);
         observation.valid.clear();
-        let valid = &header.valid[header.valid.len() - modalities..];
+        let valid = &valid[valid.len() - modalities..];
         observation.valid.extend(valid.iter().map(|&valid| valid == 1));
         observation.age_ns.clear();
         observation
             .age_ns
-            .extend_from_slice(&header.age_ns[header.age_ns.len() - modalities..]);
+            .extend_from_slice(&age_ns[age_ns.len() - modalities..]);
         observation.offsets.clear();
         observation
             .offsets
-            .extend(header.offsets.iter().map(|&column| column as usize * size_of::<f32>()));
+            .extend(offsets.iter().map(|&column| column as usize * size_of::<f32>()));
         observation.row.clear();
         if newest.dtype() == Dtype::Float32 {
             observation.row.extend_from_slice(newest.bytes());

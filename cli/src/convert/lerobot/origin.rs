@@ -16,7 +16,7 @@ pub const CAPTURE_NS: &str = "robocache.capture_ns";
 pub const TARGET_NS: &str = "robocache.target_ns";
 pub const EPOCH: &str = "robocache.epoch";
 
-/// Where the features of a dataset come from.
+/// Sources of the features of a dataset.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Origins {
     pub features: Vec<Origin>,
@@ -35,15 +35,15 @@ pub struct Part {
     pub stream: String,
     /// Its place in `robocache.valid`, `robocache.age_ns` and `robocache.capture_ns`.
     pub part: usize,
-    /// Its elements, where there are several parts.
+    /// Its elements, if there are several parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dim: Option<usize>,
-    /// Whether its values are those of a sample, and not interpolated.
+    /// True if its values are those of a sample, and not interpolated.
     pub as_it_came: bool,
-    /// Of a stream beside the observations: which sample is taken.
+    /// Choice of the sample, for a stream beside the observations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub take: Option<Take>,
-    /// Of a window: how many samples it has.
+    /// Number of samples, for a window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<usize>,
 }
@@ -55,7 +55,7 @@ impl Origins {
         fs::write(&path, text).wrap_err_with(|| path.display().to_string())
     }
 
-    /// Those of a dataset; of one that robocache did not write, none.
+    /// Reads the sources of a dataset; one that robocache did not write has none.
     pub fn read(folder: &Path) -> eyre::Result<Self> {
         let path = folder.join(FILE);
         match fs::read_to_string(&path) {

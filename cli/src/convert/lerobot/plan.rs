@@ -1,23 +1,23 @@
-//! What a configuration comes to: the rate of frames, and where their features come from.
+//! Plan of a configuration: the rate of frames, and the sources of their features.
 
 use super::config::{LerobotConfig, Origin, latency_ns, to_ns};
-use super::stream::{Stream, What};
+use super::stream::{FeatureContent, FeatureStream};
 use eyre::bail;
 use robocache::app::did_you_mean;
 use robocache::ops::align::{AlignConfig, TriggerConfig};
 
-/// How far a rate that is measured may be from a whole number: sensors are rarely as quick as they say.
+/// Greatest distance of a measured rate from a whole number: sensors are rarely as quick as they claim.
 const MEASURED_TOLERANCE: f64 = 0.02;
 
-/// Where a feature of the configuration comes from.
+/// Source of a feature in the configuration.
 pub enum Plan {
-    /// Of these modalities, by index.
+    /// Modalities, by index.
     Modalities(Vec<usize>),
-    /// Of this stream, by index.
+    /// A stream, by index.
     Stream(usize),
 }
 
-/// Frames a second, where the configuration says it, and the period of the grid where that makes the frames.
+/// Frames a second, if the configuration says it, and the period of the grid where that makes the frames.
 pub fn rate(config: &LerobotConfig, fuse: &AlignConfig) -> eyre::Result<(Option<u32>, Option<i64>)> {
     let every = fuse.emit_every as f64;
     let (own, period_ns) = match &fuse.trigger {
@@ -68,11 +68,11 @@ pub fn measured_rate(targets_ns: &[i64]) -> eyre::Result<(u32, f64)> {
     Ok((fps as u32, rate_hz))
 }
 
-/// Where the features come from, and the streams that are taken as they came.
-pub fn plan(config: &LerobotConfig, fuse: &AlignConfig) -> eyre::Result<(Vec<Plan>, Vec<Stream>)> {
+/// The sources of the features, and the streams that are taken as they came.
+pub fn plan(config: &LerobotConfig, fuse: &AlignConfig) -> eyre::Result<(Vec<Plan>, Vec<FeatureStream>)> {
     let (mut plan, mut streams) = (Vec::new(), Vec::new());
     for feature in &config.features {
-        let (name, what) = match feature.origin()? {
+        let (name, content) = match feature.origin()? {
             Origin::Modalities(inputs) => {
                 let known = || fuse.modalities.iter().map(|modality| modality.input.as_str());
                 let at = inputs.iter().map(|input| {
@@ -100,14 +100,14 @@ pub fn plan(config: &LerobotConfig, fuse: &AlignConfig) -> eyre::Result<(Vec<Pla
             }
             Origin::Stream(stream) => (
                 stream,
-                What::Numbers {
+                FeatureContent::Numbers {
                     is_bool: feature.dtype.is_some(),
                 },
             ),
-            Origin::Images(stream) => (stream, What::Images),
-            Origin::Window(stream, samples) => (stream, What::Window(samples)),
+            Origin::Images(stream) => (stream, FeatureContent::Images),
+            Origin::Window(stream, samples) => (stream, FeatureContent::Window(samples)),
         };
-        let mut stream = Stream::new(&feature.name, name, what, feature.names.clone());
+        let mut stream = FeatureStream::new(&feature.name, name, content, feature.names.clone());
         stream.take = feature.take.unwrap_or_default();
         if let Some(ms) = feature.max_age_ms {
             stream.max_age_ns = to_ns("features: max_age_ms", ms)?;

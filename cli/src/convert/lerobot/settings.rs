@@ -1,8 +1,8 @@
-//! What the sections `fuse:` and `lerobot:` of a file come to, for a conversion and for `check`.
+//! Settings in the sections `fuse:` and `lerobot:` of a file, for a conversion and for `check`.
 
 use super::config::{LerobotConfig, to_ns};
 use super::plan::{Plan, plan, rate};
-use super::stream::Stream;
+use super::stream::FeatureStream;
 use crate::config::{self, Section};
 use eyre::bail;
 use robocache::app::{AppError, Config, Graph};
@@ -11,10 +11,10 @@ use robocache::ops::align::{AlignConfig, FUSED};
 use robocache::prelude::Dtype;
 use std::path::Path;
 
-/// What runs before and beside fuse, in this order.
+/// Operations that run before and beside fuse, in this order.
 const ORDER: [&str; 3] = ["clock", "voxelize", "fuse"];
 
-/// Where samples are the targets, an episode ends with a gap of this.
+/// Gap that ends an episode if samples are the targets.
 const GAP_OF_SAMPLES_MS: f64 = 1000.0;
 
 pub struct Settings {
@@ -22,15 +22,15 @@ pub struct Settings {
     pub fuse: AlignConfig,
     /// The output of the frames.
     pub fused: String,
-    /// Frames a second, where the configuration says it.
+    /// Frames a second, if the configuration says it.
     pub fps: Option<u32>,
     /// An episode ends with a gap longer than this.
     pub gap_ns: i64,
-    /// The period of the grid; `None` where samples are the targets.
+    /// The period of the grid; `None` if samples are the targets.
     pub grid_ns: Option<i64>,
     pub graph: Graph,
     pub plan: Vec<Plan>,
-    pub streams: Vec<Stream>,
+    pub streams: Vec<FeatureStream>,
 }
 
 impl Settings {
@@ -46,7 +46,7 @@ impl Settings {
         Self::of(file).map_err(in_file)
     }
 
-    /// What is wrong with the section `lerobot:` of a file, or with the `fuse:` that it is of: the section and the problem.
+    /// The first problem with the section `lerobot:` of a file, or with its `fuse:`: the section and the problem.
     pub fn refusal(file: &Path) -> Option<eyre::Result<(String, String), AppError>> {
         let error = Self::of(file).err()?;
         Some(match error.downcast::<AppError>() {
@@ -73,7 +73,7 @@ impl Settings {
             bail!("fuse: a dataset has the frames of one `fuse` (allowed: exactly one)");
         };
         let Section::Observe(fuse) = operation.section.clone() else {
-            bail!("fuse: it is no section of observations");
+            bail!("fuse: it is not a section of observations");
         };
         let (fps, grid_ns) = rate(&config, &fuse)?;
         let gap_ns = match (config.episode_gap_ms, grid_ns) {

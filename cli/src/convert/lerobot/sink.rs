@@ -1,28 +1,28 @@
 //! Messages to a dataset: the operations of a configuration make observations of them, and each observation becomes a frame.
 
-use super::config::{FeatureConfig, LerobotConfig, OnInvalid};
+mod features;
+mod frames;
+
+use super::config::{LerobotConfig, OnInvalid};
 use super::counts::Counts;
-use super::observed::{Observation, Observed};
-use super::origin;
+use super::observed::Observed;
 use super::plan::{Plan, measured_rate};
-use super::settings::{Settings, longest};
-use super::stream::{Found, Stream, What};
-use crate::convert::{Refused, Told};
+use super::settings::Settings;
+use super::stream::FeatureStream;
+use crate::convert::{Refused, Remarks};
 use eyre::{OptionExt, bail};
 use robocache::app::{Change, Graph};
-use robocache::formats::lerobot::{Dataset, Feature, Kind, Version, Writer, Written};
+use robocache::formats::lerobot::{Version, Writer, Written};
 use robocache::ops::align::AlignConfig;
-use robocache::prelude::Dtype;
 use robocache::stream::{Message, MetadataValue};
-use robocache::time::Interpolation;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// A stream that has been silent for so many seconds of frames is not waited for.
+/// Seconds of frames after which a silent stream is not waited for any more.
 const SILENT_S: usize = 10;
 
-/// So many targets are waited for where their rate has to be measured.
+/// Number of targets that are waited for if their rate has to be measured.
 const MEASURED: usize = 100;
 
 /// The key of a message's metadata that says what is done.
@@ -42,7 +42,7 @@ pub struct Sink {
     inputs: Vec<String>,
     observed: Observed,
     plan: Vec<Plan>,
-    streams: Vec<Stream>,
+    streams: Vec<FeatureStream>,
     /// Names of elements by modality, as its first message has them.
     names: HashMap<String, Vec<String>>,
     begun: Vec<i64>,
@@ -53,9 +53,9 @@ pub struct Sink {
     writer: Option<Writer>,
     last: Option<Last>,
     counts: Counts,
-    /// Why messages are no samples, the first of each stream.
+    /// Reasons why messages are not samples, the first of each stream.
     refused: Vec<String>,
-    /// How many messages came of streams that the dataset has no use for.
+    /// Number of messages of each stream that the dataset has no use for.
     unused: BTreeMap<String, u64>,
     /// The frame at hand, a part after the other.
     bytes: Vec<u8>,
@@ -66,12 +66,12 @@ struct Last {
     target_ns: i64,
     epoch: i64,
     begun: usize,
-    /// Of each modality, then of each stream: the last valid value of this episode, with its times where it is a window.
+    /// The last valid value of this episode, with its times if it is a window: of each modality, then of each stream.
     held: Vec<Option<(Vec<u8>, Vec<i64>)>>,
 }
 
 impl Sink {
-    /// `streams` are those that there will be, where that is known.
+    /// `streams` are those that there will be, if that is known.
     pub fn create(
         folder: &Path,
         version: Version,
@@ -139,7 +139,7 @@ impl Sink {
         while let Some(next) = self.observed.due.front() {
             let target_ns = next.target_ns;
             let is_long = self.observed.due.len() > SILENT_S * fps as usize;
-            // What has the time of the target may still come, such as the beginning of an episode.
+            // Samples with the time of the target may still come, such as the beginning of an episode.
             let is_past = self.now_ns > target_ns && self.streams.iter().all(|stream| stream.is_past(target_ns));
             if !(is_past || is_long) {
                 break;
@@ -162,7 +162,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Measures how many frames a second there are, where nothing else says it.
+    /// Measures how many frames a second there are, if nothing else says it.
     fn know_fps(&mut self) -> eyre::Result<u32> {
         if let Some(fps) = self.fps {
             return Ok(fps);
@@ -185,305 +185,6 @@ impl Sink {
         Ok(())
     }
 
-    fn frame(&mut self, observation: &Observation, fps: u32) -> eyre::Result<()> {
-        self.counts.observations += 1;
-        let target_ns = observation.target_ns;
-        let found: Vec<Found> = self.streams.iter().map(|stream| stream.find(target_ns)).collect();
-        let begun = self.begun.partition_point(|&time_ns| time_ns <= target_ns);
-        let begins = self.last.as_ref().is_none_or(|last| {
-            let step = target_ns.saturating_sub(last.target_ns);
-            observation.epoch != last.epoch || begun != last.begun || step > self.gap_ns || step <= 0
-        });
-        let modalities = self.fuse.modalities.len();
-        let is_used = |part: usize| {
-            self.plan.iter().any(|plan| match plan {
-                Plan::Modalities(used) => used.contains(&part),
-                Plan::Stream(stream) => part == modalities + stream,
-            })
-        };
-        let parts = modalities + self.streams.len();
-        let is_valid = |part: usize| match part.checked_sub(modalities) {
-            None => observation.valid[part],
-            Some(stream) => found[stream].is_valid,
-        };
-        let invalid: Vec<usize> = (0..parts).filter(|&part| is_used(part) && !is_valid(part)).collect();
-        for &part in &invalid {
-            let name = self.part_name(part).to_owned();
-            *self.counts.invalid.entry(name).or_default() += 1;
-        }
-        let held = |part: usize| !begins && self.last.as_ref().is_some_and(|last| last.held[part].is_some());
-        let is_kept = match self.config.on_invalid {
-            OnInvalid::Refuse => invalid.is_empty(),
-            OnInvalid::Hold => invalid.iter().all(|&part| held(part)),
-            OnInvalid::Fill => self.streams.iter().all(|stream| stream.feature().is_some()),
-        };
-        if !is_kept {
-            self.counts.left_out += 1;
-            return Ok(());
-        }
-        self.open(fps)?;
-        let step_ns = longest(self.grid_ns.unwrap_or(1_000_000_000 / i64::from(fps)));
-        self.episode(observation, begins, begun, step_ns)?;
-        if !invalid.is_empty() {
-            match self.config.on_invalid {
-                OnInvalid::Hold => self.counts.held += 1,
-                _ => self.counts.filled += 1,
-            }
-        }
-        self.write(observation, &found, &invalid)
-    }
-
-    /// Ends the episode before a frame that begins another one. A step that is longer than `step_ns` is not that of frames.
-    fn episode(&mut self, observation: &Observation, begins: bool, begun: usize, step_ns: i64) -> eyre::Result<()> {
-        let Some(writer) = &mut self.writer else {
-            return Ok(());
-        };
-        if begins {
-            writer.end_episode()?;
-        }
-        let parts = self.fuse.modalities.len() + self.streams.len();
-        match &mut self.last {
-            Some(last) if !begins => {
-                let step = observation.target_ns - last.target_ns;
-                self.counts.holes += u64::from(step > step_ns);
-                last.target_ns = observation.target_ns;
-            }
-            last => {
-                *last = Some(Last {
-                    target_ns: observation.target_ns,
-                    epoch: observation.epoch,
-                    begun,
-                    held: (0..parts).map(|_| None).collect(),
-                });
-            }
-        }
-        Ok(())
-    }
-
-    fn write(&mut self, observation: &Observation, found: &[Found], invalid: &[usize]) -> eyre::Result<()> {
-        let (Some(writer), Some(last)) = (&mut self.writer, &mut self.last) else {
-            return Ok(());
-        };
-        let modalities = self.fuse.modalities.len();
-        let holds = self.config.on_invalid == OnInvalid::Hold;
-        let mut values = |part: usize, out: &mut Vec<u8>| {
-            let begin = out.len();
-            if holds && invalid.contains(&part) {
-                let (bytes, times) = last.held[part].clone().unwrap_or_default();
-                out.extend_from_slice(&bytes);
-                return times;
-            }
-            let times = match part.checked_sub(modalities) {
-                None => {
-                    out.extend_from_slice(observation.of(part));
-                    Vec::new()
-                }
-                Some(stream) => {
-                    self.streams[stream].write(&found[stream], out);
-                    match self.streams[stream].what {
-                        What::Window(_) => self.streams[stream].times(&found[stream]).collect(),
-                        _ => Vec::new(),
-                    }
-                }
-            };
-            if holds {
-                last.held[part] = Some((out[begin..].to_vec(), times.clone()));
-            }
-            times
-        };
-        let mut feature = 0;
-        let mut windows = Vec::new();
-        for plan in &self.plan {
-            self.bytes.clear();
-            match plan {
-                Plan::Modalities(parts) => {
-                    for &part in parts {
-                        values(part, &mut self.bytes);
-                    }
-                }
-                Plan::Stream(stream) => {
-                    let times = values(modalities + stream, &mut self.bytes);
-                    if !times.is_empty() {
-                        windows.push(times);
-                    }
-                }
-            }
-            writer.set_bytes(feature, &self.bytes)?;
-            feature += 1;
-        }
-        if self.config.truth {
-            let ages = observation
-                .age_ns
-                .iter()
-                .map(|&age_ns| Some(age_ns).filter(|&age_ns| age_ns >= 0));
-            let of_streams = found
-                .iter()
-                .map(|found| found.time_ns.map(|time_ns| observation.target_ns - time_ns));
-            let ages: Vec<Option<i64>> = ages.chain(of_streams).collect();
-            let valid: Vec<u8> = observation
-                .valid
-                .iter()
-                .copied()
-                .chain(found.iter().map(|found| found.is_valid))
-                .map(u8::from)
-                .collect();
-            let age_ns = ages.iter().map(|age_ns| age_ns.unwrap_or(-1)).collect();
-            let capture_ns = ages
-                .iter()
-                .map(|age_ns| age_ns.map_or(-1, |age_ns| observation.target_ns - age_ns))
-                .collect();
-            let integers = [vec![observation.target_ns], age_ns, capture_ns, vec![observation.epoch]]
-                .into_iter()
-                .chain(windows);
-            writer.set_bytes(feature, &valid)?;
-            for (i, list) in integers.enumerate() {
-                let bytes: Vec<u8> = list.iter().flat_map(|number| number.to_le_bytes()).collect();
-                writer.set_bytes(feature + 1 + i, &bytes)?;
-            }
-        }
-        let known = self
-            .tasks
-            .partition_point(|(time_ns, _)| *time_ns <= observation.target_ns);
-        let task = known
-            .checked_sub(1)
-            .map(|i| self.tasks[i].1.as_str())
-            .or(self.config.task.as_deref());
-        self.counts.without_task |= task.is_none();
-        writer.end_frame(task.unwrap_or_default())?;
-        Ok(())
-    }
-
-    /// Makes the dataset, if it is not there.
-    fn open(&mut self, fps: u32) -> eyre::Result<()> {
-        if self.writer.is_some() {
-            return Ok(());
-        }
-        let mut features = Vec::new();
-        for (plan, config) in self.plan.iter().zip(self.features()) {
-            features.push(match plan {
-                Plan::Stream(stream) => self.streams[*stream]
-                    .feature()
-                    .ok_or_eyre("a stream without a sample")?,
-                Plan::Modalities(parts) => self.feature_of(parts, config),
-            });
-        }
-        if self.config.truth {
-            features.extend(self.truth());
-        }
-        let dataset = Dataset {
-            version: self.version,
-            fps,
-            robot_type: self.config.robot_type.clone(),
-            features,
-        };
-        self.writer = Some(Writer::create(&self.folder, dataset)?);
-        Ok(())
-    }
-
-    fn features(&self) -> &[FeatureConfig] {
-        &self.config.features
-    }
-
-    fn feature_of(&self, parts: &[usize], config: &FeatureConfig) -> Feature {
-        let dim = parts.iter().map(|&part| self.fuse.modalities[part].dim).sum::<usize>();
-        let names = config.names.clone().unwrap_or_else(|| {
-            let of = parts
-                .iter()
-                .map(|&part| self.names.get(&self.fuse.modalities[part].input));
-            let known: Option<Vec<&Vec<String>>> = of.collect();
-            let names: Vec<String> = known.into_iter().flatten().flatten().cloned().collect();
-            if names.len() == dim { names } else { Vec::new() }
-        });
-        Feature::new(&config.name, Kind::Numbers(Dtype::Float32), [dim]).with_names(names)
-    }
-
-    /// The features that say how true the others are.
-    fn truth(&self) -> Vec<Feature> {
-        let parts = self.fuse.modalities.len() + self.streams.len();
-        let names: Vec<&str> = (0..parts).map(|part| self.part_name(part)).collect();
-        let of = |name: &str, kind: Kind, shape: usize| Feature::new(name, kind, [shape]);
-        let whole = Kind::Numbers(Dtype::Int64);
-        let mut features = vec![
-            of(origin::VALID, Kind::Bool, parts).with_names(names.clone()),
-            of(origin::TARGET_NS, whole.clone(), 1),
-            of(origin::AGE_NS, whole.clone(), parts).with_names(names.clone()),
-            of(origin::CAPTURE_NS, whole.clone(), parts).with_names(names),
-            of(origin::EPOCH, whole.clone(), 1),
-        ];
-        for stream in &self.streams {
-            if let What::Window(samples) = stream.what {
-                features.push(Feature::new(
-                    origin::times_of(&stream.feature),
-                    whole.clone(),
-                    [samples],
-                ));
-            }
-        }
-        features
-    }
-
-    /// A modality's input, or the feature of a stream.
-    fn part_name(&self, part: usize) -> &str {
-        match part.checked_sub(self.fuse.modalities.len()) {
-            None => &self.fuse.modalities[part].input,
-            Some(stream) => &self.streams[stream].feature,
-        }
-    }
-
-    /// Where the features come from, for whoever reads the dataset back.
-    fn origins(&self) -> origin::Origins {
-        let of = |(plan, config): (&Plan, &FeatureConfig)| {
-            let parts = match plan {
-                Plan::Modalities(parts) => parts.clone(),
-                Plan::Stream(stream) => vec![self.fuse.modalities.len() + stream],
-            };
-            origin::Origin {
-                feature: config.name.clone(),
-                streams: parts.into_iter().map(|part| self.origin_of(part)).collect(),
-            }
-        };
-        origin::Origins {
-            features: self.plan.iter().zip(self.features()).map(of).collect(),
-        }
-    }
-
-    fn origin_of(&self, part: usize) -> origin::Part {
-        match part.checked_sub(self.fuse.modalities.len()) {
-            None => {
-                let modality = &self.fuse.modalities[part];
-                let is_previous =
-                    |of: Option<Interpolation>| of.or(modality.interpolation) == Some(Interpolation::Previous);
-                origin::Part {
-                    stream: modality.input.clone(),
-                    part,
-                    dim: Some(modality.dim),
-                    as_it_came: match modality.groups.as_slice() {
-                        [] => is_previous(None),
-                        groups => groups.iter().all(|group| is_previous(group.interpolation)),
-                    },
-                    take: None,
-                    samples: None,
-                }
-            }
-            Some(stream) => {
-                let stream = &self.streams[stream];
-                let samples = if let What::Window(samples) = stream.what {
-                    Some(samples)
-                } else {
-                    None
-                };
-                origin::Part {
-                    stream: stream.name.clone(),
-                    part,
-                    dim: None,
-                    as_it_came: true,
-                    take: samples.is_none().then_some(stream.take),
-                    samples,
-                }
-            }
-        }
-    }
-
     fn notes(&self, written: &Written) -> Vec<String> {
         let mut notes = self.counts.notes(written, self.fps, self.grid_ns.is_some());
         for stream in &self.streams {
@@ -501,7 +202,7 @@ impl Sink {
         }
         for (name, messages) in &self.unused {
             notes.push(format!(
-                "`{name}`: {messages} messages are no part of the dataset: nothing in the configuration takes them"
+                "`{name}`: {messages} messages are not part of the dataset: nothing in the configuration takes them"
             ));
         }
         for (at, count) in self.graph.faults().filter(|(_, count)| *count > 0) {
@@ -527,16 +228,13 @@ impl crate::convert::Sink for Sink {
         let stamp_ns = message.timestamp_ns();
         if let Some(input) = self.inputs.iter().position(|input| input == name) {
             if !self.names.contains_key(name) {
-                self.names.insert(name.to_owned(), message.header.fields.to_vec());
+                let fields = message.header.fields.get().unwrap_or_default();
+                self.names.insert(name.to_owned(), fields.to_vec());
             }
             self.graph.message(input, message, &mut self.observed);
         }
         if self.config.episodes.as_deref() == Some(name) {
-            let stamps: &[i64] = match message.header.timestamps_ns.as_slice() {
-                [] => &[stamp_ns],
-                stamps => stamps,
-            };
-            for &stamp_ns in stamps {
+            for &stamp_ns in message.stamps() {
                 let is_late = self.last.as_ref().is_some_and(|last| stamp_ns <= last.target_ns);
                 self.counts.late_begins += u64::from(is_late);
                 let at = self.begun.partition_point(|&time_ns| time_ns <= stamp_ns);
@@ -586,7 +284,7 @@ impl crate::convert::Sink for Sink {
         refused.map_or(Ok(()), Err)
     }
 
-    fn finish(&mut self) -> eyre::Result<Told> {
+    fn finish(&mut self) -> eyre::Result<Remarks> {
         self.graph.close_all(&mut self.observed);
         self.graph.finish(&mut self.observed)?;
         while !self.observed.due.is_empty() {
@@ -608,7 +306,7 @@ impl crate::convert::Sink for Sink {
         if self.config.truth {
             self.origins().write(&self.folder)?;
         }
-        Ok(Told {
+        Ok(Remarks {
             problems: self.problems(),
             notes: self.notes(&written),
         })

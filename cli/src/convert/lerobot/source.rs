@@ -3,7 +3,7 @@
 use super::config::Take;
 use super::origin::{AGE_NS, CAPTURE_NS, EPOCH, Origins, TARGET_NS, VALID, times_of};
 use super::sink::TASK;
-use crate::convert::Told;
+use crate::convert::Remarks;
 use crate::output::{path, quoted};
 use eyre::bail;
 use robocache::device::{Dtype, Values};
@@ -33,7 +33,7 @@ pub struct Source {
     /// Messages of a frame that have not been given: the stream, and the message.
     waiting: VecDeque<(String, Message)>,
     free: Vec<Message>,
-    /// The time at which the episode begins, where frames have none.
+    /// The time at which the episode begins, if frames have none.
     begin_ns: i64,
     /// The episode, the task and the time of the frame before.
     last: Option<(i64, usize, i64)>,
@@ -48,13 +48,13 @@ struct Output {
     /// Its elements in the feature.
     from: usize,
     to: usize,
-    /// Its place in the lists of validity and times; `None` where frames alone have times.
+    /// Its place in the lists of validity and times; `None` if frames alone have times.
     part: Option<usize>,
-    /// Whether it has the times of samples.
+    /// True if it has the times of samples.
     as_it_came: bool,
-    /// Of a stream that stood beside the observations: which sample was taken.
+    /// Choice of the sample, for a stream that stood beside the observations.
     take: Option<Take>,
-    /// Of a window: the feature with its times.
+    /// Feature with the times of a window.
     times: Option<usize>,
     /// The time of the newest sample that was given.
     newest_ns: Option<i64>,
@@ -358,7 +358,7 @@ impl crate::convert::Source for Source {
         Ok(Some(&self.given))
     }
 
-    fn told(&mut self) -> Told {
+    fn remarks(&mut self) -> Remarks {
         let mut notes = Vec::new();
         if self.target.is_none() {
             notes.push(
@@ -372,7 +372,7 @@ impl crate::convert::Source for Source {
                 output.stream, output.nonfinite
             ));
         }
-        Told {
+        Remarks {
             problems: std::mem::take(&mut self.problems),
             notes,
         }

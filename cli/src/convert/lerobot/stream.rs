@@ -10,20 +10,20 @@ use std::collections::VecDeque;
 /// A stamp that goes back by more than this is one of a clock that was set.
 const RESET_NS: i64 = 1_000_000_000;
 
-/// What is further away than this from a target is of another time of a clock that was set.
+/// Distance from a target beyond which a sample belongs to another time of a clock that was set.
 const FAR_NS: u64 = 10_000_000_000;
 
 /// A stream, and what of it becomes a feature.
-pub struct Stream {
+pub struct FeatureStream {
     /// The feature.
     pub feature: String,
     /// The stream.
     pub name: String,
-    pub what: What,
+    pub content: FeatureContent,
     pub take: Take,
     pub max_age_ns: i64,
     pub latency_ns: i64,
-    /// What its samples are, once the first has come.
+    /// Form of its samples, once the first has come.
     form: Option<Form>,
     names: Option<Vec<String>>,
     /// Ascending in time.
@@ -39,7 +39,7 @@ pub struct Stream {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum FeatureContent {
     Numbers { is_bool: bool },
     Images,
     Window(usize),
@@ -56,8 +56,8 @@ struct Sample {
     is_finite: bool,
 }
 
-/// What there is of a stream at a target.
-pub struct Found {
+/// A stream's part of a frame.
+pub struct Selection {
     /// The newest sample of it.
     pub time_ns: Option<i64>,
     pub is_valid: bool,
@@ -66,12 +66,12 @@ pub struct Found {
     to: usize,
 }
 
-impl Stream {
-    pub fn new(feature: &str, name: &str, what: What, names: Option<Vec<String>>) -> Self {
+impl FeatureStream {
+    pub fn new(feature: &str, name: &str, content: FeatureContent, names: Option<Vec<String>>) -> Self {
         Self {
             feature: feature.to_owned(),
             name: name.to_owned(),
-            what,
+            content,
             take: Take::default(),
             max_age_ns: i64::MAX,
             latency_ns: 0,
@@ -86,7 +86,7 @@ impl Stream {
         }
     }
 
-    /// Whether all of it has come that a target needs.
+    /// True if all samples that a target needs have come.
     pub fn is_past(&self, target_ns: i64) -> bool {
         let is_near = |time_ns: i64| target_ns.abs_diff(time_ns) <= FAR_NS;
         self.newest_ns >= target_ns && (is_near(self.newest_ns) || self.find(target_ns).time_ns.is_some_and(is_near))
@@ -95,11 +95,11 @@ impl Stream {
     /// The feature that it becomes, once its first sample has come.
     pub fn feature(&self) -> Option<Feature> {
         let form = self.form.as_ref()?;
-        let (kind, shape) = match self.what {
-            What::Images => (Kind::Image, form.shape.clone()),
-            What::Numbers { is_bool: true } => (Kind::Bool, form.shape.clone()),
-            What::Numbers { is_bool: false } => (Kind::Numbers(form.dtype), form.shape.clone()),
-            What::Window(samples) => {
+        let (kind, shape) = match self.content {
+            FeatureContent::Images => (Kind::Image, form.shape.clone()),
+            FeatureContent::Numbers { is_bool: true } => (Kind::Bool, form.shape.clone()),
+            FeatureContent::Numbers { is_bool: false } => (Kind::Numbers(form.dtype), form.shape.clone()),
+            FeatureContent::Window(samples) => {
                 let shape = [samples].into_iter().chain(form.shape.iter().copied());
                 (Kind::Numbers(form.dtype), shape.collect())
             }
@@ -107,7 +107,7 @@ impl Stream {
         Some(Feature::new(&self.feature, kind, shape).with_names(self.names.iter().flatten()))
     }
 
-    /// Whether the clock was set back before this message.
+    /// True if the clock was set back before this message.
     pub fn is_reset(&self, message: &Message) -> bool {
         let time_ns = message.timestamp_ns().saturating_sub(self.latency_ns);
         time_ns < self.newest_ns.saturating_sub(RESET_NS)
@@ -123,10 +123,10 @@ impl Stream {
     /// Keeps the samples of a message.
     ///
     /// # Errors
-    /// Why it is no sample of this feature.
+    /// The reason why it is not a sample of this feature.
     pub fn push(&mut self, message: &Message) -> eyre::Result<()> {
-        match self.what {
-            What::Images => self.push_image(message),
+        match self.content {
+            FeatureContent::Images => self.push_image(message),
             _ => self.push_numbers(message),
         }
     }
@@ -136,22 +136,24 @@ impl Stream {
             bail!("a struct (allowed: a tensor; of a struct make a modality, with `from:`)");
         };
         let header = &message.header;
-        let rows = header.timestamps_ns.len().max(1);
-        let shape = match header.shape.as_slice() {
+        let rows = message.stamps().len();
+        let has_rows = header.timestamps_ns.get().is_some_and(|stamps| !stamps.is_empty());
+        let shape = match header.shape.get().unwrap_or_default() {
             [] => vec![values.len() / rows],
-            [_, inner @ ..] if !header.timestamps_ns.is_empty() => inner.iter().map(|&n| n as usize).collect(),
+            [_, inner @ ..] if has_rows => inner.iter().map(|&n| n as usize).collect(),
             shape => shape.iter().map(|&n| n as usize).collect(),
         };
         let shape = if shape.is_empty() { vec![1] } else { shape };
         // float16 and bfloat16 have no place in a dataset; float32 has all of their values.
         let is_half = matches!(values.dtype(), Dtype::Float16 | Dtype::BFloat16);
         let dtype = if is_half { Dtype::Float32 } else { values.dtype() };
-        if self.names.is_none() && shape.len() == 1 && header.fields.len() == shape[0] {
-            self.names = Some(header.fields.to_vec());
+        let fields = header.fields.get().unwrap_or_default();
+        if self.names.is_none() && shape.len() == 1 && fields.len() == shape[0] {
+            self.names = Some(fields.to_vec());
         }
-        let is_bool = matches!(self.what, What::Numbers { is_bool: true });
+        let is_bool = matches!(self.content, FeatureContent::Numbers { is_bool: true });
         if is_bool && (dtype != Dtype::UInt8 || values.bytes().iter().any(|&value| value > 1)) {
-            bail!("it is no bool (allowed: uint8, each 0 or 1)");
+            bail!("it is not a bool (allowed: uint8, each 0 or 1)");
         }
         self.take_form(dtype, shape)?;
         for sample in message.samples(values.len() / rows)? {
@@ -184,9 +186,9 @@ impl Stream {
     fn push_image(&mut self, message: &Message) -> eyre::Result<()> {
         let allowed = "allowed: uint8, `shape` [height, width], [height, width, 1] or [height, width, 3]";
         let Some(values) = message.flat().filter(|values| values.dtype() == Dtype::UInt8) else {
-            bail!("it is no image ({allowed})");
+            bail!("it is not an image ({allowed})");
         };
-        let shape: Vec<usize> = match message.header.shape.as_slice() {
+        let shape: Vec<usize> = match message.header.shape.get().unwrap_or_default() {
             &[height, width] => vec![height as usize, width as usize, 1],
             &[height, width, channels @ (1 | 3)] => vec![height as usize, width as usize, channels as usize],
             other => bail!("an image of `shape` {other:?} ({allowed})"),
@@ -228,7 +230,7 @@ impl Stream {
         let time_ns = stamp_ns.saturating_sub(self.latency_ns);
         self.late += u64::from(time_ns <= self.settled_ns);
         let at = self.samples.partition_point(|sample| sample.time_ns <= time_ns);
-        // Of two with the same time the later arrival wins.
+        // If two have the same time, the later arrival wins.
         match at.checked_sub(1).map(|before| &mut self.samples[before]) {
             Some(same) if same.time_ns == time_ns => (same.bytes, same.is_finite) = (bytes, is_finite),
             _ => {
@@ -243,11 +245,11 @@ impl Stream {
         self.newest_ns = self.newest_ns.max(time_ns);
     }
 
-    /// What there is at a target.
-    pub fn find(&self, target_ns: i64) -> Found {
+    /// The stream's part of the frame at a target.
+    pub fn find(&self, target_ns: i64) -> Selection {
         let past = self.samples.partition_point(|sample| sample.time_ns <= target_ns);
-        let (from, to) = match (self.what, self.take) {
-            (What::Window(samples), _) => (past.saturating_sub(samples), past),
+        let (from, to) = match (self.content, self.take) {
+            (FeatureContent::Window(samples), _) => (past.saturating_sub(samples), past),
             (_, Take::Previous) => (past.saturating_sub(1), past),
             (_, Take::Next) => {
                 let first = self.samples.partition_point(|sample| sample.time_ns < target_ns);
@@ -256,8 +258,8 @@ impl Stream {
         };
         let time_ns = (from < to).then(|| self.samples[to - 1].time_ns);
         let is_near = time_ns.is_some_and(|time_ns| target_ns.abs_diff(time_ns) <= self.max_age_ns as u64);
-        let is_whole = !matches!(self.what, What::Window(samples) if to - from < samples);
-        Found {
+        let is_whole = !matches!(self.content, FeatureContent::Window(samples) if to - from < samples);
+        Selection {
             time_ns,
             is_valid: is_near && is_whole && self.samples.range(from..to).all(|sample| sample.is_finite),
             from,
@@ -266,21 +268,21 @@ impl Stream {
     }
 
     /// Appends the value that was found: of a window that is not whole, zeros stand first.
-    pub fn write(&self, found: &Found, out: &mut Vec<u8>) {
+    pub fn write(&self, found: &Selection, out: &mut Vec<u8>) {
         out.resize(out.len() + self.missing(found) * self.sample_bytes(), 0);
         for sample in self.samples.range(found.from..found.to) {
             out.extend_from_slice(&sample.bytes);
         }
     }
 
-    /// The times of a window; -1 where there is no sample.
-    pub fn times<'a>(&'a self, found: &Found) -> impl Iterator<Item = i64> + 'a {
+    /// The times of a window; -1 if there is no sample.
+    pub fn times<'a>(&'a self, found: &Selection) -> impl Iterator<Item = i64> + 'a {
         let there = self.samples.range(found.from..found.to).map(|sample| sample.time_ns);
         std::iter::repeat_n(-1, self.missing(found)).chain(there)
     }
 
-    fn missing(&self, found: &Found) -> usize {
-        let all = if let What::Window(samples) = self.what {
+    fn missing(&self, found: &Selection) -> usize {
+        let all = if let FeatureContent::Window(samples) = self.content {
             samples
         } else {
             1
@@ -300,7 +302,7 @@ impl Stream {
             Take::Next => self.find(target_ns).time_ns.unwrap_or(target_ns),
         };
         let past = self.samples.partition_point(|sample| sample.time_ns <= target_ns);
-        let kept = if let What::Window(samples) = self.what {
+        let kept = if let FeatureContent::Window(samples) = self.content {
             samples
         } else {
             1

@@ -1,5 +1,5 @@
-//! What writer and readers tell each other through shared memory: the control page, which the writer alone can write, and
-//! a page of leases for each column, which goes to the reader that has the column.
+//! State that writer and readers share through shared memory: the control page, which the writer alone can write, and a
+//! page of leases for each column, which goes to the reader that has the column.
 //!
 //! Little endian, at fixed offsets. The writer never reads the control page back: it keeps its own record.
 //!
@@ -15,7 +15,7 @@
 //! | offset in a page of leases | what |
 //! |---|---|
 //! | 0 | generation taken last, u64 |
-//! | 64 + 8 s | slot s: the generation that is leased, u64; 0 where none is |
+//! | 64 + 8 s | slot s: the generation that is leased, u64; 0 if none is |
 
 use super::memory::SharedMemory;
 use super::{Descriptor, MAX_DESCRIPTOR, MAX_SLOTS, RingError};
@@ -39,7 +39,7 @@ pub const NOBODY: u64 = u64::MAX;
 const _: () = assert!(SLOTS + MAX_SLOTS * LINE <= DESCRIPTORS && MAX_DESCRIPTOR + 4 <= DESCRIPTOR);
 const _: () = assert!(LINE + 8 * MAX_SLOTS <= LEASES);
 
-/// What the head says.
+/// Contents of the head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     pub slots: usize,
@@ -56,7 +56,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Bytes of the page of a ring of so many slots.
+    /// Bytes of the page of a ring with `slots` slots.
     pub fn bytes(slots: usize) -> usize {
         DESCRIPTORS + slots * DESCRIPTOR
     }
@@ -83,12 +83,7 @@ impl Control {
 
     /// Reads the head of a page that came from a writer, and checks that its size is right.
     pub fn open(memory: SharedMemory, ring: &str) -> Result<(Self, Head), RingError> {
-        let refused = |what: String| {
-            Err(RingError::Protocol {
-                ring: ring.to_owned(),
-                what,
-            })
-        };
+        let refused = |what: String| Err(RingError::protocol(ring, what));
         if memory.len() < DESCRIPTORS {
             return refused(format!("a control page of {} bytes came", memory.len()));
         }
@@ -171,10 +166,10 @@ impl Leases {
             SharedMemory::open(file, true).map_err(|error| RingError::os(ring, "its leases can't be mapped", error))?;
         match memory.len() {
             LEASES.. => Ok(Self(memory)),
-            bytes => Err(RingError::Protocol {
-                ring: ring.to_owned(),
-                what: format!("a page of leases of {bytes} bytes came"),
-            }),
+            bytes => Err(RingError::protocol(
+                ring,
+                format!("a page of leases of {bytes} bytes came"),
+            )),
         }
     }
 
@@ -183,12 +178,12 @@ impl Leases {
         self.0.file()
     }
 
-    /// The newest generation that was taken, [`NOBODY`] where nobody has the column.
+    /// The newest generation that was taken, [`NOBODY`] if nobody has the column.
     pub fn taken(&self) -> &AtomicU64 {
         self.0.atomic(0)
     }
 
-    /// The generation that is leased of a slot, 0 where none is.
+    /// The generation that is leased of a slot, 0 if none is.
     pub fn lease(&self, slot: usize) -> &AtomicU64 {
         self.0.atomic(LINE + 8 * slot)
     }

@@ -6,12 +6,12 @@ use std::str::Utf8Error;
 #[derive(Clone)]
 pub struct Descriptor {
     bytes: [u8; MAX_DESCRIPTOR],
-    /// So many of them are the text.
+    /// Length of the text within it.
     len: usize,
 }
 
 impl Descriptor {
-    /// The first `len` bytes, or all where there are fewer, if they are text.
+    /// The first `len` bytes, or all if there are fewer, if they are text.
     pub(super) fn new(bytes: [u8; MAX_DESCRIPTOR], len: usize) -> Result<Self, Utf8Error> {
         let len = len.min(MAX_DESCRIPTOR);
         std::str::from_utf8(&bytes[..len])?;

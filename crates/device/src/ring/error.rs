@@ -1,8 +1,8 @@
 use super::MAX_CONSUMERS;
-use crate::cuda::CudaError;
+use crate::gpu::DeviceFault;
 use std::io;
 
-/// Why a payload can't be published in a ring, or taken from one.
+/// The reason why a payload can't be published in a ring, or taken from one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RingError {
@@ -11,9 +11,9 @@ pub enum RingError {
     Os {
         /// The ring.
         ring: String,
-        /// What was tried.
+        /// Action that failed.
         what: &'static str,
-        /// Why it failed.
+        /// The cause.
         error: io::Error,
     },
     /// The memory is on a device, and that failed.
@@ -21,8 +21,8 @@ pub enum RingError {
     Device {
         /// The ring.
         ring: String,
-        /// What the device says.
-        error: CudaError,
+        /// The device's error.
+        error: DeviceFault,
     },
     /// The process that published it is gone, or has replaced the ring.
     #[error("ring `{ring}`: its producer is gone")]
@@ -51,7 +51,7 @@ pub enum RingError {
     Refused {
         /// The ring.
         ring: String,
-        /// What the producer says.
+        /// Answer of the producer.
         why: &'static str,
     },
     /// No file descriptor is left for the two that the ring needs.
@@ -60,12 +60,12 @@ pub enum RingError {
         /// The ring.
         ring: String,
     },
-    /// What the producer sends is no ring of this version.
+    /// The producer's message is not that of a ring of this version.
     #[error("ring `{ring}`: {what} (allowed: robocache.ring/1)")]
     Protocol {
         /// The ring.
         ring: String,
-        /// What came.
+        /// The message that came.
         what: String,
     },
     /// The memory is on a device that this process does not see.
@@ -106,12 +106,35 @@ pub enum RingError {
     NoSuchSlot {
         /// The ring.
         ring: String,
-        /// What came, and what is allowed.
+        /// The problem: what came, and what is allowed.
         what: String,
     },
 }
 
 impl RingError {
+    pub(super) fn protocol(ring: &str, what: impl Into<String>) -> Self {
+        Self::Protocol {
+            ring: ring.to_owned(),
+            what: what.into(),
+        }
+    }
+
+    pub(super) fn no_descriptors(ring: &str) -> Self {
+        Self::NoDescriptors { ring: ring.to_owned() }
+    }
+
+    pub(super) fn producer_gone(ring: &str) -> Self {
+        Self::ProducerGone { ring: ring.to_owned() }
+    }
+
+    /// Makes an error of a device's.
+    pub(super) fn device(ring: &str) -> impl Fn(DeviceFault) -> Self {
+        move |error| Self::Device {
+            ring: ring.to_owned(),
+            error,
+        }
+    }
+
     pub(super) fn os(ring: &str, what: &'static str, error: impl Into<io::Error>) -> Self {
         Self::Os {
             ring: ring.to_owned(),

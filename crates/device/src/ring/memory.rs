@@ -5,7 +5,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU8, AtomicU64};
 
 /// An anonymous file (memfd), mapped. Its size is sealed, so that no process that has it can cut it off under another.
 ///
@@ -23,7 +23,7 @@ unsafe impl Send for SharedMemory {}
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
-    /// So many bytes, all zero, that every process which gets the file can map and write.
+    /// Creates `bytes` bytes, all zero, that every process which gets the file can map and write.
     pub fn create(name: &str, bytes: usize) -> io::Result<Self> {
         let memory = Self::unsealed(name, bytes)?;
         rustix::fs::fcntl_add_seals(&memory.file, SealFlags::SEAL)?;
@@ -45,7 +45,7 @@ impl SharedMemory {
         Self::map(file, bytes, ProtFlags::READ | ProtFlags::WRITE)
     }
 
-    /// Maps what another process made, to read and, where it `is_written`, to write. Refuses a file that could be cut off.
+    /// Maps what another process made, to read and, if it `is_written`, to write. Refuses a file that could be cut off.
     pub fn open(file: OwnedFd, is_written: bool) -> io::Result<Self> {
         let seals = rustix::fs::fcntl_get_seals(&file)?;
         if !seals.contains(SealFlags::SHRINK) {
@@ -78,9 +78,25 @@ impl SharedMemory {
         self.bytes
     }
 
-    /// The address of its first byte, of which other processes may write at any time.
-    pub fn address(&self) -> *mut u8 {
-        self.address.as_ptr()
+    /// All of it, which other processes may write at any time.
+    pub fn all(&self) -> *mut [u8] {
+        std::ptr::slice_from_raw_parts_mut(self.address.as_ptr(), self.bytes)
+    }
+
+    /// Some bytes, which other processes may write at any time.
+    pub fn bytes(&self, at: usize, len: usize) -> &[AtomicU8] {
+        // SAFETY: the range is within the mapping, which lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.range(at, len).cast(), len) }
+    }
+
+    /// Some bytes, to write.
+    ///
+    /// # Safety
+    /// It is mapped to be written, which no other process does, and nobody else in this one has them.
+    #[expect(clippy::mut_from_ref, reason = "parts of it are lent, as the caller promises")]
+    pub unsafe fn bytes_mut(&self, at: usize, len: usize) -> &mut [u8] {
+        // SAFETY: the range is within the mapping; the rest is the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.range(at, len), len) }
     }
 
     /// Copies bytes in.

@@ -9,7 +9,7 @@
 //!
 //! - A slot's generation is odd while it is written, and even and new when it is complete. Overwriting is allowed, and
 //!   always found out: a reader compares the generation before and after it reads.
-//! - A reader that uses a slot says so by a *lease*. The writer takes the oldest slot that nobody leases; where there is
+//! - A reader that uses a slot says so by a *lease*. The writer takes the oldest slot that nobody leases; if there is
 //!   none, the oldest of all but the newest, and counts it.
 //! - Ring and control page are anonymous files or memory of the driver. Their descriptors go over an abstract Unix socket,
 //!   to processes of the same user only. Its end tells either side that the other one died: the writer drops the leases,
@@ -37,19 +37,20 @@ mod memory;
 mod reader;
 mod readers;
 mod server;
+mod slots;
 #[cfg(test)]
 mod tests;
 mod writer;
 
 pub use descriptor::Descriptor;
 pub use error::RingError;
-pub use reader::{ReadCounters, RingReader, Taken};
+pub use reader::{ReadCounters, RingReader, SlotMemory, Taken};
 pub use readers::{Opened, Opening, Readers};
 pub use writer::{Lossless, RingConfig, RingWriter, SlotMut, WriteCounters};
 
 use std::borrow::Cow;
 
-/// Where a payload is: what a message says of it.
+/// Place of a payload, as its message states it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket<'a> {
     /// The name of the ring, which is the name of its socket, too.

@@ -1,12 +1,14 @@
 use super::control::{Control, Head, Leases};
 use super::memory::SharedMemory;
 use super::server::{Client, Request};
+use super::slots::Slots;
 use super::{Descriptor, RingError, Ticket};
-use crate::cuda::{CudaError, DeviceBuf, Gpu};
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::gpu::{DeviceBuf, DeviceFault, DevicePtr, Gpu};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a reader has counted.
+/// Counts of a reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCounters {
     /// Payloads taken.
@@ -26,21 +28,25 @@ struct Opened {
     head: Head,
     control: Control,
     slots: Slots,
-    /// `None` where all columns are taken: payloads can be read, and are not held.
+    /// `None` if all columns are taken: payloads can be read, and are not held.
     leases: Option<Leases>,
     /// The process that the leases are for. One that was forked from it has all else.
     pid: u32,
     client: Client,
-    /// How many times each slot is held here, so that the last one gives up the lease.
+    /// Number of times that each slot is held here, so that the last holder gives up the lease.
     held: Mutex<Vec<u32>>,
     taken: AtomicU64,
     stale: AtomicU64,
     torn: AtomicU64,
 }
 
-enum Slots {
-    Shared(SharedMemory),
-    Device(DeviceBuf),
+/// Memory of a payload in a ring.
+#[derive(Clone, Copy)]
+pub enum SlotMemory<'a> {
+    /// Shared memory of the host.
+    Shared(&'a [AtomicU8]),
+    /// Memory of a device.
+    Device(DevicePtr<'a>),
 }
 
 impl RingReader {
@@ -54,12 +60,12 @@ impl RingReader {
         })
     }
 
-    /// As [`open`](Self::open), with the device of a UUID where it is needed.
+    /// As [`open`](Self::open), with the device of a UUID if it is needed.
     pub(super) fn open_with(ring: &str, gpu: impl FnOnce([u8; 16]) -> Option<Gpu>) -> Result<Self, RingError> {
         let welcome = Client::connect(ring, Request::Map)?;
         let mut files = welcome.files.into_iter();
         let (Some(page), Some(file)) = (files.next(), files.next()) else {
-            return Err(RingError::NoDescriptors { ring: ring.to_owned() });
+            return Err(RingError::no_descriptors(ring));
         };
         let mapped = |error| RingError::os(ring, "it can't be mapped", error);
         let (control, head) = Control::open(SharedMemory::open(page, false).map_err(mapped)?, ring)?;
@@ -77,23 +83,14 @@ impl RingReader {
                         uuid: uuid_text(&uuid),
                     });
                 };
-                let device = |error| RingError::Device {
-                    ring: ring.to_owned(),
-                    error,
-                };
-                use rustix::fd::AsFd;
-                Slots::Device(DeviceBuf::of_process(&gpu, file.as_fd(), bytes).map_err(device)?)
+                let memory = DeviceBuf::of_process(&gpu, file.as_fd(), bytes);
+                Slots::Device(memory.map_err(RingError::device(ring))?)
             }
         };
-        let there = match &slots {
-            Slots::Shared(memory) => memory.len(),
-            Slots::Device(memory) => memory.capacity(),
-        };
+        let there = slots.bytes();
         if there < bytes {
-            return Err(RingError::Protocol {
-                ring: ring.to_owned(),
-                what: format!("{there} bytes for {} slots of {} came", head.slots, head.stride),
-            });
+            let what = format!("{there} bytes for {} slots of {} came", head.slots, head.stride);
+            return Err(RingError::protocol(ring, what));
         }
         Ok(Self(Arc::new(Opened {
             name: ring.to_owned(),
@@ -117,23 +114,21 @@ impl RingReader {
 
     /// The device that the slots are on.
     pub fn gpu(&self) -> Option<&Gpu> {
-        match &self.0.slots {
-            Slots::Shared(_) => None,
-            Slots::Device(memory) => Some(memory.gpu()),
-        }
+        self.0.slots.gpu()
     }
 
-    /// Whether slots in use are held: the first [`MAX_CONSUMERS`](super::MAX_CONSUMERS) readers of a ring can.
+    /// True if slots in use are held: the first [`MAX_CONSUMERS`](super::MAX_CONSUMERS) readers of a ring can hold
+    /// them.
     pub fn can_lease(&self) -> bool {
         self.0.leases.is_some()
     }
 
-    /// Whether the producer is gone, or has replaced the ring. What was mapped stays readable.
+    /// True if the producer is gone, or has replaced the ring. Memory that was mapped stays readable.
     pub fn is_closed(&self) -> bool {
         self.0.client.is_closed()
     }
 
-    /// What it has counted.
+    /// Counts of the reader.
     pub fn counters(&self) -> ReadCounters {
         ReadCounters {
             taken: self.0.taken.load(Ordering::Relaxed),
@@ -204,13 +199,13 @@ impl RingReader {
 }
 
 impl Opened {
-    /// What this process leases slots by.
+    /// Page by which this process leases slots.
     fn leases(&self) -> Option<&Leases> {
         self.leases.as_ref().filter(|_| self.pid == std::process::id())
     }
 }
 
-/// A payload in its slot. It is held, where the reader [can](RingReader::can_lease), until this is dropped.
+/// A payload in its slot. It is held, if the reader [can](RingReader::can_lease), until this is dropped.
 ///
 /// A writer that has no other slot overwrites it all the same. [`is_intact`](Self::is_intact) says whether that
 /// happened, and dropping it counts it.
@@ -227,7 +222,7 @@ impl Taken {
         &self.ring.name
     }
 
-    /// Whether it is held: its reader [can](RingReader::can_lease).
+    /// True if it is held: its reader [can](RingReader::can_lease).
     pub fn is_held(&self) -> bool {
         self.ring.leases().is_some()
     }
@@ -235,14 +230,11 @@ impl Taken {
     /// The text that the writer gave with it.
     ///
     /// # Errors
-    /// [`RingError::Torn`]; [`RingError::Protocol`]: it is no text.
+    /// [`RingError::Torn`]; [`RingError::Protocol`] if it is not text.
     pub fn descriptor(&self) -> Result<Descriptor, RingError> {
         let text = self.ring.control.descriptor(self.slot);
         self.check()?;
-        text.map_err(|error| RingError::Protocol {
-            ring: self.ring.name.clone(),
-            what: format!("a payload described as {error} came"),
-        })
+        text.map_err(|error| RingError::protocol(self.ring(), format!("a payload described as {error} came")))
     }
 
     /// Bytes of the payload.
@@ -250,33 +242,30 @@ impl Taken {
         self.nbytes
     }
 
-    /// Whether it has none.
+    /// True if it has none.
     pub fn is_empty(&self) -> bool {
         self.nbytes == 0
     }
 
     /// The device that it is on.
     pub fn gpu(&self) -> Option<&Gpu> {
-        match &self.ring.slots {
-            Slots::Shared(_) => None,
-            Slots::Device(memory) => Some(memory.gpu()),
-        }
+        self.ring.slots.gpu()
     }
 
-    /// Whether it still is what was published.
+    /// True if it still is as it was published.
     pub fn is_intact(&self) -> bool {
-        // What was read before must not be read after this.
+        // Earlier reads must not move behind this.
         fence(Ordering::SeqCst);
         self.ring.control.generation(self.slot) == self.generation
     }
 
-    /// Its address: of the host, or of the device that it is on. It may be written at any time by the producer: read it by
-    /// copies, and look then whether it [is intact](Self::is_intact).
-    pub fn address(&self) -> u64 {
-        let offset = self.slot * self.ring.head.stride;
+    /// Memory that it lies in. The producer may write it at any time: read it by copies, and look then whether it
+    /// [is intact](Self::is_intact).
+    pub fn memory(&self) -> SlotMemory<'_> {
+        let offset = self.offset(0, self.len());
         match &self.ring.slots {
-            Slots::Shared(memory) => memory.address() as u64 + offset as u64,
-            Slots::Device(memory) => memory.address() + offset as u64,
+            Slots::Shared(memory) => SlotMemory::Shared(memory.bytes(offset, self.len())),
+            Slots::Device(memory) => SlotMemory::Device(memory.pointer().offset(offset)),
         }
     }
 
@@ -286,7 +275,7 @@ impl Taken {
     /// [`RingError::Torn`]; what the device says.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If the range reaches past the end.
     pub fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), RingError> {
         let offset = self.offset(at, to.len());
         match &self.ring.slots {
@@ -342,11 +331,8 @@ impl Taken {
         }
     }
 
-    fn failed(&self, error: CudaError) -> RingError {
-        RingError::Device {
-            ring: self.ring.name.clone(),
-            error,
-        }
+    fn failed(&self, error: DeviceFault) -> RingError {
+        RingError::device(self.ring())(error)
     }
 }
 

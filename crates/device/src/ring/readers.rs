@@ -1,9 +1,7 @@
 use super::reader::{ReadCounters, RingReader, Taken};
 use super::server::{Client, Request};
 use super::{RingError, Ticket};
-use crate::cuda::Gpu;
-#[cfg(feature = "cuda")]
-use crate::cuda::device_count;
+use crate::gpu::{Gpu, Kind, device_count};
 
 /// Rings that are kept open, at most: one for each output that somebody reads, and some that were replaced.
 const MAX_OPEN: usize = 64;
@@ -15,12 +13,12 @@ pub struct Readers {
     /// Rings that can't be mapped here, and the connection by which their producers know that.
     by_host: Vec<(String, String, Client)>,
     gpus: Vec<Gpu>,
-    /// Of the rings that are closed by now.
+    /// Counts of the rings that are closed by now.
     before: ReadCounters,
 }
 
 impl Readers {
-    /// Takes a payload, opening its ring where it is a new one, and waiting for that.
+    /// Takes a payload, opening its ring if it is a new one, and waiting for that.
     ///
     /// A ring that this process can't map, on a device that it does not see most of all, is one error: its producer is told
     /// to send payloads by the host from now on, and messages that it sends meanwhile are the same error.
@@ -44,12 +42,12 @@ impl Readers {
         self.take(ticket)
     }
 
-    /// Whether a ring has been opened, or found to be none that this process can map: taking from it waits for nobody.
+    /// True if a ring has been opened, or found to be one that this process can't map: taking from it waits for nobody.
     pub fn is_open(&self, ring: &str) -> bool {
         self.open.iter().any(|reader| reader.name() == ring) || self.by_host.iter().any(|(name, ..)| name == ring)
     }
 
-    /// What it takes to open a ring, on whatever thread: that may take seconds.
+    /// Everything that opening a ring takes, on any thread: it may last seconds.
     pub fn opening(&self, ring: &str) -> Opening {
         Opening {
             ring: ring.to_owned(),
@@ -60,11 +58,11 @@ impl Readers {
     /// Keeps a ring that was opened.
     ///
     /// # Errors
-    /// Why it was not.
+    /// The reason why it was not opened.
     pub fn keep(&mut self, opened: Opened) -> Result<(), RingError> {
         match opened.reader {
             Ok(reader) => {
-                let is_it = |known: &Gpu| reader.gpu().is_none_or(|gpu| gpu.ordinal() == known.ordinal());
+                let is_it = |known: &Gpu| reader.gpu().is_none_or(|gpu| gpu.device() == known.device());
                 if !self.gpus.iter().any(is_it) {
                     self.gpus.extend(reader.gpu().cloned());
                 }
@@ -82,7 +80,7 @@ impl Readers {
         }
     }
 
-    /// Closes the rings whose producer has closed them, and the oldest where there are too many.
+    /// Closes the rings whose producer has closed them, and the oldest if there are too many.
     fn forget(&mut self) {
         let before = &mut self.before;
         let mut over = (self.open.len() + 1).saturating_sub(MAX_OPEN);
@@ -96,7 +94,7 @@ impl Readers {
         });
     }
 
-    /// What was counted, over all rings.
+    /// Counts over all rings.
     pub fn counters(&self) -> ReadCounters {
         self.open
             .iter()
@@ -110,7 +108,7 @@ pub struct Opening {
     gpus: Vec<Gpu>,
 }
 
-/// What came of opening a ring.
+/// Result of opening a ring.
 pub struct Opened {
     ring: String,
     reader: Result<RingReader, RingError>,
@@ -150,19 +148,14 @@ fn sum(a: ReadCounters, b: ReadCounters) -> ReadCounters {
 }
 
 /// The device of that UUID, if this process sees it.
-#[cfg(feature = "cuda")]
 fn find(gpus: &mut Vec<Gpu>, uuid: [u8; 16]) -> Option<Gpu> {
     let is_it = |gpu: &Gpu| gpu.uuid().is_ok_and(|own| own == uuid);
     if let Some(known) = gpus.iter().find(|gpu| is_it(gpu)) {
         return Some(known.clone());
     }
-    let count = device_count().unwrap_or(0);
-    let found = (0..count).filter_map(|ordinal| Gpu::open(ordinal).ok()).find(is_it)?;
+    let all = |kind| (0..device_count(kind).unwrap_or(0)).map(move |ordinal| (kind, ordinal));
+    let mut devices = Kind::ALL.into_iter().flat_map(all);
+    let found = devices.find_map(|(kind, ordinal)| Gpu::open(kind, ordinal).ok().filter(is_it))?;
     gpus.push(found.clone());
     Some(found)
-}
-
-#[cfg(not(feature = "cuda"))]
-fn find(_: &mut Vec<Gpu>, _: [u8; 16]) -> Option<Gpu> {
-    None
 }

@@ -2,7 +2,7 @@
 //!
 //! A sequential-packet Unix socket with an abstract name. A consumer sends `RCR1` and a byte, `m` to map the ring or `h` to
 //! get payloads by the host instead. The answer is `RCR1`, a status and the consumer's column (u32 each), and with them
-//! the descriptors of the control page and of the slots, and of the leases where there is a column.
+//! the descriptors of the control page and of the slots, and of the leases if there is a column.
 
 use super::control::{Control, Leases, NOBODY};
 use super::{MAX_CONSUMERS, RingError};
@@ -26,22 +26,22 @@ const MAX_CONNECTIONS: usize = 64;
 /// Connections of one process, at most, so that it can't keep the others out. A process needs one.
 const MAX_OF_PROCESS: usize = 16;
 const NO_COLUMN: u32 = u32::MAX;
-/// How long a consumer waits for a producer that does not answer.
+/// Time for which a consumer waits for a producer that does not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a consumer asks for.
+/// Request of a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// The descriptors.
     Map = b'm' as isize,
-    /// That payloads go by the host, as it can't map the ring.
+    /// Payloads are to go by the host, as the consumer can't map the ring.
     Host = b'h' as isize,
 }
 
-/// What a writer and its server share.
+/// State that a writer and its server share.
 pub struct Served {
     pub control: Control,
-    /// Of each column.
+    /// Leases of each column.
     pub leases: [Leases; MAX_CONSUMERS],
     /// The slots.
     pub memory_file: OwnedFd,
@@ -70,7 +70,7 @@ impl Server {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map_err(os("its socket can't be made"))?;
-        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(os("its name is no socket's"))?;
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(os("its name is not a socket's"))?;
         rustix::net::bind(&listener, &address).map_err(os("its socket can't be bound"))?;
         rustix::net::listen(&listener, 16).map_err(os("its socket can't be listened to"))?;
         let (stop, stopped) =
@@ -130,7 +130,7 @@ impl Answering {
             let mut polled: [PollFd<'_>; 2 + MAX_CONNECTIONS] = std::array::from_fn(|i| match i {
                 0 => PollFd::new(stopped, PollFlags::IN),
                 1 => PollFd::new(&self.listener, PollFlags::IN),
-                // What comes after the last one is not polled.
+                // Entries after the last one are not polled.
                 i => PollFd::new(
                     self.connections.get(i - 2).map_or(stopped, |it| &it.socket),
                     PollFlags::IN,
@@ -194,7 +194,7 @@ impl Answering {
         }
     }
 
-    /// Whether there is room for one more connection of a process.
+    /// Admits one more connection of a process, if there is room.
     fn admit(&self, pid: Pid) -> Result<Pid, Status> {
         let of_process = self.connections.iter().filter(|connection| connection.pid == pid);
         if of_process.count() >= MAX_OF_PROCESS {
@@ -275,6 +275,15 @@ enum Status {
     OfProcess = 3,
 }
 
+impl Status {
+    /// Refusals, and their reasons.
+    const REFUSALS: [(Self, &str); 3] = [
+        (Self::OtherUser, "it is of another user"),
+        (Self::Full, "it has 64 consumers already"),
+        (Self::OfProcess, "this process has 16 connections to it already"),
+    ];
+}
+
 fn send(socket: &OwnedFd, status: Status, column: Option<usize>, files: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
     let mut bytes = [0; 12];
     bytes[..4].copy_from_slice(MAGIC);
@@ -295,11 +304,11 @@ pub struct Client {
     socket: OwnedFd,
 }
 
-/// What a consumer gets.
+/// Answer that a consumer gets.
 pub struct Welcome {
     pub client: Client,
     pub column: Option<usize>,
-    /// The control page, the slots, and the leases where there is a column; none by the host.
+    /// The control page, the slots, and the leases if there is a column; none by the host.
     pub files: Vec<OwnedFd>,
 }
 
@@ -308,18 +317,18 @@ impl Client {
     pub fn connect(ring: &str, request: Request) -> Result<Welcome, RingError> {
         let os = |what| move |error: rustix::io::Errno| RingError::os(ring, what, error);
         let no_descriptors = |error| match error {
-            rustix::io::Errno::MFILE | rustix::io::Errno::NFILE => RingError::NoDescriptors { ring: ring.to_owned() },
+            rustix::io::Errno::MFILE | rustix::io::Errno::NFILE => RingError::no_descriptors(ring),
             error => RingError::os(ring, "a socket can't be made", error),
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map_err(no_descriptors)?;
-        let address = SocketAddrUnix::new_abstract_name(ring.as_bytes()).map_err(os("its name is no socket's"))?;
+        let address = SocketAddrUnix::new_abstract_name(ring.as_bytes()).map_err(os("its name is not a socket's"))?;
         let end = Instant::now() + PATIENCE;
         loop {
             match rustix::net::connect(&socket, &address) {
                 Ok(()) => break,
-                Err(rustix::io::Errno::CONNREFUSED) => return Err(RingError::ProducerGone { ring: ring.to_owned() }),
+                Err(rustix::io::Errno::CONNREFUSED) => return Err(RingError::producer_gone(ring)),
                 // Others wait to be let in.
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) if Instant::now() < end => {
                     std::thread::sleep(Duration::from_millis(1));
@@ -368,7 +377,7 @@ impl Client {
             other => other,
         };
         let came = came.map_err(|error| match error {
-            rustix::io::Errno::CONNRESET => RingError::ProducerGone { ring: ring.to_owned() },
+            rustix::io::Errno::CONNRESET => RingError::producer_gone(ring),
             error => RingError::os(ring, "its producer does not answer", error),
         })?;
         let files: Vec<OwnedFd> = rights
@@ -379,32 +388,25 @@ impl Client {
             })
             .flatten()
             .collect();
-        let gone = || RingError::ProducerGone { ring: ring.to_owned() };
         if came.bytes == 0 {
-            return Err(gone());
+            return Err(RingError::producer_gone(ring));
         }
         if came.bytes != bytes.len() || &bytes[..4] != MAGIC {
-            let what = format!("an answer of {} bytes came", came.bytes);
-            return Err(RingError::Protocol {
-                ring: ring.to_owned(),
-                what,
-            });
+            return Err(RingError::protocol(
+                ring,
+                format!("an answer of {} bytes came", came.bytes),
+            ));
         }
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let refused = |why| {
-            Err(RingError::Refused {
+        let status = word(4);
+        if status != Status::Welcome as u32 {
+            let known = Status::REFUSALS
+                .into_iter()
+                .find(|&(refusal, _)| refusal as u32 == status);
+            return Err(RingError::Refused {
                 ring: ring.to_owned(),
-                why,
-            })
-        };
-        match word(4) {
-            status if status == Status::Welcome as u32 => {}
-            status if status == Status::OtherUser as u32 => return refused("it is of another user"),
-            status if status == Status::Full as u32 => return refused("it has 64 consumers already"),
-            status if status == Status::OfProcess as u32 => {
-                return refused("this process has 16 connections to it already");
-            }
-            _ => return refused("for a reason of a later version"),
+                why: known.map_or("for a reason of a later version", |(_, why)| why),
+            });
         }
         let column = Some(word(8) as usize).filter(|&column| column < MAX_CONSUMERS);
         let expected = match request {
@@ -412,14 +414,14 @@ impl Client {
             Request::Host => 0,
         };
         if files.len() < expected {
-            // What did not fit this process was not received.
-            return Err(RingError::NoDescriptors { ring: ring.to_owned() });
+            // Descriptors that did not fit this process were not received.
+            return Err(RingError::no_descriptors(ring));
         }
         let client = self;
         Ok(Welcome { client, column, files })
     }
 
-    /// Whether the producer has closed the connection.
+    /// True if the producer has closed the connection.
     pub fn is_closed(&self) -> bool {
         let now = Some(rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 });
         let mut polled = [PollFd::new(&self.socket, PollFlags::IN)];

@@ -1,8 +1,9 @@
 use super::control::{Control, Head, Leases};
 use super::memory::SharedMemory;
 use super::server::{Served, Server};
+use super::slots::Slots;
 use super::{MAX_CONSUMERS, MAX_DESCRIPTOR, MAX_SLOTS, RingError, Ticket};
-use crate::cuda::{Budget, CudaError, DeviceBuf, Gpu, PageLocked};
+use crate::gpu::{Budget, DeviceBuf, DeviceFault, Gpu, PageLocked};
 use rustix::fd::OwnedFd;
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
@@ -13,15 +14,15 @@ use std::time::{Duration, Instant};
 /// Slots begin at multiples of this: what the widest loads of a device want, and more.
 const ALIGNMENT: usize = 512;
 
-/// How often a lossless writer looks whether its consumers are done.
+/// Period in which a lossless writer looks whether its consumers are done.
 const LOOK_EVERY: Duration = Duration::from_micros(50);
 
-/// What a ring is to be.
+/// Configuration of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingConfig {
     /// Slots, 2 to [`MAX_SLOTS`]: 2, and for each consumer as many as it may have waiting or in use.
     pub slots: usize,
-    /// Whether the writer waits for its consumers.
+    /// Waiting of the writer for its consumers, if it does.
     pub lossless: Option<Lossless>,
 }
 
@@ -34,16 +35,16 @@ impl Default for RingConfig {
     }
 }
 
-/// How a writer waits for its consumers, so that each takes every payload.
+/// Wait of a writer for its consumers, so that each takes every payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lossless {
-    /// How many consumers there will be, at most [`MAX_CONSUMERS`]. It waits for them to come, too.
+    /// Number of consumers to come, at most [`MAX_CONSUMERS`]. The writer waits for them to come, too.
     pub consumers: usize,
-    /// How long it waits at most, for each payload. Then it overwrites, and counts that.
+    /// Longest wait for each payload. The writer then overwrites, and counts that.
     pub timeout: Duration,
 }
 
-/// What a writer has counted.
+/// Counts of a writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteCounters {
     /// Payloads.
@@ -69,15 +70,9 @@ pub struct RingWriter {
 }
 
 enum Residence {
-    /// Of the host, page-locked for that device if there is one.
+    /// Memory of the host, page-locked for that device if there is one.
     Shared(Option<Gpu>),
     Device(Gpu, Budget),
-}
-
-/// Memory of all slots.
-enum Slots {
-    Shared(SharedMemory),
-    Device(DeviceBuf),
 }
 
 struct Ring {
@@ -97,7 +92,7 @@ struct Ring {
     _server: Server,
 }
 
-/// A slot to be written: so many bytes of shared memory or of a device.
+/// A slot to be written: bytes of shared memory or of a device.
 pub struct SlotMut<'a> {
     ring: &'a str,
     slots: &'a mut Slots,
@@ -109,7 +104,7 @@ impl SlotMut<'_> {
     /// Copies bytes of the host to byte `at` of the slot.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     ///
     /// # Panics
     /// If they do not fit.
@@ -121,7 +116,7 @@ impl SlotMut<'_> {
                 Ok(())
             }
             Slots::Device(memory) => {
-                // SAFETY: `from` is borrowed until the stream is synchronized, also where the copy failed.
+                // SAFETY: `from` is borrowed until the stream is synchronized, also if the copy failed.
                 let copied = unsafe { memory.upload(self.offset + at, from) };
                 copied
                     .and(memory.gpu().synchronize())
@@ -133,7 +128,7 @@ impl SlotMut<'_> {
     /// Copies bytes of a buffer of a device, from its byte `from` on, to byte `at` of the slot.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     ///
     /// # Panics
     /// If they do not fit.
@@ -141,9 +136,8 @@ impl SlotMut<'_> {
         self.check(at, bytes);
         match &*self.slots {
             Slots::Shared(memory) => {
-                let to = at + self.offset;
-                // SAFETY: the range is within the mapping, which other processes only read, by copies.
-                let to = unsafe { std::slice::from_raw_parts_mut(memory.address().add(to), bytes) };
+                // SAFETY: this process alone writes the mapping, and the slot is borrowed.
+                let to = unsafe { memory.bytes_mut(self.offset + at, bytes) };
                 other.fetch(from, to).map_err(|error| self.failed(error))
             }
             Slots::Device(memory) => memory
@@ -152,12 +146,12 @@ impl SlotMut<'_> {
         }
     }
 
-    /// Its bytes, where they are shared memory, to be written in ticket. What was there before is still there.
+    /// Its bytes, if they are shared memory, to be written in ticket. What was there before is still there.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         match &*self.slots {
             Slots::Shared(memory) => {
-                // SAFETY: the range is within the mapping, and other processes only read it, by copies.
-                Some(unsafe { std::slice::from_raw_parts_mut(memory.address().add(self.offset), self.bytes) })
+                // SAFETY: this process alone writes the mapping, and the slot is borrowed.
+                Some(unsafe { memory.bytes_mut(self.offset, self.bytes) })
             }
             Slots::Device(_) => None,
         }
@@ -171,17 +165,14 @@ impl SlotMut<'_> {
         );
     }
 
-    fn failed(&self, error: CudaError) -> RingError {
-        RingError::Device {
-            ring: self.ring.to_owned(),
-            error,
-        }
+    fn failed(&self, error: DeviceFault) -> RingError {
+        RingError::device(self.ring)(error)
     }
 }
 
 impl RingWriter {
     /// A writer whose slots are shared memory of the host. `output` becomes part of the name. For a device `gpu` that writes
-    /// the payloads the slots are page-locked, where the driver can: it then copies to them by itself.
+    /// the payloads the slots are page-locked, if the driver can: it then copies to them by itself.
     ///
     /// # Panics
     /// If a number of the configuration is out of its bounds.
@@ -198,13 +189,8 @@ impl RingWriter {
     /// As [`shared`](Self::shared).
     pub fn on_device(output: &str, gpu: &Gpu, budget: &Budget, config: RingConfig) -> Result<Self, RingError> {
         let writer = Self::new(output, Residence::Device(gpu.clone(), budget.clone()), config);
-        match gpu.uuid() {
-            Ok(_) => Ok(writer),
-            Err(error) => Err(RingError::Device {
-                ring: writer.name(1),
-                error,
-            }),
-        }
+        gpu.uuid().map_err(RingError::device(&writer.name(1)))?;
+        Ok(writer)
     }
 
     fn new(output: &str, residence: Residence, config: RingConfig) -> Self {
@@ -228,7 +214,7 @@ impl RingWriter {
         }
     }
 
-    /// The device of its slots, where they are on one.
+    /// The device of its slots, if they are on one.
     pub fn gpu(&self) -> Option<&Gpu> {
         match &self.residence {
             Residence::Shared(_) => None,
@@ -236,7 +222,7 @@ impl RingWriter {
         }
     }
 
-    /// What it has counted.
+    /// Counts of the writer.
     pub fn counters(&self) -> WriteCounters {
         self.counters
     }
@@ -248,7 +234,7 @@ impl RingWriter {
     }
 
     /// Waits until every consumer has taken what it is to take of a [lossless](Lossless) ring: what was published goes with
-    /// the writer. `false`, and a wait that was in vain in the counters, where one does not do so in time.
+    /// the writer. `false`, and a wait that was in vain in the counters, if one does not do so in time.
     pub fn wait_until_taken(&mut self) -> bool {
         let Some(lossless) = self.config.lossless else {
             return true;
@@ -267,7 +253,7 @@ impl RingWriter {
     /// text of at most [`MAX_DESCRIPTOR`] bytes.
     ///
     /// # Errors
-    /// That of `fill`, after which the slot holds nothing; no memory for the ring.
+    /// The error of `fill`, after which the slot holds nothing; no memory for the ring.
     ///
     /// # Panics
     /// If the descriptor is longer.
@@ -323,15 +309,9 @@ impl RingWriter {
             bytes: nbytes,
         };
         let written = fill(&mut to_write);
-        let waited = match &ring.slots {
-            Slots::Shared(_) => Ok(()),
-            Slots::Device(memory) => memory.gpu().synchronize().map_err(|error| RingError::Device {
-                ring: ring.name.clone(),
-                error,
-            }),
-        };
+        let waited = ring.slots.gpu().map_or(Ok(()), Gpu::synchronize);
         // Where that failed, the generation stays odd, which nobody takes.
-        written.and(waited)?;
+        written.and(waited.map_err(RingError::device(&ring.name)))?;
         let generation = ring.complete(slot);
         self.counters.published += 1;
         Ok(Ticket {
@@ -380,10 +360,7 @@ impl RingWriter {
 impl Ring {
     fn new(name: &str, residence: &Residence, count: usize, stride: usize, epoch: u64) -> Result<Self, RingError> {
         let os = |what| move |error| RingError::os(name, what, error);
-        let device = |error| RingError::Device {
-            ring: name.to_owned(),
-            error,
-        };
+        let device = RingError::device(name);
         let bytes = count * stride;
         let mut page_locked = None;
         let (slots, memory_file, uuid): (Slots, OwnedFd, _) = match residence {
@@ -393,16 +370,14 @@ impl Ring {
                 let file = memory.file().try_clone_to_owned();
                 let file = file.map_err(os("its slots can't be shared"))?;
                 // SAFETY: the mapping is dropped after what locks it: see the order of the fields.
-                page_locked = gpu
-                    .as_ref()
-                    .map(|gpu| unsafe { PageLocked::new(gpu, memory.address(), bytes) });
+                page_locked = gpu.as_ref().map(|gpu| unsafe { PageLocked::new(gpu, memory.all()) });
                 if let Some(Err(error)) = &page_locked {
                     tracing::debug!("ring `{name}`: its slots are not page-locked: {error}");
                 }
                 (Slots::Shared(memory), file, None)
             }
             Residence::Device(gpu, budget) => {
-                let uuid = gpu.uuid().map_err(device)?;
+                let uuid = gpu.uuid().map_err(&device)?;
                 let (memory, file) = DeviceBuf::shareable(gpu, budget, bytes).map_err(device)?;
                 (Slots::Device(memory), file, Some(uuid))
             }
@@ -439,7 +414,7 @@ impl Ring {
         })
     }
 
-    /// Whether every slot has a payload, so that the next one overwrites.
+    /// True if every slot has a payload, so that the next one overwrites.
     fn is_full(&self) -> bool {
         self.generations.iter().all(|&generation| generation != 0)
     }
@@ -465,7 +440,7 @@ impl Ring {
         true
     }
 
-    /// Whether the consumer of a column has taken what is in a slot, or is none.
+    /// True if the consumer of a column has taken the contents of a slot, or the column has none.
     fn has_taken(&self, slot: usize, column: usize) -> bool {
         self.served.leases[column].taken().load(Ordering::SeqCst) >= self.generations[slot]
     }

@@ -1,9 +1,9 @@
-//! What stands in the cells of a table.
+//! Meanings of the cells of a table.
 
 /// Separators, in the order in which they are preferred.
 const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
 
-/// What stands for a value that is missing, as pandas reads and R and spreadsheets write it. `nan` is a number in any case.
+/// Texts for a missing value, as pandas reads and R and spreadsheets write them. `nan` is a number in any case.
 const MISSING: [&str; 13] = [
     "", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "NULL", "Null", "null", "None", "NaT", "-",
 ];
@@ -18,7 +18,7 @@ pub(super) fn separator(line: &[u8]) -> u8 {
             counts[at] += 1;
         }
     }
-    // Of several, the first one wins.
+    // The first of several wins.
     let most = (0..SEPARATORS.len()).rev().max_by_key(|&at| counts[at]).unwrap_or(0);
     SEPARATORS[most]
 }
@@ -30,7 +30,7 @@ pub(super) fn trim(cell: &str) -> &str {
     unquoted.unwrap_or(trimmed)
 }
 
-/// Whether a cell says that there is no value.
+/// True if a cell stands for a missing value.
 pub(super) fn is_missing(cell: &str) -> bool {
     MISSING.contains(&cell)
 }

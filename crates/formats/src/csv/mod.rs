@@ -24,8 +24,7 @@ mod rows;
 mod time;
 mod writer;
 
-pub use super::error::WriteError;
-pub use reader::{Options, ReadError, Reader};
+pub use reader::{Options, Reader};
 pub use writer::Writer;
 
 /// The columns of times that are written.

@@ -1,16 +1,16 @@
 use super::cells::{is_missing, number, separator};
 use super::rows::{Place, RowError, Rows};
 use super::{ARRIVAL, time};
-use crate::file_name;
+use crate::{Error, file_name};
 use robocache_device::Dtype;
 use robocache_stream::{Cells, Message, TimeUnit};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// So many rows are looked at to find out which columns hold text, and what the times are.
+/// Rows that are looked at to find out which columns hold text, and what unit the times have.
 const LOOKED_AT: usize = 1000;
 
-/// How a table is to be read.
+/// Options for reading a table.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The name of the column of times. `None`: it is found by its name.
@@ -21,63 +21,25 @@ pub struct Options {
     pub by_prefix: bool,
 }
 
-/// A table can't be read, or a row of it.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReadError {
-    /// The file can't be read.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// It is no table with a time.
-    #[error("{}: {problem}", path.display())]
-    Table {
-        /// The file.
-        path: PathBuf,
-        /// What came, and what is allowed.
-        problem: String,
-    },
-    /// A row is left out.
-    #[error("{}:{line}: {problem}", path.display())]
-    Row {
-        /// The file.
-        path: PathBuf,
-        /// The line in which the row begins, from 1.
-        line: u64,
-        /// The column, what came, and what is allowed.
-        problem: String,
-    },
-}
-
 /// Reads a table: a row is a message of float64 values, with the names of their columns as `fields`.
 ///
-/// The first line has the names. Lines that begin with `#`, and empty ones, are no rows; where numbers follow such lines at
-/// once, the last of them has the names. What is missing is NaN. Times are read digit by digit, so that none is rounded.
+/// The first line has the names. Lines that begin with `#`, and empty ones, are not rows; if numbers follow such lines
+/// at once, the last of them has the names. Missing values are NaN. Times are read digit by digit, so that none is
+/// rounded.
 pub struct Reader {
     path: PathBuf,
     rows: Rows,
     names: Vec<String>,
     time: usize,
-    times: Times,
+    /// The unit of times that are numbers; `None`: they are in ISO 8601.
+    unit: Option<TimeUnit>,
     arrival: Option<usize>,
-    streams: Vec<Stream>,
+    streams: Vec<StreamColumns>,
     /// The row whose streams are being given, and the next of these.
     row: Row,
-    /// What is to be said.
+    /// Notes for the user.
     notes: Vec<String>,
     counts: Counts,
-}
-
-/// How times are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Times {
-    Number(TimeUnit),
-    /// As ISO 8601 has it.
-    Iso,
 }
 
 #[derive(Default)]
@@ -91,7 +53,8 @@ struct Counts {
     zoneless: u64,
 }
 
-struct Stream {
+#[derive(Default)]
+struct StreamColumns {
     name: String,
     fields: Vec<String>,
     columns: Vec<usize>,
@@ -110,17 +73,11 @@ impl Reader {
     /// Opens a file.
     ///
     /// # Errors
-    /// If it can't be read, or is no table with a column of times whose unit is known.
-    pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self, ReadError> {
+    /// If it can't be read, or is not a table with a column of times whose unit is known.
+    pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self, Error> {
         let path = path.as_ref().to_owned();
-        let io = |source| ReadError::Io {
-            path: path.clone(),
-            source,
-        };
-        let refused = |problem: String| ReadError::Table {
-            path: path.clone(),
-            problem,
-        };
+        let io = |source| Error::io(&path, source);
+        let refused = |problem: String| Error::file(&path, problem);
         let mut rows = Rows::open(&path).map_err(io)?;
         let names = head(&mut rows).map_err(|error| match error {
             RowError::Io(source) => io(source),
@@ -133,40 +90,30 @@ impl Reader {
             None => time::column(&names),
         };
         let at = at.ok_or_else(|| {
-            let wanted = options.time.as_deref().unwrap_or("timestamp, time, stamp, t, ...");
-            refused(format!(
-                "no column of times among {} (looked for: {wanted})",
-                names.join(", ")
-            ))
+            let (names, wanted) = (names.join(", "), options.time.as_deref());
+            let wanted = wanted.unwrap_or("timestamp, time, stamp, t, ...");
+            refused(format!("no column of times among {names} (looked for: {wanted})"))
         })?;
         let first = first_values(&mut rows, names.len()).map_err(io)?;
         rows.go_to(begin).map_err(io)?;
         let first_time = first[at].as_deref().unwrap_or("");
-        let (times, how) = times(&names[at], first_time, options.unit).map_err(refused)?;
+        let (unit, how) = unit_of(&names[at], first_time, options.unit).map_err(refused)?;
         let mut notes = vec![format!("{}: column `{}` is the time, {how}", path.display(), names[at])];
-        let arrival = names
-            .iter()
-            .position(|name| name == ARRIVAL)
-            .filter(|&arrival| arrival != at);
+        let arrival = names.iter().position(|name| name == ARRIVAL);
+        let arrival = arrival.filter(|&arrival| arrival != at);
         let is_number = |column: &usize| first[*column].as_deref().is_none_or(|cell| number(cell).is_some());
         let all = (0..names.len()).filter(|&column| column != at && Some(column) != arrival);
         let (values, texts): (Vec<usize>, Vec<usize>) = all.partition(is_number);
         if !texts.is_empty() {
             let texts: Vec<String> = texts.iter().map(|&column| format!("`{}`", names[column])).collect();
-            notes.push(format!(
-                "{}: left out, as they hold text: {}",
-                path.display(),
-                texts.join(", ")
-            ));
+            let (path, texts) = (path.display(), texts.join(", "));
+            notes.push(format!("{path}: left out, as they hold text: {texts}"));
         }
         if values.is_empty() {
-            return Err(refused(
-                "no column of numbers beside the time (allowed: one or more)".into(),
-            ));
+            let problem = "no column of numbers beside the time (allowed: one or more)";
+            return Err(refused(problem.to_owned()));
         }
-        let stem = path
-            .file_stem()
-            .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let streams = streams(&stem, &names, &values, options.by_prefix);
         Ok(Self {
             row: Row {
@@ -177,7 +124,7 @@ impl Reader {
             rows,
             names,
             time: at,
-            times,
+            unit,
             arrival,
             notes,
             counts: Counts::default(),
@@ -204,7 +151,7 @@ impl Reader {
     ///
     /// # Errors
     /// A row that can't be read. The next call goes on behind it.
-    pub fn next_into(&mut self, message: &mut Message) -> Result<Option<usize>, ReadError> {
+    pub fn next_into(&mut self, message: &mut Message) -> Result<Option<usize>, Error> {
         if self.row.next >= self.streams.len() && !self.next_row()? {
             return Ok(None);
         }
@@ -219,48 +166,39 @@ impl Reader {
         let column = message.add_column("", Dtype::Float64, Cells::One);
         column.data.resize(stream.columns.len() * size_of::<f64>());
         let out: &mut [f64] = column.data.as_mut_slice();
-        let values = &self.row.values;
-        out.iter_mut()
-            .zip(&stream.columns)
-            .for_each(|(to, &from)| *to = values[from]);
+        for (to, &from) in out.iter_mut().zip(&stream.columns) {
+            *to = self.row.values[from];
+        }
         Ok(Some(at))
     }
 
-    /// What was guessed, and what was left out so far, a line for each.
+    /// Guesses, and parts that were left out up to now, a line for each.
     pub fn left_out(&self) -> Vec<String> {
-        let mut notes = self.notes.clone();
-        let path = self.path.display();
-        if self.counts.zoneless > 0 {
-            let problem = "times that say no zone, and are taken for UTC";
-            notes.push(format!("{path}: {problem}: {}", self.counts.zoneless));
-        }
-        if self.counts.rounded > 0 {
-            let problem = "whole numbers that have more digits than float64 holds, and were rounded";
-            notes.push(format!("{path}: {problem}: {}", self.counts.rounded));
-        }
-        notes
+        let zoneless = "times that say no zone, and are taken for UTC";
+        let rounded = "whole numbers that have more digits than float64 holds, and were rounded";
+        let counts = [(zoneless, self.counts.zoneless), (rounded, self.counts.rounded)].into_iter();
+        let counts = counts.filter(|(_, count)| *count > 0);
+        let counts = counts.map(|(what, count)| format!("{}: {what}: {count}", self.path.display()));
+        self.notes.iter().cloned().chain(counts).collect()
     }
 
-    /// How many rows can't be read so far, in words. `None`: there are none.
+    /// Number of rows that can't be read up to now, in words; `None` if there are none.
     pub fn broken(&self) -> Option<String> {
         let Counts { rows, refused, .. } = self.counts;
         let words = format!("{}: of {rows} rows {refused} can't be read", self.path.display());
         (refused > 0).then_some(words)
     }
 
-    fn next_row(&mut self) -> Result<bool, ReadError> {
+    fn next_row(&mut self) -> Result<bool, Error> {
         let read = match self.rows.next(Some(self.names.len())) {
             Ok(false) => return Ok(false),
             Ok(true) => self.take_row(),
             Err(RowError::Row(problem)) => Err(problem),
-            Err(RowError::Io(source)) => {
-                let path = self.path.clone();
-                return Err(ReadError::Io { path, source });
-            }
+            Err(RowError::Io(source)) => return Err(Error::io(&self.path, source)),
         };
         self.counts.rows += 1;
         self.counts.refused += u64::from(read.is_err());
-        let refused = |problem| ReadError::Row {
+        let refused = |problem| Error::Row {
             path: self.path.clone(),
             line: self.rows.begins.line,
             problem,
@@ -276,26 +214,27 @@ impl Reader {
             return Err(format!("{came} cells (allowed: {width}, as in the line of names)"));
         }
         let mut zoneless = 0;
-        let mut time = |column: usize, times| {
+        let mut time = |column: usize, unit: Option<TimeUnit>| {
             let cell = self.rows.cell(column);
-            let iso = time::iso(&cell);
-            let (ns, allowed) = match times {
-                Times::Number(unit) => (time::parse(&cell, unit), time::word(unit)),
-                Times::Iso => (None, "ISO 8601"),
+            if let Some(ns) = unit.and_then(|unit| time::parse(&cell, unit)) {
+                return Ok(ns);
+            }
+            let Some((ns, has_zone)) = time::iso(&cell) else {
+                let (name, allowed) = (&self.names[column], unit.map_or("ISO 8601", time::word));
+                return Err(format!("column `{name}`: `{cell}` is not a time in {allowed}"));
             };
-            zoneless += u64::from(ns.is_none() && iso.is_some_and(|(_, has_zone)| !has_zone));
-            ns.or(iso.map(|(ns, _)| ns))
-                .ok_or_else(|| format!("column `{}`: `{cell}` is no time in {allowed}", self.names[column]))
+            zoneless += u64::from(!has_zone);
+            Ok(ns)
         };
-        self.row.stamp_ns = time(self.time, self.times)?;
-        let nanoseconds = Times::Number(TimeUnit::Nanosecond);
-        self.row.arrival_ns = self.arrival.map(|column| time(column, nanoseconds)).transpose()?;
+        self.row.stamp_ns = time(self.time, self.unit)?;
+        let arrival = self.arrival.map(|column| time(column, Some(TimeUnit::Nanosecond)));
+        self.row.arrival_ns = arrival.transpose()?;
         self.row.values.clear();
         self.row.values.resize(width, f64::NAN);
         let mut rounded = 0;
         for &column in self.streams.iter().flat_map(|stream| &stream.columns) {
             let cell = self.rows.cell(column);
-            let refused = || format!("column `{}`: `{cell}` is no number", self.names[column]);
+            let refused = || format!("column `{}`: `{cell}` is not a number", self.names[column]);
             let value = number(&cell).ok_or_else(refused)?;
             let is_kept = |whole: i128| whole == value as i128;
             rounded += u64::from(value.abs() > 9e15 && cell.parse().is_ok_and(|whole| !is_kept(whole)));
@@ -328,10 +267,8 @@ fn head(rows: &mut Rows) -> Result<Vec<String>, RowError> {
         && (first.is_empty() || first.iter().any(is_value))
     {
         let named = names(rows, remark)?;
-        let filled = first
-            .iter()
-            .rposition(|cell| !cell.is_empty())
-            .map_or(0, |last| last + 1);
+        let filled = first.iter().rposition(|cell| !cell.is_empty());
+        let filled = filled.map_or(0, |last| last + 1);
         let fits = first.is_empty() || (filled..=first.len()).contains(&named.len());
         if fits && !named.iter().any(is_value) {
             rows.go_to(begin)?;
@@ -344,7 +281,7 @@ fn head(rows: &mut Rows) -> Result<Vec<String>, RowError> {
         Some(_) if first.iter().filter(|name| !name.is_empty()).all(is_value) => {
             refused("numbers in the first line (allowed: the names of the columns)")
         }
-        // Where each line ends with a separator, there is no column behind it.
+        // No column stands behind a separator that ends each line.
         Some(last) => {
             rows.go_to(behind)?;
             Ok(first[..=last].to_vec())
@@ -362,7 +299,7 @@ fn names(rows: &mut Rows, at: Place) -> Result<Vec<String>, RowError> {
     Ok(rows.cells().map(|cell| cell.into_owned()).collect())
 }
 
-/// Of each column the first cell in which something stands, of the first rows.
+/// The first cell of each column that is not empty, among the first rows.
 fn first_values(rows: &mut Rows, width: usize) -> io::Result<Vec<Option<String>>> {
     let mut found = vec![None; width];
     for _ in 0..LOOKED_AT {
@@ -387,43 +324,38 @@ fn first_values(rows: &mut Rows, width: usize) -> io::Result<Vec<Option<String>>
     Ok(found)
 }
 
-/// How times are written, and how that is known.
-fn times(name: &str, first: &str, unit: Option<TimeUnit>) -> Result<(Times, String), String> {
+/// The unit of times, `None` for ISO 8601, and the reason for the choice.
+fn unit_of(name: &str, first: &str, unit: Option<TimeUnit>) -> Result<(Option<TimeUnit>, String), String> {
     if time::iso(first).is_some() {
-        return Ok((Times::Iso, "in ISO 8601".to_owned()));
+        return Ok((None, "in ISO 8601".to_owned()));
     }
-    let (unit, how) = match (unit, time::unit_of_name(name), time::unit_of_size(first)) {
-        (Some(unit), ..) => (unit, "as was said"),
-        (None, Some(unit), _) => (unit, "as its name says"),
-        (None, None, Some(unit)) => (unit, "by the size of the first"),
-        (None, None, None) => {
-            return Err(format!(
-                "the unit of column `{name}` is not known, its first time being `{first}` (needed: the unit: s, ms, us or ns)"
-            ));
-        }
-    };
-    Ok((Times::Number(unit), format!("in {} ({how})", time::word(unit))))
+    let said = unit.map(|unit| (unit, "as was said"));
+    let said = said.or_else(|| Some((time::unit_of_name(name)?, "as its name says")));
+    let said = said.or_else(|| Some((time::unit_of_size(first)?, "by the size of the first")));
+    match said {
+        Some((unit, how)) => Ok((Some(unit), format!("in {} ({how})", time::word(unit)))),
+        None => Err(format!(
+            "the unit of column `{name}` is not known, its first time being `{first}` (needed: the unit: s, ms, us or ns)"
+        )),
+    }
 }
 
 /// The streams of these columns.
-fn streams(stem: &str, names: &[String], values: &[usize], by_prefix: bool) -> Vec<Stream> {
-    let mut streams: Vec<Stream> = Vec::new();
+fn streams(stem: &str, names: &[String], values: &[usize], by_prefix: bool) -> Vec<StreamColumns> {
+    let mut streams: Vec<StreamColumns> = Vec::new();
     for &column in values {
         let (name, field) = match names[column].rsplit_once(['.', '/']).filter(|_| by_prefix) {
             Some((prefix, field)) if !prefix.is_empty() => (file_name(prefix), field),
             _ => (file_name(stem), names[column].as_str()),
         };
-        let at = streams
-            .iter()
-            .position(|stream| stream.name == name)
-            .unwrap_or_else(|| {
-                streams.push(Stream {
-                    name,
-                    fields: Vec::new(),
-                    columns: Vec::new(),
-                });
-                streams.len() - 1
+        let known = streams.iter().position(|stream| stream.name == name);
+        let at = known.unwrap_or(streams.len());
+        if known.is_none() {
+            streams.push(StreamColumns {
+                name,
+                ..StreamColumns::default()
             });
+        }
         streams[at].fields.push(field.to_owned());
         streams[at].columns.push(column);
     }

@@ -8,10 +8,11 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// A line has no more bytes than this, and no more cells: a file without line breaks is no table.
+/// Most bytes in a line, and most cells: a file without line breaks is not a table.
 const MOST_BYTES: usize = 64 << 20;
 const MOST_CELLS: usize = 1 << 20;
-/// Reading goes back behind a quote that is not closed so many times in a file: each costs a row of the greatest length.
+/// Most times that reading goes back in a file behind a quote that is not closed: each costs a row of the greatest
+/// length.
 const MOST_RETURNS: u32 = 1000;
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
@@ -22,10 +23,10 @@ pub(super) struct Place {
     pub line: u64,
 }
 
-/// Why a row can't be had.
+/// The reason why a row can't be had.
 pub(super) enum RowError {
     Io(io::Error),
-    /// It is left out.
+    /// The row is left out.
     Row(String),
 }
 
@@ -40,9 +41,9 @@ pub(super) struct Rows {
     file: BufReader<File>,
     core: Reader,
     separator: u8,
-    /// Where the next byte is.
+    /// Position of the next byte.
     at: Place,
-    /// Where the last row begins.
+    /// Start of the last row.
     pub begins: Place,
     returns: u32,
     text: Vec<u8>,
@@ -83,12 +84,12 @@ impl Rows {
         Ok(())
     }
 
-    /// Where the next row, or what stands before it, begins.
+    /// Start of the next row, or of the lines before it.
     pub fn place(&self) -> Place {
         self.at
     }
 
-    /// How many cells the last row has.
+    /// Number of cells of the last row.
     pub fn width(&self) -> usize {
         self.cells
     }
@@ -190,14 +191,14 @@ impl Rows {
         }
     }
 
-    /// Whether the last row goes over several lines.
+    /// True if the last row goes over several lines.
     fn is_broken(&self) -> bool {
         let end = self.cells.checked_sub(1).map_or(0, |last| self.ends[last]);
         self.text[..end].iter().any(|byte| matches!(byte, b'\n' | b'\r'))
     }
 
-    /// Whether each quoted cell of the last row ends with a quote, which a separator or the end of the row follows. Reads the
-    /// row once more.
+    /// True if each quoted cell of the last row ends with a quote that a separator or the end of the row follows. Reads
+    /// the row once more.
     fn is_well_quoted(&mut self) -> io::Result<bool> {
         let end = self.at;
         let mut raw = vec![0; (end.byte - self.begins.byte) as usize];
@@ -227,7 +228,7 @@ impl Rows {
         Ok(cell != Cell::Quoted)
     }
 
-    /// Reads a row into `text` and `ends`. Returns false where it is too long.
+    /// Reads a row into `text` and `ends`. Returns false if it is too long.
     fn read(&mut self) -> io::Result<bool> {
         self.core.reset();
         let (mut length, mut cells) = (0, 0);

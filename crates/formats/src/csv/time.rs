@@ -3,7 +3,7 @@
 use chrono::{NaiveDate, NaiveDateTime};
 use robocache_stream::TimeUnit;
 
-/// Names of the column of times, where nobody says which it is, in the order in which they are looked for.
+/// Names of the column of times, if nobody says which it is, in the order in which they are looked for.
 const NAMES: [&str; 12] = [
     super::TIMESTAMP,
     "timestamp",
@@ -19,15 +19,22 @@ const NAMES: [&str; 12] = [
     "sec",
 ];
 
+/// The units and their names, those first that end like others.
+const UNITS: [(&str, TimeUnit); 4] = [
+    ("ns", TimeUnit::Nanosecond),
+    ("us", TimeUnit::Microsecond),
+    ("ms", TimeUnit::Millisecond),
+    ("s", TimeUnit::Second),
+];
+
 /// The column of times among these, by its name.
 pub(super) fn column(names: &[String]) -> Option<usize> {
     let is = |name: &str, wanted: &str| {
         let name = plain(name).to_lowercase();
         let name = name.split(['[', '(']).next().unwrap_or_default().trim();
-        let suffix = ["_ns", "_us", "_ms", "_s"]
-            .iter()
-            .find_map(|suffix| name.strip_suffix(suffix));
-        suffix.unwrap_or(name) == wanted
+        let mut units = UNITS.iter();
+        let before = units.find_map(|(unit, _)| name.strip_suffix(unit)?.strip_suffix('_'));
+        before.unwrap_or(name) == wanted
     };
     let found = |wanted: &&str| names.iter().position(|name| name == wanted || is(name, wanted));
     NAMES.iter().find_map(found)
@@ -41,28 +48,17 @@ pub(super) fn plain(name: &str) -> &str {
 /// The unit that the name of a column says: `time_ms`, `timestamp [ns]`.
 pub(super) fn unit_of_name(name: &str) -> Option<TimeUnit> {
     let name = name.to_lowercase();
-    let units = [
-        ("ns", TimeUnit::Nanosecond),
-        ("us", TimeUnit::Microsecond),
-        ("ms", TimeUnit::Millisecond),
-        ("s", TimeUnit::Second),
-    ];
     let said = |unit: &str| {
         let forms = [format!("_{unit}"), format!("[{unit}]"), format!("({unit})")];
         forms.iter().any(|form| name.ends_with(form.as_str()))
     };
-    units.into_iter().find(|(unit, _)| said(unit)).map(|(_, unit)| unit)
+    UNITS.into_iter().find(|(unit, _)| said(unit)).map(|(_, unit)| unit)
 }
 
-/// The unit of a time since 1970 of this size, for times from 1973 to 2286. `None` where it may be any.
+/// The unit of a time since 1970 of this size, for times from 1973 to 2286. `None` if it may be any.
 pub(super) fn unit_of_size(text: &str) -> Option<TimeUnit> {
-    let digits = text
-        .split(['.', 'e', 'E'])
-        .next()
-        .unwrap_or_default()
-        .trim_start_matches(['-', '+', '0'])
-        .len();
-    match digits {
+    let whole = text.split(['.', 'e', 'E']).next().unwrap_or_default();
+    match whole.trim_start_matches(['-', '+', '0']).len() {
         9 | 10 => Some(TimeUnit::Second),
         12 | 13 => Some(TimeUnit::Millisecond),
         15 | 16 => Some(TimeUnit::Microsecond),
@@ -73,14 +69,10 @@ pub(super) fn unit_of_size(text: &str) -> Option<TimeUnit> {
     }
 }
 
-/// What a unit is called.
+/// Name of a unit.
 pub(super) fn word(unit: TimeUnit) -> &'static str {
-    match unit {
-        TimeUnit::Second => "s",
-        TimeUnit::Millisecond => "ms",
-        TimeUnit::Microsecond => "us",
-        TimeUnit::Nanosecond => "ns",
-    }
+    let found = UNITS.iter().find(|(_, known)| *known == unit);
+    found.map_or("", |(word, _)| word)
 }
 
 /// A decimal number of a unit in ns; what is less than a nanosecond is cut off. `None`: it is none, or beyond int64.
@@ -119,16 +111,12 @@ pub(super) fn parse(text: &str, unit: TimeUnit) -> Option<i64> {
 ///
 /// Between date and time there may be a space, seconds may have a comma for a point, and the time may be left out.
 pub(super) fn iso(text: &str) -> Option<(i64, bool)> {
-    let bytes = text.as_bytes();
-    let is_date = |at: usize, byte: &u8| match at {
-        4 | 7 => *byte == b'-',
-        _ => byte.is_ascii_digit(),
-    };
-    if bytes.len() < 10 || !bytes[..10].iter().enumerate().all(|(at, byte)| is_date(at, byte)) {
+    let (digits, rest) = text.split_at_checked(10)?;
+    let date = NaiveDate::parse_from_str(digits, "%Y-%m-%d").ok()?;
+    // chrono takes dates with signs, with spaces, and with other numbers of digits.
+    if date.to_string() != digits {
         return None;
     }
-    let (date, rest) = text.split_at(10);
-    let date = NaiveDate::parse_from_str(date, "%Y-%m-%d").ok()?;
     let rest = rest.trim_start_matches(['T', 't', ' ']);
     let (time, zone) = match rest.find(['Z', 'z', '+', '-', 'U']) {
         Some(at) => (rest[..at].trim_end(), Some(&rest[at..])),

@@ -1,9 +1,13 @@
 //! Frames on their way into a file: a buffer for each column.
 
+use super::feature::element_of;
 use super::meta::lists_of;
 use super::stats::Stats;
-use super::{Feature, Kind, LerobotError, image};
-use arrow_array::{Array, ArrayRef, BinaryArray, BooleanArray, StringArray, StructArray, make_array};
+use super::{Feature, Kind, image};
+use crate::Error;
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, BooleanArray, FixedSizeListArray, StringArray, StructArray, make_array,
+};
 use arrow_buffer::{Buffer, MutableBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::DataType;
@@ -39,13 +43,13 @@ impl Column {
         self.data.len()
     }
 
-    /// Forgets the frames past so many.
+    /// Forgets the frames from `frames` on.
     pub fn truncate(&mut self, frames: usize) {
         self.data.truncate(frames * self.feature.bytes());
     }
 
     /// The frames that wait, as a column of the file; the statistics have counted them.
-    pub fn flush(&mut self) -> Result<ArrayRef, LerobotError> {
+    pub fn flush(&mut self) -> Result<ArrayRef, Error> {
         let data: Buffer = std::mem::take(&mut self.data).into();
         let (feature, stats) = (&self.feature, &mut self.stats);
         if feature.kind == Kind::Image {
@@ -53,25 +57,12 @@ impl Column {
             let count = || images.iter().for_each(|pixels| stats.add_image(pixels));
             rayon::join(count, || images_of(&images, feature)).1
         } else {
-            stats.add_numbers(&to_f64(feature, &data));
+            let mut values = Vec::new();
+            Values::new(feature.kind.dtype().unwrap_or(Dtype::UInt8), &data).to_f64(&mut values);
+            stats.add_numbers(&values);
             Ok(numbers_of(data, feature))
         }
     }
-}
-
-fn to_f64(feature: &Feature, data: &[u8]) -> Vec<f64> {
-    let dtype = feature.kind.dtype().unwrap_or(Dtype::UInt8);
-    let values = Values::new(dtype, data);
-    macro_rules! widened {
-        ($($dtype:ident: $T:ty),*) => {
-            match dtype {
-                $(Dtype::$dtype => values.as_slice::<$T>().iter().map(|&value| value as f64).collect(),)*
-                Dtype::Float64 => values.as_slice::<f64>().to_vec(),
-                Dtype::Float16 | Dtype::BFloat16 => unreachable!("no dataset has them"),
-            }
-        };
-    }
-    widened!(Float32: f32, Int8: i8, Int16: i16, Int32: i32, Int64: i64, UInt8: u8, UInt16: u16, UInt32: u32, UInt64: u64)
 }
 
 /// A column of numbers, in the type that [`Feature::arrow_type`] says.
@@ -88,22 +79,17 @@ fn numbers_of(data: Buffer, feature: &Feature) -> ArrayRef {
     match feature.shape.as_slice() {
         [1] => flat,
         [n] => {
-            let array = ArrayData::builder(feature.arrow_type())
-                .len(elements / n)
-                .add_child_data(flat.to_data());
-            // SAFETY: the child has n elements for each row, of the type that the list says.
-            make_array(unsafe { array.build_unchecked() })
+            let element = element_of(flat.data_type().clone());
+            Arc::new(FixedSizeListArray::new(element, *n as i32, flat, None))
         }
         axes => lists_of(flat, axes),
     }
 }
 
-fn images_of(images: &[&[u8]], feature: &Feature) -> Result<ArrayRef, LerobotError> {
-    let files: Vec<Vec<u8>> = images
-        .par_iter()
-        .map(|pixels| image::encode(pixels, &feature.shape))
-        .collect::<Result<_, _>>()
-        .map_err(|problem| LerobotError::feature(&feature.name, problem))?;
+fn images_of(images: &[&[u8]], feature: &Feature) -> Result<ArrayRef, Error> {
+    let files = images.par_iter().map(|pixels| image::encode(pixels, &feature.shape));
+    let files: Result<Vec<Vec<u8>>, String> = files.collect();
+    let files = files.map_err(|problem| Error::feature(&feature.name, problem))?;
     let DataType::Struct(fields) = feature.arrow_type() else {
         unreachable!("an image is a struct")
     };

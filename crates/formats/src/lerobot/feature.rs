@@ -1,7 +1,7 @@
-//! What a frame holds.
+//! Contents of a frame.
 
-use super::LerobotError;
-use arrow_schema::{DataType, Field, Fields};
+use crate::Error;
+use arrow_schema::{DataType, Field};
 use robocache_device::Dtype;
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ pub struct Feature {
     /// Its name, such as `observation.state`. LeRobot takes what begins with `observation` for input of a policy and what begins
     /// with `action` for its output; it carries the rest along.
     pub name: String,
-    /// What its elements are.
+    /// Type of its elements.
     pub kind: Kind,
     /// The shape of one frame of it, without the axis of frames: `[D]`, `[K, D]`, of images `[height, width, channels]`.
     pub shape: Vec<usize>,
-    /// What its elements are called, one for each along an axis, or none.
+    /// Names of its elements, one for each along an axis, or none.
     pub names: Vec<String>,
 }
 
-/// What the elements of a feature are.
+/// Type of a feature's elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Numbers; float16 and bfloat16 have no place in a dataset.
@@ -31,7 +31,7 @@ pub enum Kind {
     Bool,
     /// An image of bytes, gray or red, green and blue; a PNG in the files.
     Image,
-    /// What robocache can't read, by its name in `info.json`: `video`, `string`.
+    /// A type that robocache can't read, by its name in `info.json`: `video`, `string`.
     Other(String),
 }
 
@@ -91,7 +91,7 @@ impl Feature {
         self.shape.iter().product()
     }
 
-    /// Whether a frame has no element, which no feature of a dataset is.
+    /// True if a frame has no element; no feature of a dataset may be so.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -101,18 +101,17 @@ impl Feature {
         self.len() * self.kind.dtype().map_or(0, Dtype::size)
     }
 
-    /// Whether LeRobot's loader has it as a single number.
+    /// True if LeRobot's loader has it as a single number.
     pub(super) fn is_scalar(&self) -> bool {
         self.shape == [1]
     }
 
     /// Checks what a dataset says of it, or is to say.
-    pub(super) fn check(&self) -> Result<(), LerobotError> {
-        let refused = |problem: String| Err(LerobotError::feature(&self.name, problem));
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let refused = |problem: String| Err(Error::feature(&self.name, problem));
         if self.name.is_empty() || self.name.contains('/') || self.name.ends_with("_is_pad") {
-            return refused(
-                "it is no name of a feature (allowed: text without `/` that does not end with `_is_pad`)".to_owned(),
-            );
+            let allowed = "allowed: text without `/` that does not end with `_is_pad`";
+            return refused(format!("it is not a name of a feature ({allowed})"));
         }
         let elements = self.shape.iter().try_fold(1usize, |product, &n| product.checked_mul(n));
         let is_small = elements.is_some_and(|elements| (1..=1 << 28).contains(&elements));
@@ -128,12 +127,12 @@ impl Feature {
     }
 
     /// Checks that it can be written, too.
-    pub(super) fn check_written(&self) -> Result<(), LerobotError> {
+    pub(super) fn check_written(&self) -> Result<(), Error> {
         self.check()?;
         if !self.kind.is_written() {
             let allowed = "float32, float64, int8 to int64, uint8 to uint64, bool, image";
             let problem = format!("a dataset has no {} of ours (allowed: {allowed})", self.kind.name());
-            return Err(LerobotError::feature(&self.name, problem));
+            return Err(Error::feature(&self.name, problem));
         }
         Ok(())
     }
@@ -142,11 +141,9 @@ impl Feature {
     pub(super) fn arrow_type(&self) -> DataType {
         let element = match &self.kind {
             Kind::Image => {
-                let field = |name, kind| Field::new(name, kind, true);
-                return DataType::Struct(Fields::from(vec![
-                    field("bytes", DataType::Binary),
-                    field("path", DataType::Utf8),
-                ]));
+                let fields = [("bytes", DataType::Binary), ("path", DataType::Utf8)];
+                let fields = fields.map(|(name, kind)| Field::new(name, kind, true));
+                return DataType::Struct(fields.into_iter().collect());
             }
             Kind::Bool => DataType::Boolean,
             kind => kind.dtype().map_or(DataType::Null, Dtype::arrow_type),
@@ -176,9 +173,9 @@ pub(super) fn bookkeeping() -> [Feature; 5] {
     ]
 }
 
-/// Whether it is a column that LeRobot fills itself.
+/// True if it is a column that LeRobot fills itself.
 pub(super) fn is_bookkeeping(name: &str) -> bool {
-    [TIMESTAMP, FRAME_INDEX, EPISODE_INDEX, INDEX, TASK_INDEX].contains(&name)
+    bookkeeping().iter().any(|feature| feature.name == name)
 }
 
 pub(super) const TIMESTAMP: &str = "timestamp";

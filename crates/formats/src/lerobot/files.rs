@@ -1,6 +1,7 @@
 //! The Parquet files of a dataset: how they are written, and how damaged ones are read.
 
-use super::LerobotError;
+use crate::Error;
+use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
@@ -9,37 +10,70 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A Parquet file as LeRobot writes them: compressed with snappy. A library that reads it finds `about` under its name.
-pub(super) fn create_file(
-    path: &Path,
-    schema: &SchemaRef,
-    about: Option<(&str, String)>,
-) -> Result<ArrowWriter<File>, LerobotError> {
-    let folder = path.parent().unwrap_or(path);
-    fs::create_dir_all(folder).map_err(LerobotError::io(folder))?;
-    let file = File::create(path).map_err(LerobotError::io(path))?;
-    let about: HashMap<String, String> = about.into_iter().map(|(key, text)| (key.to_owned(), text)).collect();
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::SNAPPY)
-        // Measurements hardly repeat.
-        .set_dictionary_enabled(false)
-        .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_key_value_metadata(Some(
-            about
-                .iter()
-                .map(|(key, text)| KeyValue::new(key.clone(), text.clone()))
-                .collect(),
-        ))
-        .build();
-    // Arrow's own libraries look into its schema, others into the file's keys.
-    let schema = Arc::new(Schema::new_with_metadata(schema.fields().clone(), about));
-    ArrowWriter::try_new(file, schema, Some(properties)).map_err(|error| LerobotError::file(path, error))
+/// A Parquet file as LeRobot writes them: compressed with snappy.
+pub(super) struct Table {
+    path: PathBuf,
+    writer: ArrowWriter<File>,
 }
 
-/// What reads a file that may be damaged, also where the decoder gives up on it.
+impl Table {
+    /// Makes a file. A library that reads it finds `about` under its name.
+    pub fn create(path: PathBuf, schema: &SchemaRef, about: Option<(&str, String)>) -> Result<Self, Error> {
+        let file = create_file(&path)?;
+        let about: HashMap<String, String> = about.into_iter().map(|(key, text)| (key.to_owned(), text)).collect();
+        let keys = about.iter().map(|(key, text)| KeyValue::new(key.clone(), text.clone()));
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            // Measurements hardly repeat.
+            .set_dictionary_enabled(false)
+            .set_statistics_enabled(EnabledStatistics::Chunk)
+            .set_key_value_metadata(Some(keys.collect()))
+            .build();
+        // Arrow's own libraries look into its schema, others into the file's keys.
+        let schema = Arc::new(Schema::new_with_metadata(schema.fields().clone(), about));
+        let writer = ArrowWriter::try_new(file, schema, Some(properties));
+        let writer = writer.map_err(|error| Error::file(&path, error))?;
+        Ok(Self { path, writer })
+    }
+
+    /// Adds rows. A row group is in memory until it ends: it does once it takes this many bytes.
+    pub fn write(&mut self, batch: &RecordBatch, row_group: usize) -> Result<(), Error> {
+        self.writer
+            .write(batch)
+            .map_err(|error| Error::file(&self.path, error))?;
+        match self.writer.in_progress_size() >= row_group {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends a row group.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        self.writer.flush().map_err(|error| Error::file(&self.path, error))
+    }
+
+    /// Bytes of the row groups that ended.
+    pub fn bytes(&self) -> usize {
+        self.writer.bytes_written()
+    }
+
+    pub fn close(self) -> Result<(), Error> {
+        let closed = self.writer.close().map(drop);
+        closed.map_err(|error| Error::file(&self.path, error))
+    }
+}
+
+/// A new file, and the folder that it is in.
+pub(super) fn create_file(path: &Path) -> Result<File, Error> {
+    let folder = path.parent().unwrap_or(path);
+    fs::create_dir_all(folder).map_err(|source| Error::io(folder, source))?;
+    File::create(path).map_err(|source| Error::io(path, source))
+}
+
+/// Reads a file that may be damaged, also if the decoder panics.
 pub(super) fn guarded<T>(read: impl FnOnce() -> Result<T, Box<dyn std::error::Error>>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(read) => read.map_err(|error| error.to_string()),

@@ -29,7 +29,9 @@ pub(super) fn encode(pixels: &[u8], shape: &[usize]) -> Result<Vec<u8>, String> 
 pub(super) fn decode(file: &[u8], shape: &[usize]) -> Result<Vec<u8>, String> {
     let mut decoder = Decoder::new_with_limits(Cursor::new(file), png::Limits { bytes: MOST_BYTES });
     decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
-    let mut reader = decoder.read_info().map_err(|error| format!("it is no PNG: {error}"))?;
+    let mut reader = decoder
+        .read_info()
+        .map_err(|error| format!("it is not a PNG: {error}"))?;
     let (color, _) = reader.output_color_type();
     let came = [
         reader.info().height as usize,
@@ -65,6 +67,10 @@ mod tests {
             );
             assert!(decode(&file[..file.len() / 2], &shape).is_err());
         }
-        assert!(decode(b"GIF89a", &[1, 1, 1]).unwrap_err().starts_with("it is no PNG"));
+        assert!(
+            decode(b"GIF89a", &[1, 1, 1])
+                .unwrap_err()
+                .starts_with("it is not a PNG")
+        );
     }
 }

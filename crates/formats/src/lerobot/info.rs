@@ -3,7 +3,8 @@
 use super::feature::is_bookkeeping;
 use super::files::guarded;
 use super::meta::{INFO, TASKS, TASKS_V2};
-use super::{Dataset, Feature, Kind, LerobotError, Version};
+use super::{Dataset, Feature, Kind, Version};
+use crate::Error;
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -65,39 +66,31 @@ impl<'de> Deserialize<'de> for FeaturesText {
     }
 }
 
-fn read_text(path: &Path) -> Result<String, LerobotError> {
+fn read_text(path: &Path) -> Result<String, Error> {
     let mut text = String::new();
-    let file = file::open(path).map_err(LerobotError::io(path))?;
-    file.take(MOST_BYTES + 1)
-        .read_to_string(&mut text)
-        .map_err(LerobotError::io(path))?;
-    if text.len() as u64 > MOST_BYTES {
-        return Err(LerobotError::file(
-            path,
-            format!("it is longer than {MOST_BYTES} bytes"),
-        ));
+    let file = file::open(path).map(|file| file.take(MOST_BYTES + 1));
+    let read = file.and_then(|mut file| file.read_to_string(&mut text));
+    match read.map_err(|source| Error::io(path, source))? as u64 {
+        ..=MOST_BYTES => Ok(text),
+        _ => Err(Error::file(path, format!("it is longer than {MOST_BYTES} bytes"))),
     }
-    Ok(text)
 }
 
-/// What the dataset says of itself, and how many frames it says to have.
-pub(super) fn read_info(folder: &Path) -> Result<(Dataset, u64), LerobotError> {
+/// The dataset's description, and the number of frames that it claims.
+pub(super) fn read_info(folder: &Path) -> Result<(Dataset, u64), Error> {
     let path = folder.join(INFO);
-    let wrong = |problem: String| LerobotError::file(&path, problem);
+    let wrong = |problem: String| Error::file(&path, problem);
     let info: InfoText = serde_json::from_str(&read_text(&path)?).map_err(|error| wrong(error.to_string()))?;
-    let version = Version::ALL
-        .into_iter()
-        .find(|version| version.name() == info.codebase_version);
+    let mut versions = Version::ALL.into_iter();
+    let version = versions.find(|version| version.name() == info.codebase_version);
     let version = version.ok_or_else(|| {
         let came = &info.codebase_version;
         let allowed = "v3.0, v2.1; LeRobot has scripts that convert older ones";
         wrong(format!("`codebase_version` is `{came}` (allowed: {allowed})"))
     })?;
     if !(info.fps >= 1.0 && info.fps <= f64::from(u32::MAX) && info.fps.fract() == 0.0) {
-        return Err(wrong(format!(
-            "`fps` is {} (allowed: a whole number, 1 or more)",
-            info.fps
-        )));
+        let came = info.fps;
+        return Err(wrong(format!("`fps` is {came} (allowed: a whole number, 1 or more)")));
     }
     let FeaturesText(features) = info.features;
     let features = features.into_iter().filter(|(name, _)| !is_bookkeeping(name));
@@ -125,30 +118,25 @@ fn leaves(names: &Value) -> Vec<String> {
 }
 
 /// The tasks by their indices.
-pub(super) fn read_tasks(folder: &Path, version: Version) -> Result<Vec<String>, LerobotError> {
-    let (path, listed) = match version {
-        Version::V2_1 => {
-            let path = folder.join(TASKS_V2);
-            let listed = tasks_of_lines(&read_text(&path)?);
-            (path, listed)
-        }
-        Version::V3_0 => {
-            let path = folder.join(TASKS);
-            let file = file::open(&path).map_err(LerobotError::io(&path))?;
-            (path, tasks_of_table(file))
-        }
+pub(super) fn read_tasks(folder: &Path, version: Version) -> Result<Vec<String>, Error> {
+    let path = folder.join(match version {
+        Version::V2_1 => TASKS_V2,
+        Version::V3_0 => TASKS,
+    });
+    let wrong = |problem: String| Error::file(&path, problem);
+    let listed = match version {
+        Version::V2_1 => tasks_of_lines(&read_text(&path)?),
+        Version::V3_0 => tasks_of_table(file::open(&path).map_err(|source| Error::io(&path, source))?),
     };
-    let wrong = |problem: String| LerobotError::file(&path, problem);
     let mut listed = listed.map_err(wrong)?;
     listed.sort();
-    let is_counted = listed.iter().enumerate().all(|(i, (index, _))| *index == i as i64);
-    if !is_counted {
-        let came: Vec<i64> = listed.iter().map(|(index, _)| *index).collect();
-        return Err(wrong(format!(
+    let (came, tasks): (Vec<i64>, Vec<String>) = listed.into_iter().unzip();
+    match came.iter().copied().eq(0..came.len() as i64) {
+        true => Ok(tasks),
+        false => Err(wrong(format!(
             "`task_index` is {came:?} (allowed: 0, 1, 2, ..., each once)"
-        )));
+        ))),
     }
-    Ok(listed.into_iter().map(|(_, task)| task).collect())
 }
 
 fn tasks_of_lines(text: &str) -> Result<Vec<(i64, String)>, String> {
@@ -158,12 +146,11 @@ fn tasks_of_lines(text: &str) -> Result<Vec<(i64, String)>, String> {
         task: String,
     }
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    lines
-        .map(|(i, line)| match serde_json::from_str::<Line>(line) {
-            Ok(line) => Ok((line.task_index, line.task)),
-            Err(error) => Err(format!("line {}: {error}", i + 1)),
-        })
-        .collect()
+    let tasks = lines.map(|(i, line)| match serde_json::from_str::<Line>(line) {
+        Ok(line) => Ok((line.task_index, line.task)),
+        Err(error) => Err(format!("line {}: {error}", i + 1)),
+    });
+    tasks.collect()
 }
 
 fn tasks_of_table(file: File) -> Result<Vec<(i64, String)>, String> {
@@ -174,16 +161,11 @@ fn tasks_of_table(file: File) -> Result<Vec<(i64, String)>, String> {
     let mut tasks = Vec::new();
     for batch in batches {
         // Pandas calls an index that has no name `__index_level_0__`.
-        let texts = ["task", "__index_level_0__"]
-            .iter()
-            .find_map(|name| batch.column_by_name(name));
+        let mut names = ["task", "__index_level_0__"].into_iter();
+        let texts = names.find_map(|name| batch.column_by_name(name));
         let columns = batch.column_by_name("task_index").zip(texts);
-        let came = || {
-            format!(
-                "columns {:?} (allowed: `task_index` int64, `task` string)",
-                batch.schema().fields()
-            )
-        };
+        let allowed = "allowed: `task_index` int64, `task` string";
+        let came = || format!("columns {:?} ({allowed})", batch.schema().fields());
         let (indices, texts) = columns.ok_or_else(came)?;
         let indices = indices.as_primitive_opt::<Int64Type>().ok_or_else(came)?;
         let texts: Vec<Option<&str>> = match texts.data_type() {
@@ -202,26 +184,24 @@ fn tasks_of_table(file: File) -> Result<Vec<(i64, String)>, String> {
 }
 
 /// The data files in the order of their frames.
-pub(super) fn data_files(folder: &Path) -> Result<Vec<std::path::PathBuf>, LerobotError> {
+pub(super) fn data_files(folder: &Path) -> Result<Vec<std::path::PathBuf>, Error> {
     let data = folder.join("data");
     let mut files = Vec::new();
-    for chunk in fs::read_dir(&data).map_err(LerobotError::io(&data))? {
-        let chunk = chunk.map_err(LerobotError::io(&data))?.path();
+    for chunk in fs::read_dir(&data).map_err(|source| Error::io(&data, source))? {
+        let chunk = chunk.map_err(|source| Error::io(&data, source))?.path();
         if !chunk.is_dir() {
             continue;
         }
-        for file in fs::read_dir(&chunk).map_err(LerobotError::io(&chunk))? {
-            let file = file.map_err(LerobotError::io(&chunk))?.path();
+        for file in fs::read_dir(&chunk).map_err(|source| Error::io(&chunk, source))? {
+            let file = file.map_err(|source| Error::io(&chunk, source))?.path();
             if file.extension().is_some_and(|extension| extension == "parquet") {
                 files.push(file);
             }
         }
     }
     if files.is_empty() {
-        return Err(LerobotError::file(
-            &data,
-            "no data files (allowed: Parquet files in folders such as chunk-000)",
-        ));
+        let problem = "no data files (allowed: Parquet files in folders such as chunk-000)";
+        return Err(Error::file(&data, problem));
     }
     files.sort();
     Ok(files)

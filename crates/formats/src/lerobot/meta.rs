@@ -1,15 +1,14 @@
-//! What a dataset says of itself: the files in `meta`.
+//! Description of a dataset: the files in `meta`.
 
 use super::feature::{bookkeeping, element_of};
-use super::files::create_file;
+use super::files::{Table, create_file};
 use super::stats::Summary;
-use super::{Dataset, Feature, Kind, LerobotError, Version, Written};
+use super::{Dataset, Feature, Kind, Version, Written};
+use crate::Error;
 use arrow_array::{ArrayRef, Float64Array, Int64Array, ListArray, RecordBatch, StringArray};
 use arrow_buffer::OffsetBuffer;
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use parquet::arrow::ArrowWriter;
-use serde::Serialize;
-use serde::ser::{SerializeMap, Serializer};
+use arrow_schema::DataType;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -32,7 +31,7 @@ pub(super) const CHUNK: usize = 1000;
 /// Rows of episodes that are written together.
 const EPISODES_TOGETHER: usize = 256;
 
-/// What makes pandas take the texts for the index of the table, as LeRobot does.
+/// Metadata that make pandas take the texts for the index of the table, as LeRobot does.
 const PANDAS: &str = r#"{"index_columns": ["task"], "column_indexes": [], "columns": [
     {"name": "task_index", "field_name": "task_index", "pandas_type": "int64", "numpy_type": "int64", "metadata": null},
     {"name": "task", "field_name": "task", "pandas_type": "unicode", "numpy_type": "object", "metadata": null}]}"#;
@@ -62,117 +61,84 @@ impl Episode {
     }
 }
 
-/// Where episodes are listed.
+/// List of the episodes.
 pub(super) struct Episodes {
     folder: PathBuf,
-    /// Episodes that are not in the file yet, with their tasks.
+    /// In version 2.1 the episodes, and their statistics.
+    lines: Option<[Lines; 2]>,
+    /// In version 3.0 the table, made with the first episodes, and those that are not in it yet, with their tasks.
+    table: Option<Table>,
     waiting: Vec<(Episode, Vec<String>)>,
-    file: EpisodesFile,
-}
-
-enum EpisodesFile {
-    /// Made with the first episodes.
-    V3_0(Option<Box<ArrowWriter<File>>>),
-    V2_1 {
-        episodes: Lines,
-        stats: Lines,
-    },
 }
 
 impl Episodes {
-    pub fn create(folder: &Path, version: Version) -> Result<Self, LerobotError> {
-        let file = match version {
-            Version::V3_0 => EpisodesFile::V3_0(None),
-            Version::V2_1 => EpisodesFile::V2_1 {
-                episodes: Lines::create(folder.join(EPISODES_V2))?,
-                stats: Lines::create(folder.join(STATS_V2))?,
-            },
-        };
+    pub fn create(folder: &Path, version: Version) -> Result<Self, Error> {
+        let create = |name: &str| Lines::create(folder.join(name));
         Ok(Self {
             folder: folder.to_owned(),
+            lines: match version {
+                Version::V2_1 => Some([create(EPISODES_V2)?, create(STATS_V2)?]),
+                Version::V3_0 => None,
+            },
+            table: None,
             waiting: Vec::new(),
-            file,
         })
     }
 
-    pub fn add(&mut self, episode: Episode, tasks: &[String]) -> Result<(), LerobotError> {
+    pub fn add(&mut self, episode: Episode, tasks: &[String]) -> Result<(), Error> {
         let tasks = episode.tasks.iter().map(|&task| tasks[task].clone()).collect();
-        match &mut self.file {
-            EpisodesFile::V2_1 { episodes, stats } => {
-                let index = episode.index;
-                episodes.write(&json!({"episode_index": index, "tasks": tasks, "length": episode.length}))?;
-                stats.write(&json!({"episode_index": index, "stats": stats_of(&episode.stats)}))
-            }
-            EpisodesFile::V3_0(_) => {
-                self.waiting.push((episode, tasks));
-                if self.waiting.len() == EPISODES_TOGETHER {
-                    self.flush()
-                } else {
-                    Ok(())
-                }
-            }
+        if let Some([episodes, stats]) = &mut self.lines {
+            let index = episode.index;
+            episodes.write(&json!({"episode_index": index, "tasks": tasks, "length": episode.length}))?;
+            return stats.write(&json!({"episode_index": index, "stats": stats_of(&episode.stats)}));
+        }
+        self.waiting.push((episode, tasks));
+        match self.waiting.len() {
+            ..EPISODES_TOGETHER => Ok(()),
+            _ => self.flush(),
         }
     }
 
-    fn flush(&mut self) -> Result<(), LerobotError> {
-        let EpisodesFile::V3_0(writer) = &mut self.file else {
-            return Ok(());
-        };
+    fn flush(&mut self) -> Result<(), Error> {
         let path = self.folder.join(EPISODES);
-        let wrong = |error: parquet::errors::ParquetError| LerobotError::file(&path, error);
-        let batch = rows_of(&self.waiting).map_err(|error| LerobotError::file(&path, error))?;
-        let writer = match writer {
-            Some(writer) => writer,
-            none => none.insert(Box::new(create_file(&path, &batch.schema(), None)?)),
-        };
+        let batch = rows_of(&self.waiting).map_err(|error| Error::file(&path, error))?;
         self.waiting.clear();
-        writer.write(&batch).and_then(|()| writer.flush()).map_err(wrong)
+        let table = match self.table.take() {
+            Some(table) => table,
+            None => Table::create(path, &batch.schema(), None)?,
+        };
+        self.table.insert(table).write(&batch, 0)
     }
 
     /// Ends the list, and writes that of the tasks.
-    pub fn finish(mut self, tasks: &[String]) -> Result<(), LerobotError> {
+    pub fn finish(mut self, tasks: &[String]) -> Result<(), Error> {
         if !self.waiting.is_empty() {
             self.flush()?;
         }
-        match self.file {
-            EpisodesFile::V2_1 { episodes, stats } => {
-                episodes.finish()?;
-                stats.finish()?;
-                let mut lines = Lines::create(self.folder.join(TASKS_V2))?;
-                for (task_index, task) in tasks.iter().enumerate() {
-                    lines.write(&json!({"task_index": task_index, "task": task}))?;
-                }
-                lines.finish()
-            }
-            EpisodesFile::V3_0(writer) => {
-                if let Some(writer) = writer {
-                    let path = self.folder.join(EPISODES);
-                    writer.close().map_err(|error| LerobotError::file(&path, error))?;
-                }
-                write_tasks(&self.folder.join(TASKS), tasks)
-            }
+        self.table.map_or(Ok(()), Table::close)?;
+        let Some(lines) = self.lines else {
+            return write_tasks(self.folder.join(TASKS), tasks);
+        };
+        lines.into_iter().try_for_each(Lines::finish)?;
+        let mut lines = Lines::create(self.folder.join(TASKS_V2))?;
+        for (task_index, task) in tasks.iter().enumerate() {
+            lines.write(&json!({"task_index": task_index, "task": task}))?;
         }
+        lines.finish()
     }
 }
 
-fn write_tasks(path: &Path, tasks: &[String]) -> Result<(), LerobotError> {
-    let schema: SchemaRef = Arc::new(Schema::new(vec![
-        Field::new("task_index", DataType::Int64, true),
-        Field::new("task", DataType::Utf8, true),
-    ]));
-    let wrong = |error: parquet::errors::ParquetError| LerobotError::file(path, error);
-    let mut writer = create_file(path, &schema, Some(("pandas", PANDAS.to_owned())))?;
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter_values(0..tasks.len() as i64)),
-        Arc::new(StringArray::from_iter_values(tasks)),
-    ];
-    let batch = RecordBatch::try_new(schema, columns).map_err(|error| LerobotError::file(path, error))?;
-    writer.write(&batch).map_err(wrong)?;
-    writer.close().map_err(wrong)?;
-    Ok(())
+fn write_tasks(path: PathBuf, tasks: &[String]) -> Result<(), Error> {
+    let indices: ArrayRef = Arc::new(Int64Array::from_iter_values(0..tasks.len() as i64));
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values(tasks));
+    let columns = [("task_index", indices, true), ("task", texts, true)];
+    let batch = RecordBatch::try_from_iter_with_nullable(columns).map_err(|error| Error::file(&path, error))?;
+    let mut table = Table::create(path, &batch.schema(), Some(("pandas", PANDAS.to_owned())))?;
+    table.write(&batch, 0)?;
+    table.close()
 }
 
-/// What a column has of an episode.
+/// A column's number for an episode.
 type Number = fn(&Episode) -> usize;
 
 /// Episodes as rows of version 3.0.
@@ -194,19 +160,14 @@ fn rows_of(episodes: &[(Episode, Vec<String>)]) -> Result<RecordBatch, arrow_sch
     }
     let texts: Vec<&String> = episodes.iter().flat_map(|(_, tasks)| tasks).collect();
     let lengths = OffsetBuffer::from_lengths(episodes.iter().map(|(_, tasks)| tasks.len()));
-    let tasks = ListArray::new(
-        element_of(DataType::Utf8),
-        lengths,
-        Arc::new(StringArray::from_iter_values(texts)),
-        None,
-    );
+    let texts = Arc::new(StringArray::from_iter_values(texts));
+    let tasks = ListArray::new(element_of(DataType::Utf8), lengths, texts, None);
     columns.insert(1, ("tasks".to_owned(), Arc::new(tasks)));
     let first = episodes.first().map_or(&[][..], |(episode, _)| &episode.stats);
     for (i, (feature, summary)) in first.iter().enumerate() {
         for (j, (stat, _)) in summary.values.iter().enumerate() {
-            let values = episodes
-                .iter()
-                .flat_map(|(episode, _)| episode.stats[i].1.values[j].1.iter().copied());
+            let values = episodes.iter().flat_map(|(episode, _)| &episode.stats[i].1.values[j].1);
+            let values = values.copied();
             let flat: ArrayRef = Arc::new(Float64Array::from_iter_values(values));
             columns.push((format!("stats/{feature}/{stat}"), lists_of(flat, &summary.shape)));
         }
@@ -227,15 +188,12 @@ pub(super) fn lists_of(flat: ArrayRef, shape: &[usize]) -> ArrayRef {
 }
 
 fn stats_of(stats: &[(String, Summary)]) -> Value {
-    stats
-        .iter()
-        .map(|(feature, summary)| (feature.clone(), summary.json()))
-        .collect::<Map<_, _>>()
-        .into()
+    let stats = stats.iter().map(|(feature, summary)| (feature.clone(), summary.json()));
+    stats.collect::<Map<_, _>>().into()
 }
 
 /// Version 2.1 has them for each episode alone.
-pub(super) fn write_stats(folder: &Path, version: Version, stats: &[(String, Summary)]) -> Result<(), LerobotError> {
+pub(super) fn write_stats(folder: &Path, version: Version, stats: &[(String, Summary)]) -> Result<(), Error> {
     match version {
         Version::V3_0 => write_json(&folder.join(STATS), &stats_of(stats)),
         Version::V2_1 => Ok(()),
@@ -263,29 +221,24 @@ struct InfoText<'a> {
     splits: Value,
     data_path: &'static str,
     video_path: Option<&'a str>,
-    features: FeaturesText<'a>,
+    #[serde(serialize_with = "features_text")]
+    features: &'a [Feature],
 }
 
-struct FeaturesText<'a>(&'a [Feature]);
-
-impl Serialize for FeaturesText<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let own = bookkeeping();
-        let mut map = serializer.serialize_map(None)?;
-        for feature in self.0.iter().chain(&own) {
-            let names = match (&feature.kind, feature.names.is_empty()) {
-                (Kind::Image, true) => json!(["height", "width", "channels"]),
-                (_, true) => Value::Null,
-                (_, false) => json!(feature.names),
-            };
-            let about = json!({"dtype": feature.kind.name(), "shape": feature.shape, "names": names});
-            map.serialize_entry(&feature.name, &about)?;
-        }
-        map.end()
-    }
+fn features_text<S: Serializer>(features: &&[Feature], serializer: S) -> Result<S::Ok, S::Error> {
+    let own = bookkeeping();
+    serializer.collect_map(features.iter().chain(&own).map(|feature| {
+        let names = match (&feature.kind, feature.names.is_empty()) {
+            (Kind::Image, true) => json!(["height", "width", "channels"]),
+            (_, true) => Value::Null,
+            (_, false) => json!(feature.names),
+        };
+        let about = json!({"dtype": feature.kind.name(), "shape": feature.shape, "names": names});
+        (&feature.name, about)
+    }))
 }
 
-pub(super) fn write_info(folder: &Path, dataset: &Dataset, written: &Written) -> Result<(), LerobotError> {
+pub(super) fn write_info(folder: &Path, dataset: &Dataset, written: &Written) -> Result<(), Error> {
     let is_v3 = dataset.version == Version::V3_0;
     let info = InfoText {
         codebase_version: dataset.version.name(),
@@ -306,13 +259,13 @@ pub(super) fn write_info(folder: &Path, dataset: &Dataset, written: &Written) ->
             "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet"
         },
         video_path: None,
-        features: FeaturesText(&dataset.features),
+        features: &dataset.features,
     };
     write_json(&folder.join(INFO), &info)
 }
 
-/// What the library `datasets` takes the columns of a file for, if nobody tells it.
-pub(super) fn huggingface(features: impl Iterator<Item = Feature>) -> Value {
+/// Types that the library `datasets` assigns to the columns of a file by itself.
+pub(super) fn huggingface<'a>(features: impl Iterator<Item = &'a Feature>) -> Value {
     let of = |feature: &Feature| {
         let value = json!({"dtype": feature.kind.name(), "_type": "Value"});
         match (&feature.kind, feature.shape.as_slice()) {
@@ -322,13 +275,13 @@ pub(super) fn huggingface(features: impl Iterator<Item = Feature>) -> Value {
             (kind, shape) => json!({"shape": shape, "dtype": kind.name(), "_type": format!("Array{}D", shape.len())}),
         }
     };
-    let features: Map<String, Value> = features.map(|feature| (feature.name.clone(), of(&feature))).collect();
+    let features: Map<String, Value> = features.map(|feature| (feature.name.clone(), of(feature))).collect();
     json!({"info": {"features": features}})
 }
 
-fn write_json(path: &Path, value: &impl Serialize) -> Result<(), LerobotError> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| LerobotError::file(path, error))?;
-    fs::write(path, text + "\n").map_err(LerobotError::io(path))
+fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Error> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Error::file(path, error))?;
+    fs::write(path, text + "\n").map_err(|source| Error::io(path, source))
 }
 
 /// A file with a JSON object in each line.
@@ -338,19 +291,16 @@ struct Lines {
 }
 
 impl Lines {
-    fn create(path: PathBuf) -> Result<Self, LerobotError> {
-        let folder = path.parent().unwrap_or(&path);
-        fs::create_dir_all(folder).map_err(LerobotError::io(folder))?;
-        let file = File::create(&path).map_err(LerobotError::io(&path))?;
-        let file = BufWriter::new(file);
+    fn create(path: PathBuf) -> Result<Self, Error> {
+        let file = BufWriter::new(create_file(&path)?);
         Ok(Self { path, file })
     }
 
-    fn write(&mut self, line: &Value) -> Result<(), LerobotError> {
-        writeln!(self.file, "{line}").map_err(LerobotError::io(&self.path))
+    fn write(&mut self, line: &Value) -> Result<(), Error> {
+        writeln!(self.file, "{line}").map_err(|source| Error::io(&self.path, source))
     }
 
-    fn finish(mut self) -> Result<(), LerobotError> {
-        self.file.flush().map_err(LerobotError::io(&self.path))
+    fn finish(mut self) -> Result<(), Error> {
+        self.file.flush().map_err(|source| Error::io(&self.path, source))
     }
 }

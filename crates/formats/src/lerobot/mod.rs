@@ -46,7 +46,6 @@
 //! ```
 
 mod column;
-mod error;
 mod feature;
 mod files;
 mod image;
@@ -56,7 +55,6 @@ mod reader;
 mod stats;
 mod writer;
 
-pub use error::LerobotError;
 pub use feature::{Feature, Kind};
 pub use reader::{Frames, Reader};
 pub use writer::Writer;
@@ -81,16 +79,16 @@ impl Version {
     }
 }
 
-/// What a dataset says of itself.
+/// Description of a dataset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dataset {
     /// Its form.
     pub version: Version,
     /// Frames a second, 1 or more.
     pub fps: u32,
-    /// Which robot it is of.
+    /// The robot's type.
     pub robot_type: Option<String>,
-    /// What a frame holds, without the columns that every dataset has.
+    /// Features of a frame, without the columns that every dataset has.
     pub features: Vec<Feature>,
 }
 
@@ -106,7 +104,7 @@ impl Dataset {
     }
 }
 
-/// What a dataset came to.
+/// Counts of a written dataset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Episodes.

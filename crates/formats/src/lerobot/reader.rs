@@ -2,9 +2,10 @@
 
 use super::feature::{EPISODE_INDEX, FRAME_INDEX, TASK_INDEX};
 use super::files::guarded;
-use super::{Dataset, Feature, Kind, LerobotError, image, info};
+use super::{Dataset, Feature, Kind, image, info};
+use crate::Error;
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::{Array, ArrayRef, GenericListArray, OffsetSizeTrait, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use parquet::arrow::ProjectionMask;
@@ -22,7 +23,7 @@ pub struct Reader {
     folder: PathBuf,
     dataset: Dataset,
     tasks: Vec<String>,
-    /// Those that are not open yet.
+    /// Files that are not open yet.
     files: vec::IntoIter<PathBuf>,
     file: Option<(PathBuf, ParquetRecordBatchReader)>,
     /// Frames that were read, and those that there should be.
@@ -56,7 +57,7 @@ impl Reader {
     ///
     /// # Errors
     /// A folder without a dataset of version 2.1 or 3.0; what it says of itself can't be.
-    pub fn open(folder: impl AsRef<Path>) -> Result<Self, LerobotError> {
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
         let folder = folder.as_ref();
         let (dataset, expected) = info::read_info(folder)?;
         Ok(Self {
@@ -71,7 +72,7 @@ impl Reader {
         })
     }
 
-    /// What it says of itself.
+    /// The dataset's description.
     pub fn dataset(&self) -> &Dataset {
         &self.dataset
     }
@@ -91,7 +92,7 @@ impl Reader {
     /// # Errors
     /// A feature that can't be read, such as a video. A file that is damaged or is not what `meta/info.json` says: the next call
     /// goes on behind it. At the end, once: another number of frames than there should be.
-    pub fn next_frames(&mut self) -> Result<Option<Frames>, LerobotError> {
+    pub fn next_frames(&mut self) -> Result<Option<Frames>, Error> {
         loop {
             let Some((path, batches)) = &mut self.file else {
                 let Some(path) = self.files.next() else {
@@ -102,48 +103,44 @@ impl Reader {
                 continue;
             };
             let next = guarded(|| Ok(batches.next().transpose()?));
-            let batch = next.and_then(|batch| batch.map(|batch| self.dataset.frames(&batch)).transpose());
-            let wrong = |problem| LerobotError::file(path, problem);
-            let frames = batch.and_then(|frames| match frames {
-                Some(frames) => follow(&mut self.last, &frames, self.tasks.len()).map(|()| Some(frames)),
-                None => Ok(None),
+            let frames = next.and_then(|batch| {
+                let Some(batch) = batch else { return Ok(None) };
+                let frames = self.dataset.frames(&batch)?;
+                follow(&mut self.last, &frames, self.tasks.len())?;
+                self.frames += frames.len() as u64;
+                Ok(Some(frames))
             });
-            match frames.map_err(wrong) {
-                Ok(Some(frames)) => {
-                    self.frames += frames.len() as u64;
-                    return Ok(Some(frames));
-                }
-                Ok(None) => self.file = None,
-                Err(error) => {
-                    self.file = None;
-                    return Err(error);
-                }
+            let frames = frames.map_err(|problem| Error::file(path, problem));
+            if let Ok(Some(_)) = frames {
+                return frames;
             }
+            self.file = None;
+            frames?;
         }
     }
 
-    fn end(&mut self) -> Result<Option<Frames>, LerobotError> {
+    fn end(&mut self) -> Result<Option<Frames>, Error> {
         let (came, expected) = (self.frames, std::mem::replace(&mut self.expected, self.frames));
         if came == expected {
             return Ok(None);
         }
         let path = self.folder.join("data");
         let problem = format!("{came} frames could be read, and meta/info.json has {expected} `total_frames`");
-        Err(LerobotError::file(&path, problem))
+        Err(Error::file(&path, problem))
     }
 }
 
 /// Opens a data file, for the columns that are read.
-fn open(path: &Path, features: &[Feature]) -> Result<ParquetRecordBatchReader, LerobotError> {
+fn open(path: &Path, features: &[Feature]) -> Result<ParquetRecordBatchReader, Error> {
     for feature in features {
         if let Kind::Other(kind) = &feature.kind {
             let problem = format!(
                 "it is {kind}, which is not read (allowed: numbers, bool, image; leave it out, or write it as images with LeRobot)"
             );
-            return Err(LerobotError::feature(&feature.name, problem));
+            return Err(Error::feature(&feature.name, problem));
         }
     }
-    let file = file::open(path).map_err(LerobotError::io(path))?;
+    let file = file::open(path).map_err(|source| Error::io(path, source))?;
     let opened = guarded(|| {
         let builder = ParquetRecordBatchReaderBuilder::try_new(file)?;
         let bookkeeping = [EPISODE_INDEX, FRAME_INDEX, TASK_INDEX];
@@ -158,7 +155,7 @@ fn open(path: &Path, features: &[Feature]) -> Result<ParquetRecordBatchReader, L
         let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
         Ok(Ok(builder.with_projection(mask).with_batch_size(BATCH).build()?))
     });
-    opened.flatten().map_err(|problem| LerobotError::file(path, problem))
+    opened.flatten().map_err(|problem| Error::file(path, problem))
 }
 
 /// Checks that frames come one after the other, episode by episode, and that their tasks are known.
@@ -175,15 +172,13 @@ fn follow(last: &mut Option<(i64, i64)>, frames: &Frames, tasks: usize) -> Resul
                 format!("behind frame {index} of episode {episode}")
             });
             let allowed = "the next frame, or frame 0 of a later episode";
-            return Err(format!(
-                "frame {index} of episode {episode} {before} (allowed: {allowed})"
-            ));
+            let frame = format!("frame {index} of episode {episode}");
+            return Err(format!("{frame} {before} (allowed: {allowed})"));
         }
         if !(0..tasks as i64).contains(&task) {
             let allowed = format!("less than {tasks}, as many as there are tasks");
-            return Err(format!(
-                "`task_index` {task} of frame {index} of episode {episode} (allowed: {allowed})"
-            ));
+            let frame = format!("frame {index} of episode {episode}");
+            return Err(format!("`task_index` {task} of {frame} (allowed: {allowed})"));
         }
         *last = Some((episode, index));
     }
@@ -224,7 +219,8 @@ fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef, String
 fn numbers_of(array: &ArrayRef, feature: &Feature) -> Result<Buffer, String> {
     let mut array = array.clone();
     for (axis, &n) in feature.shape.iter().enumerate() {
-        if axis == 0 && feature.is_scalar() && !is_list(array.data_type()) {
+        let is_plain = !array.data_type().is_nested();
+        if axis == 0 && feature.is_scalar() && is_plain {
             break;
         }
         array = inner_of(&array, n)?;
@@ -233,16 +229,12 @@ fn numbers_of(array: &ArrayRef, feature: &Feature) -> Result<Buffer, String> {
         return Err("has nulls (allowed: a value in every frame)".to_owned());
     }
     let dtype = feature.kind.dtype().unwrap_or(Dtype::UInt8);
-    let allowed = if feature.kind == Kind::Bool {
-        DataType::Boolean
-    } else {
-        dtype.arrow_type()
+    let (came, allowed) = match feature.kind {
+        Kind::Bool => (array.data_type(), DataType::Boolean),
+        _ => (array.data_type(), dtype.arrow_type()),
     };
-    if *array.data_type() != allowed {
-        return Err(format!(
-            "is of {} (allowed: {allowed}, as meta/info.json says)",
-            array.data_type()
-        ));
+    if *came != allowed {
+        return Err(format!("is of {came} (allowed: {allowed}, as meta/info.json says)"));
     }
     if feature.kind == Kind::Bool {
         let bytes: Vec<u8> = array.as_boolean().values().iter().map(u8::from).collect();
@@ -253,73 +245,50 @@ fn numbers_of(array: &ArrayRef, feature: &Feature) -> Result<Buffer, String> {
     Ok(data.buffers()[0].slice_with_length(data.offset() * size, data.len() * size))
 }
 
-fn is_list(kind: &DataType) -> bool {
-    matches!(
-        kind,
-        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..)
-    )
-}
-
 /// The elements of lists, each of which has `n`.
 fn inner_of(array: &ArrayRef, n: usize) -> Result<ArrayRef, String> {
     if array.null_count() > 0 {
         return Err("has nulls (allowed: a value in every frame)".to_owned());
     }
-    let wrong = |came: usize| Err(format!("has a list of {came} (allowed: {n}, as meta/info.json says)"));
-    match array.data_type() {
-        DataType::FixedSizeList(..) => {
-            let lists = array.as_fixed_size_list();
-            let came = lists.value_length() as usize;
-            if came == n {
-                Ok(lists.values().clone())
-            } else {
-                wrong(came)
-            }
-        }
-        DataType::List(_) => {
-            let lists = array.as_list::<i32>();
-            match lists.offsets().lengths().find(|&came| came != n) {
-                Some(came) => wrong(came),
-                None => Ok(lists.values().slice(lists.offsets()[0] as usize, lists.len() * n)),
-            }
-        }
-        DataType::LargeList(_) => {
-            let lists = array.as_list::<i64>();
-            match lists.offsets().lengths().find(|&came| came != n) {
-                Some(came) => wrong(came),
-                None => Ok(lists.values().slice(lists.offsets()[0] as usize, lists.len() * n)),
-            }
-        }
-        other => Err(format!("is of {other} (allowed: lists of {n}, as meta/info.json says)")),
+    let elements = match array.data_type() {
+        DataType::FixedSizeList(_, came) if *came as usize == n => Ok(array.as_fixed_size_list().values().clone()),
+        DataType::FixedSizeList(_, came) => Err(*came as usize),
+        DataType::List(_) => elements_of(array.as_list::<i32>(), n),
+        DataType::LargeList(_) => elements_of(array.as_list::<i64>(), n),
+        other => return Err(format!("is of {other} (allowed: lists of {n}, as meta/info.json says)")),
+    };
+    elements.map_err(|came| format!("has a list of {came} (allowed: {n}, as meta/info.json says)"))
+}
+
+/// The elements of lists, or the length of the first that has not `n`.
+fn elements_of<O: OffsetSizeTrait>(lists: &GenericListArray<O>, n: usize) -> Result<ArrayRef, usize> {
+    match lists.offsets().lengths().find(|&came| came != n) {
+        Some(came) => Err(came),
+        None => Ok(lists.values().slice(lists.offsets()[0].as_usize(), lists.len() * n)),
     }
 }
 
 fn images_of(array: &ArrayRef, feature: &Feature) -> Result<ArrayRef, String> {
     let bytes = array.as_struct_opt().and_then(|images| images.column_by_name("bytes"));
-    let Some(bytes) = bytes.filter(|bytes| matches!(bytes.data_type(), DataType::Binary | DataType::LargeBinary))
-    else {
-        return Err(format!(
-            "is of {} (allowed: a struct with `bytes`, of a PNG)",
-            array.data_type()
-        ));
-    };
+    let bytes = bytes.filter(|bytes| matches!(bytes.data_type(), DataType::Binary | DataType::LargeBinary));
+    let came = || format!("is of {} (allowed: a struct with `bytes`, of a PNG)", array.data_type());
+    let bytes = bytes.ok_or_else(came)?;
     if bytes.null_count() > 0 || array.null_count() > 0 {
-        let allowed = "images in the file itself, not as paths";
+        let (name, allowed) = (&feature.name, "images in the file itself, not as paths");
         return Err(format!(
-            "has an image without `bytes` (allowed: {allowed}); {} frames",
-            feature.name
+            "has an image without `bytes` (allowed: {allowed}); {name} frames"
         ));
     }
     Ok(bytes.clone())
 }
 
 impl Frames {
-    /// How many there are.
+    /// Number of frames.
     pub fn len(&self) -> usize {
         self.episodes.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.episodes.is_empty()
     }
@@ -332,12 +301,12 @@ impl Frames {
         self.episodes[frame]
     }
 
-    /// Which frame of its episode a frame is, from 0.
+    /// Index of a frame in its episode, from 0.
     pub fn index(&self, frame: usize) -> i64 {
         self.indices[frame]
     }
 
-    /// What was done in a frame: an index of [`Reader::tasks`].
+    /// Task of a frame: an index of [`Reader::tasks`].
     pub fn task(&self, frame: usize) -> usize {
         self.tasks[frame] as usize
     }
@@ -360,20 +329,20 @@ impl Frames {
     /// The pixels of an image, row-major with its channels side by side.
     ///
     /// # Errors
-    /// What is no PNG, or has another shape than the feature.
+    /// The data are not PNG, or have another shape than the feature.
     ///
     /// # Panics
     /// If it is none.
-    pub fn image(&self, feature: usize, frame: usize) -> Result<Vec<u8>, LerobotError> {
+    pub fn image(&self, feature: usize, frame: usize) -> Result<Vec<u8>, Error> {
         let Column { feature, data } = &self.columns[feature];
         let file = match data {
             Data::Images(files) if *files.data_type() == DataType::Binary => files.as_binary::<i32>().value(frame),
             Data::Images(files) => files.as_binary::<i64>().value(frame),
-            Data::Numbers(_) => panic!("`{}` is no image", feature.name),
+            Data::Numbers(_) => panic!("`{}` is not an image", feature.name),
         };
         image::decode(file, &feature.shape).map_err(|problem| {
             let (episode, index) = (self.episodes[frame], self.indices[frame]);
-            LerobotError::feature(&feature.name, format!("frame {index} of episode {episode}: {problem}"))
+            Error::feature(&feature.name, format!("frame {index} of episode {episode}: {problem}"))
         })
     }
 }

@@ -1,37 +1,41 @@
 //! Statistics of features, by which policies normalise.
 
 use rayon::prelude::*;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-/// Quantiles that LeRobot has, and what it calls them.
-const QUANTILES: [(&str, f64); 5] = [("q01", 0.01), ("q10", 0.1), ("q50", 0.5), ("q90", 0.9), ("q99", 0.99)];
+/// LeRobot's names of the statistics, those of quantiles last.
+const NAMES: [&str; 9] = ["min", "max", "mean", "std", "q01", "q10", "q50", "q90", "q99"];
+const QUANTILES: [f64; 5] = [0.01, 0.1, 0.5, 0.9, 0.99];
 
 /// Frames that quantiles are taken of, at most.
 pub(super) const MOST_SAMPLED: usize = 1 << 16;
 
 /// The statistics of a feature, in the shape that they have in a dataset.
 pub(super) struct Summary {
-    /// Of each: its name, and a value for each element.
+    /// Statistics: the name of each, and a value for each element.
     pub values: Vec<(&'static str, Vec<f64>)>,
     /// Frames.
     pub count: u64,
     pub shape: Vec<usize>,
 }
 
-/// What has been seen of a feature, in the episode and in all.
-pub(super) enum Stats {
-    Numbers { episode: Numbers, whole: Numbers },
-    Images { episode: Pixels, whole: Pixels },
+/// Statistics of a feature, of the episode and of the whole dataset.
+pub(super) struct Stats {
+    episode: Frames,
+    whole: Frames,
 }
 
-/// Moments of each element of a frame over frames, and frames to take quantiles of.
-pub(super) struct Numbers {
-    shape: Vec<usize>,
-    elements: Vec<Moments>,
-    sample: Sample,
+/// Frames that were counted.
+#[derive(Clone)]
+enum Frames {
+    /// The shape of a frame, moments of each of its elements, and frames to take quantiles of.
+    Numbers(Vec<usize>, Vec<Moments>, Sample),
+    /// Number of images, and counts of each value of each channel: everything else follows from them.
+    Pixels(u64, Vec<[u64; 256]>),
 }
 
 /// Frames: all up to [`MOST_SAMPLED`], then every second, fourth, ... one.
+#[derive(Clone)]
 struct Sample {
     /// Elements of a frame.
     width: usize,
@@ -39,11 +43,11 @@ struct Sample {
     count: u64,
     /// `[frames, elements]`.
     frames: Vec<f64>,
-    /// How many frames one of these stands for.
+    /// Number of frames for which one of these stands.
     every: u64,
 }
 
-/// Of the values that are finite.
+/// Moments of the values that are finite.
 #[derive(Clone, Copy)]
 struct Moments {
     count: u64,
@@ -63,7 +67,7 @@ impl Moments {
         squares: 0.0,
     };
 
-    /// Of both: Chan's formula.
+    /// Adds the moments of another part, by Chan's formula.
     fn merge(&mut self, other: &Self) {
         if other.count == 0 {
             return;
@@ -78,7 +82,7 @@ impl Moments {
     }
 }
 
-/// Of each element over these frames, `[frames, elements]`.
+/// Moments of each element over these frames, `[frames, elements]`.
 fn moments_of(values: &[f64], width: usize) -> Vec<Moments> {
     let mut elements = vec![Moments::NONE; width];
     for frame in values.chunks_exact(width) {
@@ -150,58 +154,17 @@ impl Sample {
     }
 }
 
-impl Numbers {
-    fn new(shape: &[usize]) -> Self {
-        let width = shape.iter().product();
-        Self {
-            shape: shape.to_vec(),
-            elements: vec![Moments::NONE; width],
-            sample: Sample::new(width),
-        }
-    }
-
-    fn merge(&mut self, elements: &[Moments]) {
-        for (moments, other) in self.elements.iter_mut().zip(elements) {
-            moments.merge(other);
-        }
-    }
-
-    /// What it comes to, zeros for an element without a finite value.
-    fn summary(&self) -> Summary {
-        let each = |of: fn(&Moments) -> f64| {
-            let of = |moments: &Moments| if moments.count == 0 { 0.0 } else { of(moments) };
-            self.elements.iter().map(of).collect()
-        };
-        let moments = [
-            ("min", each(|moments| moments.min)),
-            ("max", each(|moments| moments.max)),
-            ("mean", each(|moments| moments.mean)),
-            ("std", each(|moments| (moments.squares / moments.count as f64).sqrt())),
-        ];
-        let elements = self.sample.quantiles();
-        let quantiles = QUANTILES
-            .iter()
-            .enumerate()
-            .map(|(i, (name, _))| (*name, elements.iter().map(|quantiles| quantiles[i]).collect()));
-        Summary {
-            values: moments.into_iter().chain(quantiles).collect(),
-            count: self.sample.count,
-            shape: self.shape.clone(),
-        }
-    }
-}
-
-/// The quantiles of these values, which are reordered: NumPy's `linear`. Zeros where there are none.
+/// The quantiles of these values, which are reordered: NumPy's `linear`. Zeros if there are none.
 fn quantiles(values: &mut [f64]) -> [f64; 5] {
     if values.is_empty() {
         return [0.0; 5];
     }
     let last = values.len() - 1;
     let mut sorted = 0;
-    QUANTILES.map(|(_, quantile)| {
+    QUANTILES.map(|quantile| {
         let at = quantile * last as f64;
         let (below, part) = (at as usize, at.fract());
-        // What is below the last quantile is in its place already.
+        // Values below the last quantile are in their place already.
         let (_, &mut low, above) = values[sorted..].select_nth_unstable_by(below - sorted, f64::total_cmp);
         let high = above.iter().copied().min_by(f64::total_cmp).unwrap_or(low);
         sorted = below;
@@ -214,163 +177,160 @@ fn quantiles(values: &mut [f64]) -> [f64; 5] {
     })
 }
 
-/// How often each value of each channel came: everything else follows from it.
-pub(super) struct Pixels {
-    count: u64,
-    channels: Vec<[u64; 256]>,
+/// All statistics, in the order of their names.
+fn all(moments: [f64; 4], quantiles: [f64; 5]) -> [f64; 9] {
+    let mut all = [0.0; 9];
+    all[..4].copy_from_slice(&moments);
+    all[4..].copy_from_slice(&quantiles);
+    all
 }
 
-impl Pixels {
-    fn new(channels: usize) -> Self {
-        Self {
-            count: 0,
-            channels: vec![[0; 256]; channels],
-        }
-    }
-
-    /// Takes an image, row-major with its channels side by side.
-    fn add(&mut self, pixels: &[u8]) {
-        self.count += 1;
-        let channels = self.channels.len();
-        for pixel in pixels.chunks_exact(channels) {
-            for (counts, &value) in self.channels.iter_mut().zip(pixel) {
-                counts[value as usize] += 1;
-            }
-        }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.count += other.count;
-        for (counts, others) in self.channels.iter_mut().zip(&other.channels) {
-            counts.iter_mut().zip(others).for_each(|(count, other)| *count += other);
-        }
-    }
-
-    /// What it comes to, in 0 to 1.
-    fn summary(&self) -> Summary {
-        let each = |of: &dyn Fn(&[u64; 256]) -> f64| self.channels.iter().map(|counts| of(counts) / 255.0).collect();
-        let of_quantile = |quantile: f64| {
-            each(&move |counts| {
-                let at = quantile * total(counts).saturating_sub(1) as f64;
-                let (low, high) = (ranked(counts, at as u64), ranked(counts, at.ceil() as u64));
-                low + (high - low) * at.fract()
-            })
-        };
-        let moments = [
-            ("min", each(&|counts| ranked(counts, 0))),
-            ("max", each(&|counts| ranked(counts, total(counts).saturating_sub(1)))),
-            ("mean", each(&mean)),
-            (
-                "std",
-                each(&|counts| {
-                    let mean = mean(counts);
-                    weighted(counts, |value| (value - mean) * (value - mean)).sqrt()
-                }),
-            ),
-        ];
-        let quantiles = QUANTILES.map(|(name, quantile)| (name, of_quantile(quantile)));
-        Summary {
-            values: moments.into_iter().chain(quantiles).collect(),
-            count: self.count,
-            shape: vec![self.channels.len(), 1, 1],
-        }
+/// The statistics of an element; zeros where no value is finite.
+fn of_numbers(moments: &Moments, quantiles: [f64; 5]) -> [f64; 9] {
+    let std = (moments.squares / moments.count as f64).sqrt();
+    match moments.count {
+        0 => all([0.0; 4], quantiles),
+        _ => all([moments.min, moments.max, moments.mean, std], quantiles),
     }
 }
 
-fn total(counts: &[u64; 256]) -> u64 {
-    counts.iter().sum()
-}
-
-/// The value of this rank among all.
-fn ranked(counts: &[u64; 256], rank: u64) -> f64 {
-    let mut before = 0;
-    let value = counts.iter().position(|&count| {
-        before += count;
-        before > rank
+/// The statistics of a channel, in 0 to 1.
+fn of_pixels(counts: &[u64; 256]) -> [f64; 9] {
+    let total: u64 = counts.iter().sum();
+    let last = total.saturating_sub(1);
+    let average = |of: &dyn Fn(f64) -> f64| {
+        let each = counts
+            .iter()
+            .enumerate()
+            .map(|(value, &count)| of(value as f64) * count as f64);
+        each.sum::<f64>() / total.max(1) as f64
+    };
+    // The value of a rank among all.
+    let ranked = |rank: u64| {
+        let mut before = 0;
+        let value = counts.iter().position(|&count| {
+            before += count;
+            before > rank
+        });
+        value.unwrap_or(0) as f64
+    };
+    let mean = average(&|value| value);
+    let std = average(&|value| (value - mean) * (value - mean)).sqrt();
+    let quantiles = QUANTILES.map(|quantile| {
+        let at = quantile * last as f64;
+        let (low, high) = (ranked(at as u64), ranked(at.ceil() as u64));
+        low + (high - low) * at.fract()
     });
-    value.unwrap_or(0) as f64
+    all([ranked(0), ranked(last), mean, std], quantiles).map(|value| value / 255.0)
 }
 
-fn weighted(counts: &[u64; 256], of: impl Fn(f64) -> f64) -> f64 {
-    let sum: f64 = counts
-        .iter()
-        .enumerate()
-        .map(|(value, &count)| of(value as f64) * count as f64)
-        .sum();
-    sum / total(counts).max(1) as f64
+impl Frames {
+    /// Adds the frames of an episode; a sample has them already.
+    fn merge(&mut self, episode: &Self) {
+        match (self, episode) {
+            (Self::Numbers(_, elements, _), Self::Numbers(_, others, _)) => merge(elements, others),
+            (Self::Pixels(count, channels), Self::Pixels(more, others)) => {
+                *count += more;
+                let counts = channels.as_flattened_mut().iter_mut();
+                counts
+                    .zip(others.as_flattened())
+                    .for_each(|(count, other)| *count += other);
+            }
+            _ => {}
+        }
+    }
+
+    fn summary(&self) -> Summary {
+        let (elements, count, shape): (Vec<_>, _, _) = match self {
+            Self::Numbers(shape, elements, sample) => {
+                let elements = elements.iter().zip(sample.quantiles());
+                let elements = elements.map(|(moments, quantiles)| of_numbers(moments, quantiles));
+                (elements.collect(), sample.count, shape.clone())
+            }
+            Self::Pixels(count, channels) => {
+                let elements = channels.iter().map(of_pixels).collect();
+                (elements, *count, vec![channels.len(), 1, 1])
+            }
+        };
+        let of = |(i, name)| (name, elements.iter().map(|element| element[i]).collect());
+        Summary {
+            values: NAMES.into_iter().enumerate().map(of).collect(),
+            count,
+            shape,
+        }
+    }
 }
 
-fn mean(counts: &[u64; 256]) -> f64 {
-    weighted(counts, |value| value)
+fn merge(elements: &mut [Moments], others: &[Moments]) {
+    let pairs = elements.iter_mut().zip(others);
+    pairs.for_each(|(moments, other)| moments.merge(other));
 }
 
 impl Stats {
-    pub fn of_numbers(shape: &[usize]) -> Self {
-        Self::Numbers {
-            episode: Numbers::new(shape),
-            whole: Numbers::new(shape),
+    fn new(none: Frames) -> Self {
+        Self {
+            episode: none.clone(),
+            whole: none,
         }
     }
 
+    pub fn of_numbers(shape: &[usize]) -> Self {
+        let width = shape.iter().product();
+        let elements = vec![Moments::NONE; width];
+        Self::new(Frames::Numbers(shape.to_vec(), elements, Sample::new(width)))
+    }
+
     pub fn of_images(channels: usize) -> Self {
-        Self::Images {
-            episode: Pixels::new(channels),
-            whole: Pixels::new(channels),
-        }
+        Self::new(Frames::Pixels(0, vec![[0; 256]; channels]))
     }
 
     /// Takes frames of numbers, `[frames, elements]`.
     pub fn add_numbers(&mut self, values: &[f64]) {
-        if let Self::Numbers { episode, whole } = self {
-            episode.merge(&moments_of(values, episode.elements.len()));
-            episode.sample.add(values);
-            whole.sample.add(values);
+        if let Frames::Numbers(_, elements, sample) = &mut self.episode {
+            let others = moments_of(values, elements.len());
+            merge(elements, &others);
+            sample.add(values);
+        }
+        if let Frames::Numbers(_, _, sample) = &mut self.whole {
+            sample.add(values);
         }
     }
 
     /// Takes an image, row-major with its channels side by side.
     pub fn add_image(&mut self, pixels: &[u8]) {
-        if let Self::Images { episode, .. } = self {
-            episode.add(pixels);
+        if let Frames::Pixels(count, channels) = &mut self.episode {
+            *count += 1;
+            for pixel in pixels.chunks_exact(channels.len()) {
+                for (counts, &value) in channels.iter_mut().zip(pixel) {
+                    counts[value as usize] += 1;
+                }
+            }
         }
     }
 
-    /// What the episode comes to. The next frames are of another one.
+    /// Statistics of the episode. The next frames are of another one.
     pub fn end_episode(&mut self) -> Summary {
-        match self {
-            Self::Numbers { episode, whole } => {
-                whole.merge(&episode.elements);
-                let ended = std::mem::replace(episode, Numbers::new(&whole.shape));
-                ended.summary()
-            }
-            Self::Images { episode, whole } => {
-                whole.merge(episode);
-                let ended = std::mem::replace(episode, Pixels::new(whole.channels.len()));
-                ended.summary()
-            }
-        }
+        self.whole.merge(&self.episode);
+        let none = match &self.whole {
+            Frames::Numbers(shape, ..) => Self::of_numbers(shape),
+            Frames::Pixels(_, channels) => Self::of_images(channels.len()),
+        };
+        std::mem::replace(&mut self.episode, none.episode).summary()
     }
 
-    /// What all episodes that have ended come to.
+    /// Statistics of all episodes that have ended.
     pub fn whole(&self) -> Summary {
-        match self {
-            Self::Numbers { whole, .. } => whole.summary(),
-            Self::Images { whole, .. } => whole.summary(),
-        }
+        self.whole.summary()
     }
 }
 
 impl Summary {
     /// As `stats.json` has it.
     pub fn json(&self) -> Value {
-        let stats = self
-            .values
-            .iter()
-            .map(|(name, values)| ((*name).to_owned(), nested(values, &self.shape)));
-        stats
-            .chain([("count".to_owned(), json!([self.count]))])
-            .collect::<serde_json::Map<_, _>>()
-            .into()
+        let stats = self.values.iter();
+        let stats = stats.map(|(name, values)| ((*name).to_owned(), nested(values, &self.shape)));
+        let count = ("count".to_owned(), json!([self.count]));
+        stats.chain([count]).collect::<Map<_, _>>().into()
     }
 }
 
@@ -413,7 +373,7 @@ mod tests {
         assert!((of(&summary, "std")[1] - 858.5f64.sqrt()).abs() < 1e-12);
         let quantiles = ["q01", "q10", "q50", "q90", "q99"].map(|name| of(&summary, name)[0]);
         assert_eq!(quantiles, [1.0, 10.0, 50.0, 90.0, 99.0]);
-        // Of 100 values the median lies between the two in the middle.
+        // The median of 100 values lies between the two in the middle.
         assert_eq!(of(&summary, "q50")[1], -50.0);
     }
 

@@ -2,24 +2,24 @@
 
 use super::column::Column;
 use super::feature::{bookkeeping, is_bookkeeping};
-use super::files::create_file;
+use super::files::Table;
 use super::meta::{self, CHUNK, Episode, Episodes, FILE_MB};
-use super::{Dataset, Feature, Kind, LerobotError, Version, Written};
+use super::{Dataset, Feature, Kind, Version, Written};
+use crate::Error;
 use arrow_array::RecordBatch;
 use arrow_schema::{Field, Schema, SchemaRef};
-use parquet::arrow::ArrowWriter;
 use rayon::prelude::*;
 use robocache_device::{Dtype, Values};
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Frames are written together: so many, or fewer that take this many bytes.
+/// Number of frames that are written together, if they take no more than this many bytes.
 const BATCH_FRAMES: usize = 4096;
 const BATCH_BYTES: usize = 32 << 20;
 
-/// A row group of a file is in memory until it ends: it does where it takes this many bytes, and with its episode.
+/// A row group of a file is in memory until it ends: it does if it takes this many bytes, and with its episode.
 const ROW_GROUP_BYTES: usize = 64 << 20;
 
 /// Writes a dataset into a new folder, frame by frame.
@@ -27,15 +27,15 @@ const ROW_GROUP_BYTES: usize = 64 << 20;
 /// For each frame every feature is [set](Self::set) once, then [`end_frame`](Self::end_frame) says what was done. Frames of an episode
 /// are `1 / fps` s apart: their `timestamp` is `frame_index / fps`, whatever their own times were.
 ///
-/// `meta/info.json` is written by [`finish`](Self::finish) alone: a folder without it is no dataset. Memory holds a row group of at most
-/// 64 MiB and a batch more, the statistics, and of each episode a row.
+/// Only [`finish`](Self::finish) writes `meta/info.json`: a folder without it is not a dataset. Memory holds a row
+/// group of at most 64 MiB and a batch more, the statistics, and a row for each episode.
 pub struct Writer {
     folder: PathBuf,
     dataset: Dataset,
     schema: SchemaRef,
     /// The features, then those of [`bookkeeping`].
     columns: Vec<Column>,
-    /// Whether the frame at hand has each feature.
+    /// True for each feature that the frame at hand has.
     is_set: Vec<bool>,
     /// Frames that wait to be written.
     waiting: usize,
@@ -43,14 +43,9 @@ pub struct Writer {
     task_indices: HashMap<String, usize>,
     episode: Episode,
     episodes: Episodes,
-    file: Option<DataFile>,
+    file: Option<Table>,
     /// Data files that are full.
     files: usize,
-}
-
-struct DataFile {
-    path: PathBuf,
-    writer: ArrowWriter<File>,
 }
 
 impl Writer {
@@ -58,11 +53,11 @@ impl Writer {
     ///
     /// # Errors
     /// A folder with something in it, or that can't be made; features that a dataset can't have, or none; `fps` 0.
-    pub fn create(folder: impl AsRef<Path>, dataset: Dataset) -> Result<Self, LerobotError> {
+    pub fn create(folder: impl AsRef<Path>, dataset: Dataset) -> Result<Self, Error> {
         let folder = folder.as_ref().to_owned();
         check(&folder, &dataset)?;
         let data = folder.join("data");
-        fs::create_dir_all(&data).map_err(LerobotError::io(&data))?;
+        fs::create_dir_all(&data).map_err(|source| Error::io(&data, source))?;
         let features = dataset.features.iter().cloned().chain(bookkeeping());
         let columns: Vec<Column> = features.map(Column::new).collect();
         let fields = columns.iter().map(|column| {
@@ -93,12 +88,12 @@ impl Writer {
     ///
     /// # Panics
     /// If there is no such feature.
-    pub fn set(&mut self, feature: usize, values: Values<'_>) -> Result<(), LerobotError> {
+    pub fn set(&mut self, feature: usize, values: Values<'_>) -> Result<(), Error> {
         let Feature { name, kind, shape, .. } = &self.columns[feature].feature;
         let dtype = kind.dtype().unwrap_or(Dtype::UInt8);
         if values.dtype() != dtype {
             let problem = format!("a frame has {} (allowed: {dtype}, {shape:?})", values.dtype());
-            return Err(LerobotError::feature(name, problem));
+            return Err(Error::feature(name, problem));
         }
         self.set_bytes(feature, values.bytes())
     }
@@ -110,17 +105,15 @@ impl Writer {
     ///
     /// # Panics
     /// As there.
-    pub fn set_bytes(&mut self, feature: usize, bytes: &[u8]) -> Result<(), LerobotError> {
+    pub fn set_bytes(&mut self, feature: usize, bytes: &[u8]) -> Result<(), Error> {
         let column = &mut self.columns[..self.is_set.len()][feature];
         let Feature { name, kind, shape, .. } = &column.feature;
-        let refused = |problem: String| Err(LerobotError::feature(name, problem));
+        let refused = |problem: String| Err(Error::feature(name, problem));
         let expected = column.feature.bytes();
         if bytes.len() != expected {
             let came = bytes.len();
-            return refused(format!(
-                "a frame has {came} bytes (allowed: {expected}, {} {shape:?})",
-                kind.name()
-            ));
+            let allowed = format!("{expected}, {} {shape:?}", kind.name());
+            return refused(format!("a frame has {came} bytes (allowed: {allowed})"));
         }
         if *kind == Kind::Bool && bytes.iter().any(|&byte| byte > 1) {
             return refused("a bool is neither 0 nor 1".to_owned());
@@ -136,13 +129,11 @@ impl Writer {
     ///
     /// # Errors
     /// A feature that is not set: the frame is as if it had not been begun. A file that can't be written.
-    pub fn end_frame(&mut self, task: &str) -> Result<(), LerobotError> {
+    pub fn end_frame(&mut self, task: &str) -> Result<(), Error> {
         if let Some(missing) = self.is_set.iter().position(|is_set| !is_set) {
             self.drop_frame();
-            return Err(LerobotError::feature(
-                &self.columns[missing].feature.name,
-                "a frame has no value of it",
-            ));
+            let name = &self.columns[missing].feature.name;
+            return Err(Error::feature(name, "a frame has no value of it"));
         }
         self.is_set.fill(false);
         let task_index = self.task(task);
@@ -177,7 +168,7 @@ impl Writer {
     ///
     /// # Errors
     /// A file that can't be written.
-    pub fn end_episode(&mut self) -> Result<(), LerobotError> {
+    pub fn end_episode(&mut self) -> Result<(), Error> {
         self.drop_frame();
         if self.episode.length == 0 {
             return Ok(());
@@ -186,18 +177,13 @@ impl Writer {
         let next = self.episode.next();
         let mut ended = std::mem::replace(&mut self.episode, next);
         ended.file = self.files;
-        ended.stats = self
-            .columns
-            .par_iter_mut()
-            .map(|column| (column.feature.name.clone(), column.stats.end_episode()))
-            .collect();
+        let columns = self.columns.par_iter_mut();
+        let stats = columns.map(|column| (column.feature.name.clone(), column.stats.end_episode()));
+        ended.stats = stats.collect();
         self.episodes.add(ended, &self.tasks)?;
         if let Some(file) = &mut self.file {
-            file.writer
-                .flush()
-                .map_err(|error| LerobotError::file(&file.path, error))?;
-            let is_full = file.writer.bytes_written() >= FILE_MB << 20;
-            if is_full || self.dataset.version == Version::V2_1 {
+            file.flush()?;
+            if file.bytes() >= FILE_MB << 20 || self.dataset.version == Version::V2_1 {
                 self.close_file()?;
             }
         }
@@ -208,7 +194,7 @@ impl Writer {
     ///
     /// # Errors
     /// A file that can't be written; no frame at all.
-    pub fn finish(mut self) -> Result<Written, LerobotError> {
+    pub fn finish(mut self) -> Result<Written, Error> {
         self.end_episode()?;
         self.close_file()?;
         let written = Written {
@@ -217,16 +203,12 @@ impl Writer {
             tasks: self.tasks,
         };
         if written.frames == 0 {
-            return Err(LerobotError::file(
-                &self.folder,
-                "no frame came, and LeRobot opens no empty dataset",
-            ));
+            let problem = "no frame came, and LeRobot opens no empty dataset";
+            return Err(Error::file(&self.folder, problem));
         }
         self.episodes.finish(&written.tasks)?;
-        let stats = self
-            .columns
-            .par_iter()
-            .map(|column| (column.feature.name.clone(), column.stats.whole()));
+        let columns = self.columns.par_iter();
+        let stats = columns.map(|column| (column.feature.name.clone(), column.stats.whole()));
         meta::write_stats(&self.folder, self.dataset.version, &stats.collect::<Vec<_>>())?;
         meta::write_info(&self.folder, &self.dataset, &written)?;
         Ok(written)
@@ -246,28 +228,23 @@ impl Writer {
     }
 
     /// Writes the frames that wait.
-    fn flush(&mut self) -> Result<(), LerobotError> {
+    fn flush(&mut self) -> Result<(), Error> {
         if self.waiting == 0 {
             return Ok(());
         }
         self.waiting = 0;
-        let arrays = self
-            .columns
-            .par_iter_mut()
-            .map(Column::flush)
-            .collect::<Result<Vec<_>, _>>()?;
+        let arrays = self.columns.par_iter_mut().map(Column::flush);
+        let batch = RecordBatch::try_new(self.schema.clone(), arrays.collect::<Result<_, _>>()?);
+        let batch = batch.map_err(|error| Error::file(&self.folder, error))?;
         let file = match self.file.take() {
             Some(file) => file,
-            None => DataFile::create(self.next_path(), &self.schema, &self.dataset)?,
+            None => {
+                let features = self.columns.iter().map(|column| &column.feature);
+                let about = ("huggingface", meta::huggingface(features).to_string());
+                Table::create(self.next_path(), &self.schema, Some(about))?
+            }
         };
-        let file = self.file.insert(file);
-        let batch = RecordBatch::try_new(self.schema.clone(), arrays);
-        let batch = batch.map_err(|error| LerobotError::file(&file.path, error))?;
-        let DataFile { path, writer } = file;
-        let written = writer.write(&batch);
-        let is_full = writer.in_progress_size() >= ROW_GROUP_BYTES;
-        let written = written.and_then(|()| if is_full { writer.flush() } else { Ok(()) });
-        written.map_err(|error| LerobotError::file(path, error))
+        self.file.insert(file).write(&batch, ROW_GROUP_BYTES)
     }
 
     fn next_path(&self) -> PathBuf {
@@ -279,9 +256,9 @@ impl Writer {
         self.folder.join(file)
     }
 
-    fn close_file(&mut self) -> Result<(), LerobotError> {
-        if let Some(DataFile { path, writer }) = self.file.take() {
-            writer.close().map_err(|error| LerobotError::file(&path, error))?;
+    fn close_file(&mut self) -> Result<(), Error> {
+        if let Some(file) = self.file.take() {
+            file.close()?;
             self.files += 1;
         }
         Ok(())
@@ -289,18 +266,16 @@ impl Writer {
 }
 
 /// Checks what is to be written, and where.
-fn check(folder: &Path, dataset: &Dataset) -> Result<(), LerobotError> {
+fn check(folder: &Path, dataset: &Dataset) -> Result<(), Error> {
     if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(LerobotError::file(
-            folder,
-            "there is something in the folder (allowed: an empty or a new one)",
-        ));
+        let problem = "there is something in the folder (allowed: an empty or a new one)";
+        return Err(Error::file(folder, problem));
     }
     if dataset.fps == 0 {
-        return Err(LerobotError::file(folder, "`fps` is 0 (allowed: 1 or more)"));
+        return Err(Error::file(folder, "`fps` is 0 (allowed: 1 or more)"));
     }
     if dataset.features.is_empty() {
-        return Err(LerobotError::file(folder, "no features (allowed: one or more)"));
+        return Err(Error::file(folder, "no features (allowed: one or more)"));
     }
     dataset.check()
 }
@@ -310,31 +285,19 @@ impl Dataset {
     ///
     /// # Errors
     /// The first that can't: by its name, its type or its shape, or as there is another of its name.
-    pub fn check(&self) -> Result<(), LerobotError> {
+    pub fn check(&self) -> Result<(), Error> {
         for (i, feature) in self.features.iter().enumerate() {
             feature.check_written()?;
             if is_bookkeeping(&feature.name) {
                 let own = bookkeeping().map(|feature| feature.name).join(", ");
                 let problem = format!("a dataset fills it itself (as {own})");
-                return Err(LerobotError::feature(&feature.name, problem));
+                return Err(Error::feature(&feature.name, problem));
             }
             if self.features[..i].iter().any(|other| other.name == feature.name) {
-                return Err(LerobotError::feature(&feature.name, "there are two of this name"));
+                return Err(Error::feature(&feature.name, "there are two of this name"));
             }
         }
         Ok(())
-    }
-}
-
-impl DataFile {
-    fn create(path: PathBuf, schema: &SchemaRef, dataset: &Dataset) -> Result<Self, LerobotError> {
-        let features = dataset.features.iter().cloned().chain(bookkeeping());
-        let writer = create_file(
-            &path,
-            schema,
-            Some(("huggingface", meta::huggingface(features).to_string())),
-        )?;
-        Ok(Self { path, writer })
     }
 }
 
@@ -342,8 +305,10 @@ impl DataFile {
 mod tests {
     use super::*;
     use parquet::file::reader::{FileReader, SerializedFileReader};
+    use std::fs::File;
 
-    /// Of a long episode not all is in memory: its row groups are of a bounded size, and its frames are those that were set.
+    /// Holds only a part of a long episode in memory: its row groups are of a bounded size, and its frames are those
+    /// that were set.
     #[test]
     fn a_long_episode_has_several_row_groups() {
         let folder = std::env::temp_dir().join(format!("robocache-row-groups-{}", std::process::id()));

@@ -1,34 +1,27 @@
 //! Messages in CDR, the serialization of ROS 2, to Arrow.
 
-use super::columns::{self, Column};
+use super::columns::Column;
 use super::types::{Count, Kind, Type};
-use arrow_array::StructArray;
-use arrow_schema::Fields;
+use std::borrow::Cow;
 
-/// More bytes than this at the end of a message are no padding.
+/// Most bytes at the end of a message that count as padding.
 const MOST_PADDING: usize = 7;
 
-/// Reads a message into a struct of one row. `fields` are those that the type becomes. `ends`: nothing but padding stands
-/// behind the last of them.
-pub(super) fn read(of: &Type, fields: &Fields, data: &[u8], ends: bool) -> Result<StructArray, String> {
+/// Reads a message as a row of columns. `ends`: nothing but padding stands behind the last of them.
+pub(super) fn read(of: &Type, data: &[u8], ends: bool, columns: &mut [Column]) -> Result<(), String> {
     let mut cdr = Cdr::new(data)?;
-    let mut columns = columns::of(of);
-    cdr.read_struct(of, &mut columns)?;
-    let rest = cdr.data.len().saturating_sub(cdr.at);
-    if ends && rest > MOST_PADDING {
-        return Err(format!(
+    cdr.read_struct(of, columns)?;
+    match cdr.data.len().saturating_sub(cdr.at) {
+        rest if ends && rest > MOST_PADDING => Err(format!(
             "{rest} bytes behind its last field: it is of another version of the type"
-        ));
+        )),
+        _ => Ok(()),
     }
-    columns::finish(columns, fields, 1)
 }
 
 /// Reads a message that is one text.
 pub(super) fn text(data: &[u8]) -> Result<String, String> {
-    let mut cdr = Cdr::new(data)?;
-    let length = cdr.length()?;
-    let text = cdr.take(length, 1)?;
-    Ok(String::from_utf8_lossy(text.strip_suffix(&[0]).unwrap_or(text)).into_owned())
+    Ok(Cdr::new(data)?.text()?.into_owned())
 }
 
 /// Bytes, each number at a multiple of its size.
@@ -45,22 +38,15 @@ impl<'a> Cdr<'a> {
         let Some(([kind @ .., _, _], data)) = message.split_first_chunk::<4>() else {
             return Err(format!("{} bytes, less than the header of CDR", message.len()));
         };
-        let (is_big, alignment) = match kind {
-            [0, 0] => (true, 8),
-            [0, 1] => (false, 8),
-            [0, 6] => (true, 4),
-            [0, 7] => (false, 4),
-            [a, b] => {
-                return Err(format!(
-                    "representation {a:02x}{b:02x} (allowed: 0000, 0001, 0006, 0007, which are plain CDR)"
-                ));
-            }
+        let &[0, version @ (0 | 1 | 6 | 7)] = kind else {
+            let allowed = "allowed: 0000, 0001, 0006, 0007, which are plain CDR";
+            return Err(format!("representation {:02x}{:02x} ({allowed})", kind[0], kind[1]));
         };
         Ok(Self {
             data,
             at: 0,
-            is_big,
-            alignment,
+            is_big: version % 2 == 0,
+            alignment: if version < 6 { 8 } else { 4 },
         })
     }
 
@@ -72,17 +58,20 @@ impl<'a> Cdr<'a> {
     }
 
     fn length(&mut self) -> Result<usize, String> {
-        let bytes = self.take(4, 4)?;
-        let bytes = [bytes[0], bytes[1], bytes[2], bytes[3]];
-        let length = if self.is_big {
-            u32::from_be_bytes(bytes)
-        } else {
-            u32::from_le_bytes(bytes)
-        };
-        Ok(length as usize)
+        let bytes = self.take(4, 4)?.first_chunk().copied().unwrap_or_default();
+        Ok(match self.is_big {
+            true => u32::from_be_bytes(bytes) as usize,
+            false => u32::from_le_bytes(bytes) as usize,
+        })
     }
 
-    /// How many elements a sequence has, each of which takes a byte at least.
+    fn text(&mut self) -> Result<Cow<'a, str>, String> {
+        let length = self.length()?;
+        let text = self.take(length, 1)?;
+        Ok(String::from_utf8_lossy(text.strip_suffix(&[0]).unwrap_or(text)))
+    }
+
+    /// Number of elements of a sequence, each of which takes a byte at least.
     fn count(&mut self) -> Result<usize, String> {
         let count = self.length()?;
         let there = self.data.len() - self.at;
@@ -117,7 +106,7 @@ impl<'a> Cdr<'a> {
             (Column::Bools(values), _) => values.extend(self.take(n, 1)?.iter().map(|&byte| byte != 0)),
             (Column::Numbers { dtype, values, .. }, kind) => {
                 let size = dtype.size();
-                // Nothing is aligned where there is nothing.
+                // Nothing is aligned if there is nothing.
                 if n == 0 {
                     return Ok(());
                 }
@@ -133,10 +122,7 @@ impl<'a> Cdr<'a> {
             }
             (column @ Column::Texts(..), _) => {
                 for _ in 0..n {
-                    let length = self.length()?;
-                    let text = self.take(length, 1)?;
-                    let text = text.strip_suffix(&[0]).unwrap_or(text);
-                    column.add_text(String::from_utf8_lossy(text).as_bytes())?;
+                    column.add_text(self.text()?.as_bytes())?;
                 }
             }
             (Column::Structs { columns, rows, .. }, Kind::Struct(of)) => {

@@ -19,10 +19,8 @@ pub(super) fn of(of: &Type) -> Vec<Column> {
 
 /// The struct that columns become. `fields` are those that their type becomes.
 pub(super) fn finish(columns: Vec<Column>, fields: &Fields, rows: usize) -> Result<StructArray, String> {
-    let columns = columns
-        .into_iter()
-        .zip(fields)
-        .map(|(column, field)| column.finish(field.data_type()));
+    let columns = columns.into_iter().zip(fields);
+    let columns = columns.map(|(column, field)| column.finish(field.data_type()));
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
     StructArray::try_new_with_length(fields.clone(), columns, None, rows).map_err(|error| error.to_string())
 }
@@ -31,7 +29,7 @@ pub(super) fn finish(columns: Vec<Column>, fields: &Fields, rows: usize) -> Resu
 /// a struct of thousands.
 const MOST_FILLED: usize = 1 << 22;
 
-/// How many values stand for what a message does not hold.
+/// Number of values that stand for missing ones of a message.
 #[derive(Default)]
 pub(super) struct Filled(usize);
 
@@ -61,11 +59,11 @@ pub(super) enum Column {
     Structs {
         columns: Vec<Column>,
         rows: usize,
-        /// Whether something of the next row is there.
+        /// True if a part of the next row is there.
         is_open: bool,
     },
     Lists(Vec<i32>, Box<Column>),
-    /// What is not decoded.
+    /// Values that are not decoded, by their number.
     Opaque(usize),
 }
 
@@ -94,7 +92,7 @@ impl Column {
         }
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         match self {
             Self::Bools(values) => values.len(),
@@ -122,10 +120,17 @@ impl Column {
         1
     }
 
-    /// Adds a number, little-endian.
-    pub fn add_number(&mut self, number: &[u8]) {
+    /// Adds a number, by as many of its bits as it has.
+    pub fn add_number(&mut self, bits: u64) {
+        if let Self::Numbers { dtype, values, .. } = self {
+            values.extend_from_slice(&bits.to_le_bytes()[..dtype.size()]);
+        }
+    }
+
+    /// Adds numbers of a byte.
+    pub fn add_bytes(&mut self, bytes: &[u8]) {
         if let Self::Numbers { values, .. } = self {
-            values.extend_from_slice(number);
+            values.extend_from_slice(bytes);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Types of Protocol Buffers: what a `FileDescriptorSet` says of them.
 
-use super::protobuf::{Absent, Form, Layout, Tag, Value, Wire};
+use super::protobuf::{Form, Layout, Tag, Value, Wire};
 use super::types::{Count, Field, Kind, Type};
 use robocache_device::Dtype;
 use std::collections::HashMap;
@@ -17,13 +17,9 @@ const REPEATED: u64 = 3;
 
 /// The type of that name, and how it travels. A message within itself, or too deep in others, is not decoded.
 pub(super) fn from_descriptors(name: &str, set: &[u8]) -> Result<Made, String> {
-    let failed = |problem: String| format!("its schema is no FileDescriptorSet: {problem}");
+    let failed = |problem: String| format!("its schema is not a FileDescriptorSet: {problem}");
     let mut types = Types::default();
-    each(set, |number, value| match (number, value) {
-        (1, Value::Bytes(file)) => types.file(file),
-        _ => Ok(()),
-    })
-    .map_err(failed)?;
+    types.set(set).map_err(failed)?;
     let name = format!(".{}", name.trim_start_matches('.'));
     match types.find(&name).map_err(failed)? {
         Some(made) => Ok(made),
@@ -31,48 +27,50 @@ pub(super) fn from_descriptors(name: &str, set: &[u8]) -> Result<Made, String> {
     }
 }
 
-fn each<'a>(data: &'a [u8], mut take: impl FnMut(u64, Value<'a>) -> Result<(), String>) -> Result<(), String> {
-    let mut wire = Wire::new(data);
-    while let Some((number, value)) = wire.next()? {
-        take(number, value)?;
-    }
-    Ok(())
-}
-
-/// The last field of that number: where it is one of bytes.
-fn bytes(data: &[u8], wanted: u64) -> Result<Option<&[u8]>, String> {
+/// The last value of a field that is one of that kind.
+fn last<'a, T>(data: &'a [u8], field: u64, of: impl Fn(Value<'a>) -> Option<T>) -> Result<Option<T>, String> {
     let mut found = None;
-    each(data, |number, value| {
-        if let (true, Value::Bytes(bytes)) = (number == wanted, value) {
-            found = Some(bytes);
+    for each in Wire::new(data) {
+        let (number, value) = each?;
+        if number == field {
+            found = of(value).or(found);
         }
-        Ok(())
-    })?;
+    }
     Ok(found)
 }
 
-/// `FeatureSet.field_presence` in the features that stand in options, under this number.
-fn presence(options: &[u8], features: u64) -> Result<Option<u64>, String> {
-    let mut found = None;
-    if let Some(features) = bytes(options, features)? {
-        each(features, |number, value| {
-            if let (1, Value::Varint(presence)) = (number, value) {
-                found = Some(presence);
-            }
-            Ok(())
-        })?;
-    }
-    Ok(found)
+fn bytes(data: &[u8], field: u64) -> Result<Option<&[u8]>, String> {
+    last(data, field, |value| match value {
+        Value::Bytes(bytes) => Some(bytes),
+        _ => None,
+    })
+}
+
+fn number(data: &[u8], field: u64) -> Result<Option<u64>, String> {
+    last(data, field, |value| match value {
+        Value::Varint(number) => Some(number),
+        _ => None,
+    })
+}
+
+fn text(data: &[u8], field: u64) -> Result<String, String> {
+    Ok(String::from_utf8_lossy(bytes(data, field)?.unwrap_or_default()).into_owned())
+}
+
+/// `FeatureSet.field_presence` in the features under the number `features`, in the options of a file or a field.
+fn presence(data: &[u8], options: u64, features: u64) -> Result<Option<u64>, String> {
+    let options = bytes(data, options)?.unwrap_or_default();
+    number(bytes(options, features)?.unwrap_or_default(), 1)
 }
 
 /// `FeatureSet.FieldPresence.IMPLICIT`.
 const IMPLICIT: u64 = 2;
 
-/// Whether a file can tell fields that are not there from those that are 0.
+/// Presence of fields: tells if a file distinguishes missing fields from those that are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Presence {
     Always,
-    /// Where a field is `optional`, one of several, or a message.
+    /// Only for a field that is `optional`, one of several, or a message.
     WhereSaid,
 }
 
@@ -81,7 +79,7 @@ struct Types<'a> {
     /// `DescriptorProto`s by their full names.
     messages: HashMap<String, (&'a [u8], Presence)>,
     made: HashMap<String, Made>,
-    /// Those that are being made.
+    /// Types that are being made.
     open: Vec<String>,
 }
 
@@ -98,10 +96,18 @@ struct Described<'a> {
 }
 
 impl<'a> Types<'a> {
+    fn set(&mut self, set: &'a [u8]) -> Result<(), String> {
+        for each in Wire::new(set) {
+            if let (1, Value::Bytes(file)) = each? {
+                self.file(file)?;
+            }
+        }
+        Ok(())
+    }
+
     fn file(&mut self, file: &'a [u8]) -> Result<(), String> {
-        let text = |number| Ok::<_, String>(String::from_utf8_lossy(bytes(file, number)?.unwrap_or_default()));
-        let package = text(2)?;
-        let presence = match (&*text(12)?, presence(bytes(file, 8)?.unwrap_or_default(), 50)?) {
+        let package = text(file, 2)?;
+        let presence = match (&*text(file, 12)?, presence(file, 8, 50)?) {
             ("proto3", _) | (_, Some(IMPLICIT)) => Presence::WhereSaid,
             _ => Presence::Always,
         };
@@ -113,17 +119,16 @@ impl<'a> Types<'a> {
         // Messages, how deep they are in others, and the number that messages in them have.
         let mut waiting = vec![(scope, file, 0, 4)];
         while let Some((scope, within, depth, nested)) = waiting.pop() {
-            each(within, |number, value| {
+            for each in Wire::new(within) {
+                let (number, value) = each?;
                 if let (true, Value::Bytes(message)) = (number == nested, value) {
-                    let name = String::from_utf8_lossy(bytes(message, 1)?.unwrap_or_default());
-                    let name = format!("{scope}.{name}");
+                    let name = format!("{scope}.{}", text(message, 1)?);
                     self.messages.insert(name.clone(), (message, presence));
                     if depth < DEEPEST {
                         waiting.push((name, message, depth + 1, 3));
                     }
                 }
-                Ok(())
-            })?;
+            }
         }
         Ok(())
     }
@@ -138,9 +143,8 @@ impl<'a> Types<'a> {
         };
         self.open.push(name.to_owned());
         let (mut fields, mut tags, mut places) = (Vec::new(), Vec::new(), HashMap::new());
-        let mut wire = Wire::new(message);
-        while let Some((number, value)) = wire.next()? {
-            let (2, Value::Bytes(field)) = (number, value) else {
+        for each in Wire::new(message) {
+            let (2, Value::Bytes(field)) = each? else {
                 continue;
             };
             let described = Described::new(field)?;
@@ -151,7 +155,7 @@ impl<'a> Types<'a> {
             };
             places.insert(described.number, fields.len());
             tags.push(Tag {
-                absent: described.absent(presence, &kind, &form),
+                absent: described.absent(presence, &kind),
                 form,
             });
             fields.push(Field {
@@ -169,14 +173,14 @@ impl<'a> Types<'a> {
     fn form(&mut self, field: &Described<'_>) -> Result<(Kind, Form), String> {
         let number = |dtype, form| Ok((Kind::Number(dtype), form));
         match field.of {
-            1 => number(Dtype::Float64, Form::Fixed),
-            2 => number(Dtype::Float32, Form::Fixed),
+            1 => number(Dtype::Float64, Form::Fixed64),
+            2 => number(Dtype::Float32, Form::Fixed32),
             3 => number(Dtype::Int64, Form::Varint),
             4 => number(Dtype::UInt64, Form::Varint),
             // An enum is a number, too.
             5 | 14 => number(Dtype::Int32, Form::Varint),
-            6 => number(Dtype::UInt64, Form::Fixed),
-            7 => number(Dtype::UInt32, Form::Fixed),
+            6 => number(Dtype::UInt64, Form::Fixed64),
+            7 => number(Dtype::UInt32, Form::Fixed32),
             8 => Ok((Kind::Flag, Form::Bool)),
             9 => Ok((Kind::Text, Form::Text)),
             10 | 11 => {
@@ -192,10 +196,10 @@ impl<'a> Types<'a> {
             12 if field.label == REPEATED => Ok((Kind::Bytes, Form::Text)),
             12 => number(Dtype::UInt8, Form::Bytes),
             13 => number(Dtype::UInt32, Form::Varint),
-            15 => number(Dtype::Int32, Form::Fixed),
-            16 => number(Dtype::Int64, Form::Fixed),
-            17 => number(Dtype::Int32, Form::Zigzag),
-            18 => number(Dtype::Int64, Form::Zigzag),
+            15 => number(Dtype::Int32, Form::Fixed32),
+            16 => number(Dtype::Int64, Form::Fixed64),
+            17 => number(Dtype::Int32, Form::Zigzag32),
+            18 => number(Dtype::Int64, Form::Zigzag64),
             other => Err(format!("field `{}` is of type {other} (allowed: 1 to 18)", field.name)),
         }
     }
@@ -203,60 +207,40 @@ impl<'a> Types<'a> {
 
 impl<'a> Described<'a> {
     fn new(field: &'a [u8]) -> Result<Self, String> {
-        let mut described = Self {
-            name: String::new(),
-            number: 0,
-            label: 1,
-            of: 0,
-            type_name: String::new(),
-            default: None,
-            is_one_of: false,
-            presence: None,
-        };
-        each(field, |number, value| {
-            match (number, value) {
-                (1, Value::Bytes(name)) => described.name = String::from_utf8_lossy(name).into_owned(),
-                (3, Value::Varint(number)) => described.number = number,
-                (4, Value::Varint(label)) => described.label = label,
-                (5, Value::Varint(of)) => described.of = of,
-                (6, Value::Bytes(name)) => described.type_name = String::from_utf8_lossy(name).into_owned(),
-                (7, Value::Bytes(default)) => described.default = Some(default),
-                (8, Value::Bytes(options)) => described.presence = presence(options, 21)?,
-                // That of an `optional` field of proto3 has no other member.
-                (9, Value::Varint(_)) => described.is_one_of = true,
-                _ => {}
-            }
-            Ok(())
-        })?;
-        Ok(described)
+        Ok(Self {
+            name: text(field, 1)?,
+            number: number(field, 3)?.unwrap_or(0),
+            label: number(field, 4)?.unwrap_or(1),
+            of: number(field, 5)?.unwrap_or(0),
+            type_name: text(field, 6)?,
+            default: bytes(field, 7)?,
+            // That of an `optional` field of proto3 has no other member.
+            is_one_of: number(field, 9)?.is_some(),
+            presence: presence(field, 8, 21)?,
+        })
     }
 
-    /// What stands for it where it is not there.
-    fn absent(&self, file: Presence, kind: &Kind, form: &Form) -> Absent {
+    /// The bits of what stands for a number that is missing; `None`: it is null.
+    fn absent(&self, file: Presence, kind: &Kind) -> Option<u64> {
         let is_told = match (self.presence, file) {
             (Some(presence), _) => presence != IMPLICIT,
             (None, Presence::Always) => true,
             (None, Presence::WhereSaid) => self.is_one_of,
         };
-        let dtype = match (kind, form) {
-            (_, Form::Struct(_) | Form::Opaque) => return Absent::Null,
-            (Kind::Number(dtype), _) => *dtype,
-            (Kind::Flag, _) => Dtype::UInt8,
-            _ => return Absent::Null,
+        let dtype = match kind {
+            Kind::Number(dtype) => *dtype,
+            Kind::Flag => Dtype::UInt8,
+            _ => return None,
         };
         if !is_told {
-            return Absent::Value(vec![0; dtype.size()]);
+            return Some(0);
         }
-        let default = self.default.and_then(|text| str::from_utf8(text).ok());
-        let value = default.and_then(|text| match dtype {
-            Dtype::Float64 => text.parse::<f64>().ok().map(|value| value.to_le_bytes().to_vec()),
-            Dtype::Float32 => text.parse::<f32>().ok().map(|value| value.to_le_bytes().to_vec()),
-            Dtype::UInt8 => Some(vec![u8::from(text == "true")]),
-            dtype => {
-                let value = text.parse::<i128>().ok()?;
-                Some(value.to_le_bytes()[..dtype.size()].to_vec())
-            }
-        });
-        value.map_or(Absent::Null, Absent::Value)
+        let text = str::from_utf8(self.default?).ok()?;
+        match dtype {
+            Dtype::Float64 => text.parse().ok().map(f64::to_bits),
+            Dtype::Float32 => text.parse().ok().map(|value: f32| value.to_bits().into()),
+            Dtype::UInt8 => Some(u64::from(text == "true")),
+            _ => text.parse().ok().map(|value: i128| value as u64),
+        }
     }
 }

@@ -14,6 +14,12 @@ impl Cdr {
     /// The bytes before the message.
     const HEAD: [u8; 4] = [0, 1, 0, 0];
 
+    pub fn new() -> Self {
+        let mut cdr = Self::default();
+        cdr.clear();
+        cdr
+    }
+
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.extend(Self::HEAD);
@@ -55,16 +61,12 @@ impl Cdr {
     /// The header of a message.
     pub fn header(&mut self, message: &Message) {
         let stamp_ns = message.timestamp_ns();
-        let sec = stamp_ns.div_euclid(1_000_000_000);
-        let is_stamp = i32::try_from(sec);
-        self.put(&is_stamp.unwrap_or(0).to_le_bytes());
-        let nanosec = if is_stamp.is_ok() {
-            stamp_ns.rem_euclid(1_000_000_000) as u32
-        } else {
-            0
-        };
+        let nanosec = stamp_ns.rem_euclid(1_000_000_000) as u32;
+        let sec = i32::try_from(stamp_ns.div_euclid(1_000_000_000));
+        let (sec, nanosec) = sec.map_or((0, 0), |sec| (sec, nanosec));
+        self.put(&sec.to_le_bytes());
         self.put(&nanosec.to_le_bytes());
-        self.text(&message.header.frame_id);
+        self.text(message.header.frame_id.get().unwrap_or_default());
     }
 
     /// A PointCloud2 of points that `fill` appends.

@@ -1,6 +1,6 @@
 //! The files of a bag: one file, or those that the `metadata.yaml` of a folder of rosbag2 lists.
 
-use super::ReadError;
+use crate::Error;
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,24 +22,24 @@ struct Information {
     message_count: Option<u64>,
 }
 
-/// What a bag is made of.
+/// Files of a bag.
 #[derive(Default)]
 pub(super) struct Bag {
     /// Its files, in their order.
     pub files: Vec<PathBuf>,
-    /// How many messages its `metadata.yaml` says that they have.
+    /// Number of messages that its `metadata.yaml` claims for them.
     pub says_messages: Option<u64>,
     /// The files beside them that `metadata.yaml` does not list, in words.
     pub unlisted: Option<String>,
 }
 
-/// Whether this is a folder of rosbag2, as far as can be seen from outside.
+/// True if this is a folder of rosbag2, as far as can be seen from outside.
 pub(super) fn is_bag(path: &Path) -> bool {
     path.join(METADATA).is_file() || !bag_files(path).is_empty()
 }
 
-/// What a path is, a file or a folder.
-pub(super) fn of(path: &Path) -> Result<Bag, ReadError> {
+/// The bag at a path, a file or a folder.
+pub(super) fn of(path: &Path) -> Result<Bag, Error> {
     let of_files = |files: Vec<PathBuf>| Bag {
         files,
         ..Bag::default()
@@ -48,76 +48,59 @@ pub(super) fn of(path: &Path) -> Result<Bag, ReadError> {
         return Ok(of_files(vec![path.to_owned()]));
     }
     let metadata = path.join(METADATA);
-    let refused = |path: &Path, problem: String| {
-        Err(ReadError::NotABag {
-            path: path.to_owned(),
-            problem,
-        })
-    };
     if !metadata.exists() {
-        // What was recorded until the recorder died.
+        // The messages recorded until the recorder died.
         let found = bag_files(path);
         let problem = "no `metadata.yaml`, and no `.mcap` or `.db3` file (allowed: a folder of rosbag2)";
-        return if found.is_empty() {
-            refused(path, problem.to_owned())
-        } else {
-            Ok(of_files(found))
+        return match found.is_empty() {
+            true => Err(Error::file(path, problem)),
+            false => Ok(of_files(found)),
         };
     }
-    let text = fs::read_to_string(&metadata).map_err(|source| ReadError::Io {
-        path: metadata.clone(),
-        source,
-    })?;
+    let refused = |problem: String| Error::file(&metadata, problem);
+    let text = fs::read_to_string(&metadata).map_err(|source| Error::io(&metadata, source))?;
     let Metadata {
         rosbag2_bagfile_information: bag,
-    } = match robocache_yaml::from_str(&text) {
-        Ok(read) => read,
-        Err(error) => return refused(&metadata, format!("{error} (allowed: the metadata of rosbag2)")),
-    };
+    } = robocache_yaml::from_str(&text)
+        .map_err(|error| refused(format!("{error} (allowed: the metadata of rosbag2)")))?;
     if !matches!(bag.storage_identifier.as_str(), "mcap" | "sqlite3") {
         let came = bag.storage_identifier;
-        return refused(&metadata, format!("storage `{came}` (allowed: mcap, sqlite3)"));
+        return Err(refused(format!("storage `{came}` (allowed: mcap, sqlite3)")));
     }
     if !matches!(bag.compression_format.as_str(), "" | "zstd") {
         let came = bag.compression_format;
-        return refused(&metadata, format!("`compression_format: {came}` (allowed: zstd)"));
+        return Err(refused(format!("`compression_format: {came}` (allowed: zstd)")));
     }
-    let listed = bag.relative_file_paths.iter();
+    if bag.relative_file_paths.is_empty() {
+        let problem = "no files in `relative_file_paths` (allowed: one or more)";
+        return Err(refused(problem.to_owned()));
+    }
     // Some versions write the name of the folder before that of the file, and some forget what compression adds to it.
-    let found = listed.map(|file| {
+    let found = bag.relative_file_paths.iter().map(|file| {
         let name = file.file_name().unwrap_or_default();
         let mut compressed = name.to_owned();
         compressed.push(".zstd");
         let places = [path.join(file), path.join(name), path.join(compressed)];
-        let [listed, ..] = &places;
-        places.iter().find(|place| place.exists()).unwrap_or(listed).clone()
+        let there = places.iter().find(|place| place.exists());
+        there.unwrap_or(&places[0]).clone()
     });
-    match found.collect::<Vec<_>>() {
-        found if found.is_empty() => refused(
-            &metadata,
-            "no files in `relative_file_paths` (allowed: one or more)".into(),
-        ),
-        found => {
-            let others = bag_files(path).into_iter().filter(|file| !found.contains(file));
-            let others: Vec<String> = others.map(|file| name_of(&file)).collect();
-            Ok(Bag {
-                says_messages: bag.message_count,
-                unlisted: (!others.is_empty()).then(|| {
-                    let (metadata, others) = (metadata.display(), others.join(", "));
-                    format!("{metadata}: it does not list {others}, and what it does not list is not read")
-                }),
-                files: found,
-            })
-        }
-    }
+    let files: Vec<PathBuf> = found.collect();
+    let others = bag_files(path).into_iter().filter(|file| !files.contains(file));
+    let name = |file: PathBuf| format!("`{}`", file.file_name().unwrap_or_default().to_string_lossy());
+    let others: Vec<String> = others.map(name).collect();
+    let unlisted = (!others.is_empty()).then(|| {
+        let (metadata, others) = (metadata.display(), others.join(", "));
+        format!("{metadata}: it does not list {others}, and what it does not list is not read")
+    });
+    Ok(Bag {
+        says_messages: bag.message_count,
+        unlisted,
+        files,
+    })
 }
 
-fn name_of(file: &Path) -> String {
-    format!("`{}`", file.file_name().unwrap_or_default().to_string_lossy())
-}
-
-/// Whether a file is called as those of bags are.
-pub(super) fn is_bag_file(path: &Path) -> bool {
+/// True if a file is named as those of bags are.
+fn is_bag_file(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let plain = name.strip_suffix(".zstd").unwrap_or(&name);
     [".mcap", ".db3"].iter().any(|ending| plain.ends_with(ending))
@@ -129,7 +112,7 @@ fn bag_files(folder: &Path) -> Vec<PathBuf> {
         .map(|entry| entry.path())
         .filter(|path| is_bag_file(path))
         .collect();
-    // What was being compressed when the recorder died is there twice.
+    // A file that was being compressed when the recorder died is there twice.
     let plain: Vec<PathBuf> = found.clone();
     found.retain(|path| {
         path.extension().is_none_or(|ending| ending != "zstd") || !plain.contains(&path.with_extension(""))

@@ -1,22 +1,20 @@
-//! How a message of ours travels in MCAP, and what its channel says of that.
+//! Form in which our messages travel in MCAP, as their channel states it.
 
 use super::standard::Standard;
+use crate::parts::{Part, TEXT, cell_type};
 use robocache_device::Dtype;
 use robocache_stream::recording::text::{self, Change};
-use robocache_stream::{Cells, Column, DATATYPES, Message, MetadataRef, MetadataValue};
+use robocache_stream::{Cells, Column, DATATYPES, Message, MetadataRef, MetadataValue, form};
 
 /// The metadata of a channel that say what it is, and what the first message of its stream says of itself.
 pub(super) const ABOUT: &str = "robocache";
 pub(super) const FIRST: &str = "robocache.first";
 
-/// The type of a column of text.
-const TEXT: &str = "utf8";
-
 /// The form of a message.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq)]
 pub(super) enum Form {
     /// A type of ROS that holds these numbers.
-    Samples(&'static str),
+    Samples(&'static Standard),
     /// A JointState.
     Joints,
     /// A PointCloud2.
@@ -30,24 +28,26 @@ impl Form {
     pub fn of(message: &Message) -> Self {
         let header = &message.header;
         let is_stamped = i32::try_from(message.timestamp_ns().div_euclid(1_000_000_000)).is_ok();
-        let is_one = header.timestamps_ns.is_empty() && header.modalities.is_empty() && header.grid_shape.is_empty();
+        let is_one = header.timestamps_ns.get().is_none_or(<[i64]>::is_empty)
+            && form::modalities.get(header).is_none_or(<[String]>::is_empty)
+            && form::grid_shape.get(header).is_none_or(<[i64]>::is_empty);
         if !is_stamped || !is_one {
             return Self::Exact;
         }
         if is_cloud(message) {
             return Self::Cloud;
         }
-        let names = &header.fields[..];
-        let is_row = matches!(header.shape[..], [] | [_]);
+        let names = header.fields.get().unwrap_or_default();
+        let is_row = matches!(header.shape.get(), None | Some([] | [_]));
         match message.flat() {
             Some(values) if is_row && !names.is_empty() && values.len() == names.len() && is_kept(message) => {
-                Standard::of_samples(names).map_or(Self::Joints, |standard| Self::Samples(standard.name))
+                Standard::of_samples(names).map_or(Self::Joints, Self::Samples)
             }
             _ => Self::Exact,
         }
     }
 
-    fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Self::Samples(_) => "samples",
             Self::Joints => "joints",
@@ -57,7 +57,7 @@ impl Form {
     }
 }
 
-/// Whether the values are the same once they are float64, and not anymore.
+/// True if the values are the same as float64, and would not be as float32.
 fn is_kept(message: &Message) -> bool {
     match message.columns() {
         [only] if only.dtype == Dtype::Float64 => true,
@@ -74,12 +74,11 @@ fn is_cloud(message: &Message) -> bool {
     let columns = message.columns();
     let is_field = |column: &Column| datatype(column.dtype).is_some() && column.cells == Cells::One;
     let step: usize = columns.iter().map(|column| column.dtype.size()).sum();
-    let fits = step
-        .checked_mul(message.rows)
-        .is_some_and(|bytes| bytes <= u32::MAX as usize);
-    let names = &message.header.fields[..];
+    let bytes = step.checked_mul(message.rows);
+    let fits = bytes.is_some_and(|bytes| bytes <= u32::MAX as usize);
+    let names = message.header.fields.get().unwrap_or_default();
     let is_flat = message.flat().is_some();
-    let is_table = !is_flat || matches!(message.header.shape[..], [_, width] if width as usize == names.len());
+    let is_table = !is_flat || matches!(message.header.shape.get(), Some(&[_, width]) if width as usize == names.len());
     let has = |axis: &str| match is_flat {
         true => names.iter().any(|name| name == axis),
         false => message.column(axis).is_some(),
@@ -89,117 +88,81 @@ fn is_cloud(message: &Message) -> bool {
 
 /// The number that a `sensor_msgs/PointField` has for a type.
 pub(super) fn datatype(dtype: Dtype) -> Option<u8> {
-    DATATYPES
-        .iter()
-        .position(|&known| known == dtype)
-        .map(|at| at as u8 + 1)
+    let at = DATATYPES.iter().position(|&known| known == dtype)?;
+    Some(at as u8 + 1)
 }
 
-/// What a channel of ours says of itself.
+/// The type that elements travel as in types of ours: float16 and bfloat16 as their bits.
+pub(super) fn element(dtype: Dtype) -> Dtype {
+    match dtype {
+        Dtype::Float16 | Dtype::BFloat16 => Dtype::UInt16,
+        other => other,
+    }
+}
+
+/// The cells of a type.
+fn cells_of_type(text: &str) -> Result<(Dtype, Cells), String> {
+    let (dtype, cells) = match text.split_once('[') {
+        None if text == TEXT => (Dtype::UInt8.name(), Some(Cells::Text(0))),
+        None => (text, Some(Cells::One)),
+        Some((dtype, "]")) => (dtype, Some(Cells::Ragged(0))),
+        Some((dtype, n)) => (dtype, n.trim_end_matches(']').parse().ok().map(Cells::Fixed)),
+    };
+    let both = Dtype::from_name(dtype).zip(cells);
+    both.ok_or_else(|| format!("a column of `{text}`"))
+}
+
+/// Description that a channel of ours carries.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct About {
     pub stream: String,
     /// The [`Form`] of its messages; `metadata` for texts that say where those of the next message differ from the first,
     /// `view` for what is there to be looked at.
     pub form: String,
-    /// Whether times of recording are those of arrival.
+    /// True if times of recording are those of arrival.
     pub has_arrivals: bool,
-    /// The columns of the payload, and how many elements of which type a row of each has.
-    pub columns: Vec<String>,
-    pub types: Vec<String>,
-}
-
-/// The type of a column's cells: how many elements of which type a row has.
-pub(super) fn cell_type(dtype: Dtype, cells: Cells) -> String {
-    match cells {
-        Cells::One => dtype.name().to_owned(),
-        Cells::Fixed(n) => format!("{dtype}[{n}]"),
-        Cells::Ragged(_) => format!("{dtype}[]"),
-        Cells::Text(_) => TEXT.to_owned(),
-    }
+    /// The columns of the payload.
+    pub parts: Vec<Part>,
 }
 
 impl About {
-    pub fn of(stream: &str, form: Form, message: &Message) -> Self {
-        let types = message
-            .columns()
-            .iter()
-            .map(|column| cell_type(column.dtype, column.cells));
-        Self {
-            stream: stream.to_owned(),
-            form: form.word().to_owned(),
-            has_arrivals: message.arrival_ns.is_some(),
-            columns: message.columns().iter().map(|column| column.name.clone()).collect(),
-            types: types.collect(),
-        }
-    }
-
-    pub fn beside(stream: &str, form: &str) -> Self {
-        Self {
-            stream: stream.to_owned(),
-            form: form.to_owned(),
-            ..Self::default()
-        }
-    }
-
     pub fn to_text(&self) -> String {
+        let names: Vec<String> = self.parts.iter().map(|(name, ..)| name.clone()).collect();
+        let types = self.parts.iter().map(|(_, dtype, cells)| cell_type(*dtype, *cells));
         let mut out = String::from("{");
         text::push_entry(&mut out, "stream", Some(MetadataRef::String(&self.stream)));
         text::push_entry(&mut out, "form", Some(MetadataRef::String(&self.form)));
         text::push_entry(&mut out, "arrivals", Some(MetadataRef::Bool(self.has_arrivals)));
-        text::push_entry(&mut out, "columns", Some(MetadataRef::ListString(&self.columns)));
-        text::push_entry(&mut out, "types", Some(MetadataRef::ListString(&self.types)));
+        text::push_entry(&mut out, "columns", Some(MetadataRef::ListString(&names)));
+        text::push_entry(
+            &mut out,
+            "types",
+            Some(MetadataRef::ListString(&types.collect::<Vec<_>>())),
+        );
         out + "}"
     }
 
     pub fn from_text(text: &str) -> Result<Self, String> {
-        let mut about = Self::default();
+        let (mut about, mut names, mut types) = (Self::default(), Vec::new(), Vec::new());
         for (name, value) in text::object(text)? {
             match (name.as_str(), value) {
                 ("stream", Some(MetadataValue::String(stream))) => about.stream = stream,
                 ("form", Some(MetadataValue::String(form))) => about.form = form,
                 ("arrivals", Some(MetadataValue::Bool(has_arrivals))) => about.has_arrivals = has_arrivals,
-                ("columns", Some(MetadataValue::ListString(columns))) => about.columns = columns,
-                ("types", Some(MetadataValue::ListString(types))) => about.types = types,
+                ("columns", Some(MetadataValue::ListString(columns))) => names = columns.to_vec(),
+                ("types", Some(MetadataValue::ListString(of))) => types = of.to_vec(),
                 (name, _) => return Err(format!("`{name}` is not known")),
             }
         }
+        if names.len() != types.len() {
+            return Err(format!("{} columns with {} types", names.len(), types.len()));
+        }
+        for (name, text) in names.into_iter().zip(&types) {
+            let (dtype, cells) = cells_of_type(text)?;
+            about.parts.push((name, dtype, cells));
+        }
         Ok(about)
     }
-
-    /// The columns: their names, types, and how many elements a row has.
-    pub fn parts(&self) -> Result<Vec<(String, Dtype, Elements)>, String> {
-        let part = |(name, text): (&String, &String)| {
-            let (dtype, elements) = match text.split_once('[') {
-                None if text == TEXT => (Dtype::UInt8.name(), Some(Elements::Text)),
-                None => (text.as_str(), Some(Elements::One)),
-                Some((dtype, "]")) => (dtype, Some(Elements::Any)),
-                Some((dtype, n)) => (dtype, n.trim_end_matches(']').parse().ok().map(Elements::Fixed)),
-            };
-            match (Dtype::from_name(dtype), elements) {
-                (Some(dtype), Some(elements)) => Ok((name.clone(), dtype, elements)),
-                _ => Err(format!("a column of `{text}`")),
-            }
-        };
-        if self.columns.len() != self.types.len() || self.columns.is_empty() {
-            return Err(format!(
-                "{} columns with {} types",
-                self.columns.len(),
-                self.types.len()
-            ));
-        }
-        self.columns.iter().zip(&self.types).map(part).collect()
-    }
-}
-
-/// How many elements a row of a column has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Elements {
-    One,
-    Fixed(usize),
-    Any,
-    /// Bytes of UTF-8.
-    Text,
 }
 
 /// Metadata out of what a channel or a message says.

@@ -1,9 +1,9 @@
 //! Images of ROS: `sensor_msgs/Image` as tensors `[H, W, C]`.
 
+use super::row;
 use super::tally::Unfit;
 use super::types::has_all;
 use arrow_array::StructArray;
-use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt8Type, UInt32Type};
 use arrow_schema::Fields;
 use robocache_device::Dtype;
@@ -14,7 +14,7 @@ const IMAGES: [&[&str]; 2] = [
     &["header", "height", "width", "encoding", "is_bigendian", "step", "data"],
     &["timestamp", "frame_id", "width", "height", "encoding", "step", "data"],
 ];
-/// Those of compressed ones.
+/// Encodings of compressed images.
 const COMPRESSED: [&[&str]; 2] = [
     &["header", "format", "data"],
     &["timestamp", "frame_id", "data", "format"],
@@ -22,7 +22,7 @@ const COMPRESSED: [&[&str]; 2] = [
 /// The key under which dora's nodes say how an image is encoded.
 const ENCODING: &str = "encoding";
 
-/// What an image is.
+/// Kind of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Plain,
@@ -30,7 +30,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// That of a message of these fields, if it is an image.
+    /// The kind of a message of these fields, if it is an image.
     pub fn of(fields: &Fields) -> Option<Self> {
         let are = |kinds: [&[&str]; 2]| kinds.iter().any(|names| has_all(fields, names));
         match (are(IMAGES), are(COMPRESSED)) {
@@ -44,37 +44,24 @@ impl Kind {
     /// compressed one its bytes.
     pub fn read(self, payload: &StructArray, message: &mut Message) -> Result<(), Unfit> {
         let useless = |problem: &str| Unfit::Useless(problem.to_owned());
-        let text = |name: &str| {
-            payload
-                .column_by_name(name)?
-                .as_string_opt::<i32>()
-                .map(|text| text.value(0))
-        };
-        let number =
-            |name: &str| Some(payload.column_by_name(name)?.as_primitive_opt::<UInt32Type>()?.value(0) as usize);
-        let bytes = payload
-            .column_by_name("data")
-            .and_then(|data| data.as_list_opt::<i32>());
-        let bytes = bytes.and_then(|bytes| bytes.values().as_primitive_opt::<UInt8Type>());
-        let data = bytes.ok_or_else(|| useless("`data` is no list of uint8"))?.values();
+        let text = |name: &str| row::text(payload, name);
+        let number = |name: &str| Some(row::number::<UInt32Type>(payload, name)? as usize);
+        let data = row::list::<UInt8Type>(payload, "data").ok_or_else(|| useless("`data` is not a list of uint8"))?;
         if self == Self::Compressed {
-            let format = text("format").ok_or_else(|| useless("`format` is no text"))?;
+            let format = text("format").ok_or_else(|| useless("`format` is not text"))?;
             message.header.other.set(ENCODING).assign(MetadataRef::String(format));
             message.rows = data.len();
             message.add_column("", Dtype::UInt8, Cells::One).data.copy_from(data);
             return Ok(());
         }
-        let encoding = text("encoding").ok_or_else(|| useless("`encoding` is no text"))?;
+        let encoding = text("encoding").ok_or_else(|| useless("`encoding` is not text"))?;
         let parts = [number("height"), number("width"), number("step")];
         let [Some(height), Some(width), Some(step)] = parts else {
-            return Err(useless("`height`, `width` or `step` is no uint32"));
+            return Err(useless("`height`, `width` or `step` is not a uint32"));
         };
         let (dtype, channels) =
             pixel(encoding).ok_or_else(|| useless(&format!("encoding `{encoding}`, whose pixels are not known")))?;
-        let is_big = payload
-            .column_by_name("is_bigendian")
-            .and_then(|flag| flag.as_primitive_opt::<UInt8Type>());
-        let is_big = is_big.is_some_and(|flag| flag.value(0) != 0);
+        let is_big = row::number::<UInt8Type>(payload, "is_bigendian").is_some_and(|flag| flag != 0);
         let row = width.saturating_mul(channels * dtype.size());
         if row > step || step.checked_mul(height).is_none_or(|all| all > data.len()) && height > 0 {
             return Err(Unfit::Broken(format!(
@@ -95,11 +82,8 @@ impl Kind {
                 .for_each(|(to, from)| to.copy_from_slice(&from[..row]));
         }
         if is_big && dtype.size() > 1 {
-            column
-                .data
-                .bytes_mut()
-                .chunks_exact_mut(dtype.size())
-                .for_each(<[u8]>::reverse);
+            let values = column.data.bytes_mut().chunks_exact_mut(dtype.size());
+            values.for_each(<[u8]>::reverse);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 /// The encoding of a schema that is one of these, and not of the file.
 pub(super) const KNOWN: &str = "robocache";
 
-/// What stands between a type and those that it is made of.
+/// Line between a type and those that it is made of.
 const RULE: &str = "================================================================================";
 
 /// The fields of each type, by its name.

@@ -2,169 +2,55 @@
 //!
 //! JSON Schema seldom says all of a type: what it leaves open, the first message tells.
 
-use super::columns::{self, Column, Filled};
+use super::columns::{Column, Filled};
 use super::stamp;
+use super::tally::Tally;
 use super::types::{Count, Field, Kind, Type};
-use arrow_array::StructArray;
-use arrow_schema::Fields;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use robocache_device::Dtype;
-use robocache_stream::recording::text::Parser;
+use robocache_yaml::JsonValue as Value;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Values are described no deeper in others than this.
 const DEEPEST: usize = 32;
-/// A message has no more lists and objects in each other than this.
-const DEEPEST_TEXT: usize = 128;
 /// A type has no more values and objects than this.
 const MOST_VALUES: usize = 65_536;
 /// Every whole number up to here is a float64.
 const EXACT: i128 = 1 << 53;
 
-/// A value, whose keys are in their order.
-#[derive(Clone, Debug, PartialEq)]
-enum Value {
-    Null,
-    Bool(bool),
-    Whole(i128),
-    Float(f64),
-    Text(String),
-    List(Vec<Value>),
-    Object(Vec<(String, Value)>),
-}
-
-impl Value {
-    fn parse(data: &[u8]) -> Result<Self, String> {
-        let text = str::from_utf8(data).map_err(|_| "no text in UTF-8")?;
-        let mut parser = Parser::new(text);
-        let value = Self::next(&mut parser, 0)?;
-        parser.end(value)
-    }
-
-    fn next(parser: &mut Parser<'_>, depth: usize) -> Result<Self, String> {
-        if depth > DEEPEST_TEXT {
-            return parser.wrong(&format!(
-                "value (allowed: {DEEPEST_TEXT} lists and objects in each other)"
-            ));
-        }
-        match parser.peek() {
-            Some('{') => {
-                let mut entries = Vec::new();
-                parser.items('{', '}', |parser| {
-                    let key = parser.string()?;
-                    parser.take(':')?;
-                    entries.push((key, Self::next(parser, depth + 1)?));
-                    Ok(())
-                })?;
-                Ok(Self::Object(entries))
+/// Makes the keys of a message names of fields, each of which stands once in its object: of several values the last one is
+/// kept, as JavaScript and Python do. `twice` becomes the first name that stood there several times.
+fn name_fields(value: &mut Value, twice: &mut Option<String>) {
+    match value {
+        Value::List(items) => items.iter_mut().for_each(|item| name_fields(item, twice)),
+        Value::Object(entries) => {
+            entries.iter_mut().for_each(|(_, value)| name_fields(value, twice));
+            let mut keys = HashSet::with_capacity(entries.len());
+            let is_plain = |(key, _): &'_ (String, _)| matches!(name_of(key), Cow::Borrowed(name) if name == key);
+            if entries.iter().all(is_plain) && entries.iter().all(|(key, _)| keys.insert(key.as_str())) {
+                return;
             }
-            Some('[') => {
-                let mut items = Vec::new();
-                parser.items('[', ']', |parser| {
-                    items.push(Self::next(parser, depth + 1)?);
-                    Ok(())
-                })?;
-                Ok(Self::List(items))
-            }
-            Some('"') => parser.string().map(Self::Text),
-            Some('t') => parser.word("true", Self::Bool(true)),
-            Some('f') => parser.word("false", Self::Bool(false)),
-            Some('n') => parser.word("null", Self::Null),
-            // As Python writes them.
-            Some('N') => parser.word("NaN", Self::Float(f64::NAN)),
-            Some('I') => parser.word("Infinity", Self::Float(f64::INFINITY)),
-            _ => {
-                let infinity = parser.word("-Infinity", Self::Float(f64::NEG_INFINITY));
-                infinity.or_else(|_| {
-                    let digits = parser.digits();
-                    let whole = digits.parse().map(Self::Whole);
-                    match whole.or_else(|_| digits.parse().map(Self::Float)) {
-                        Ok(Self::Float(infinite)) if infinite.is_infinite() => {
-                            Err(format!("the number {digits} (allowed: those within float64)"))
-                        }
-                        Ok(number) => Ok(number),
-                        Err(_) => parser.wrong("value"),
-                    }
-                })
-            }
-        }
-    }
-
-    /// Makes the keys of a message names of fields, each of which stands once in its object: of several values the last one is
-    /// kept, as JavaScript and Python do. Returns the first name that stood there several times.
-    fn name_fields(&mut self) -> Option<String> {
-        let mut twice = None;
-        match self {
-            Self::List(items) => items
-                .iter_mut()
-                .for_each(|item| keep_first(&mut twice, item.name_fields())),
-            Self::Object(entries) => {
-                entries
-                    .iter_mut()
-                    .for_each(|(_, value)| keep_first(&mut twice, value.name_fields()));
-                let mut keys = HashSet::with_capacity(entries.len());
-                let is_plain = |(key, _): &'_ (String, _)| matches!(name_of(key), Cow::Borrowed(name) if name == key);
-                if entries.iter().all(is_plain) && entries.iter().all(|(key, _)| keys.insert(key.as_str())) {
-                    return twice;
-                }
-                let mut places = HashMap::new();
-                for (key, value) in std::mem::take(entries) {
-                    let name = name_of(&key).into_owned();
-                    let at = *places.entry(name.clone()).or_insert(entries.len());
-                    if at < entries.len() {
-                        entries[at].1 = value;
-                        keep_first(&mut twice, Some(name));
-                    } else {
-                        entries.push((name, value));
-                    }
+            let mut places = HashMap::new();
+            for (key, value) in std::mem::take(entries) {
+                let name = name_of(&key).into_owned();
+                let at = *places.entry(name.clone()).or_insert(entries.len());
+                if at < entries.len() {
+                    entries[at].1 = value;
+                    twice.get_or_insert(name);
+                } else {
+                    entries.push((name, value));
                 }
             }
-            _ => {}
         }
-        twice
-    }
-
-    fn get(&self, key: &str) -> Option<&Self> {
-        match self {
-            Self::Object(entries) => entries.iter().find(|(name, _)| name == key).map(|(_, value)| value),
-            _ => None,
-        }
-    }
-
-    fn text(&self) -> Option<&str> {
-        match self {
-            Self::Text(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    fn list(&self) -> &[Self] {
-        match self {
-            Self::List(items) => items,
-            _ => &[],
-        }
-    }
-
-    /// What it is, in words.
-    fn word(&self) -> &'static str {
-        match self {
-            Self::Null => "null",
-            Self::Bool(_) => "a boolean",
-            Self::Whole(_) | Self::Float(_) => "a number",
-            Self::Text(_) => "a text",
-            Self::List(_) => "a list",
-            Self::Object(_) => "an object",
-        }
+        _ => {}
     }
 }
 
-fn keep_first<T>(kept: &mut Option<T>, next: Option<T>) {
-    if kept.is_none() {
-        *kept = next;
-    }
+fn parse(data: &[u8]) -> Result<Value, String> {
+    Value::parse(str::from_utf8(data).map_err(|_| "it is not UTF-8")?)
 }
 
 /// The name of the field that a key becomes: dots stand between names.
@@ -179,7 +65,7 @@ fn name_of(key: &str) -> Cow<'_, str> {
 /// The type of messages: what their schema says of it, if there is one, and else the first of them.
 pub(super) fn type_of(schema: &[u8], first: &Message) -> Result<Arc<Type>, String> {
     let first = &first.value;
-    let schema = Value::parse(schema).unwrap_or(Value::Null);
+    let schema = parse(schema).unwrap_or(Value::Null);
     let mut types = Types {
         root: &schema,
         open: Vec::new(),
@@ -213,10 +99,8 @@ impl<'a> Types<'a> {
                 return Ok((Kind::Opaque, Count::One));
             }
             self.open.push(reference);
-            let mut steps = reference
-                .strip_prefix("#/")
-                .into_iter()
-                .flat_map(|path| path.split('/'));
+            let path = reference.strip_prefix("#/");
+            let mut steps = path.into_iter().flat_map(|path| path.split('/'));
             schema = steps.try_fold(self.root, Value::get).unwrap_or(&Value::Null);
         }
         self.open.push("");
@@ -251,13 +135,12 @@ impl<'a> Types<'a> {
             }
             _ => match schema.get("properties") {
                 Some(Value::Object(properties)) if !properties.is_empty() => {
-                    let mut fields = Vec::new();
-                    for (key, schema) in properties {
+                    let fields = properties.iter().map(|(key, schema)| {
                         let name = name_of(key).into_owned();
                         let of = self.kind(schema, first.and_then(|object| object.get(&name)))?;
-                        fields.push(field(name, of));
-                    }
-                    (Kind::Struct(Type::new(fields)?), Count::One)
+                        Ok(field(name, of))
+                    });
+                    object(fields.collect())?
                 }
                 _ => self.found(first)?,
             },
@@ -285,15 +168,18 @@ impl<'a> Types<'a> {
                 }
             }
             Some(Value::Object(entries)) => {
-                let mut fields = Vec::new();
-                for (name, value) in entries {
+                let fields = entries.iter().map(|(name, value)| {
                     let of = self.kind(&Value::Null, Some(value))?;
-                    fields.push(field(name.clone(), of));
-                }
-                (Kind::Struct(Type::new(fields)?), Count::One)
+                    Ok(field(name.clone(), of))
+                });
+                object(fields.collect())?
             }
         })
     }
+}
+
+fn object(fields: Result<Vec<Field>, String>) -> Result<(Kind, Count), String> {
+    Ok((Kind::Struct(Type::new(fields?)?), Count::One))
 }
 
 /// A field of an object. Whole numbers become float64, but for those that may be of a stamp, which is not rounded.
@@ -317,51 +203,50 @@ fn list_of((kind, count): (Kind, Count)) -> (Kind, Count) {
 pub(super) struct Message {
     value: Value,
     /// The first name that several keys have in one object.
-    pub twice: Option<String>,
+    twice: Option<String>,
 }
 
 impl Message {
     pub fn parse(data: &[u8]) -> Result<Self, String> {
-        let mut value = Value::parse(data)?;
-        let twice = value.name_fields();
+        let (mut value, mut twice) = (parse(data)?, None);
+        name_fields(&mut value, &mut twice);
         Ok(Self { value, twice })
     }
 }
 
-/// What of a message can't be taken as it is.
-#[derive(Default)]
-pub(super) struct Losses {
-    /// The first key that its type has not.
-    pub unknown: Option<String>,
-    /// How many whole numbers float64 does not hold, and where the first of them stands.
-    pub rounded: u64,
-    pub rounded_at: String,
-}
-
-/// Reads a message into a struct of one row. `fields` are those that the type becomes.
-pub(super) fn read(of: &Type, fields: &Fields, message: &Message) -> Result<(StructArray, Losses), String> {
-    let mut columns = columns::of(of);
+/// Reads a message as a row of columns. What can't be taken as it is, is told to the tally.
+pub(super) fn read(of: &Type, data: &[u8], columns: &mut [Column], tally: &mut Tally) -> Result<(), String> {
+    let message = Message::parse(data)?;
     let mut reader = Reader::default();
     let Value::Object(entries) = &message.value else {
         return Err(format!("{} (allowed: an object)", message.value.word()));
     };
-    reader.object(of, &mut columns, entries)?;
-    Ok((columns::finish(columns, fields, 1)?, reader.losses))
+    reader.object(of, columns, entries)?;
+    for (tally, key) in [(&mut tally.unknown, reader.unknown), (&mut tally.twice, message.twice)] {
+        if let Some(key) = key {
+            tally.add(1, format!("`{key}`"));
+        }
+    }
+    if reader.rounded > 0 {
+        tally.rounded.add(reader.rounded, format!("`{}`", reader.rounded_at));
+    }
+    Ok(())
 }
 
 #[derive(Default)]
 struct Reader {
     filled: Filled,
-    losses: Losses,
+    /// The first key that the type of a message has not.
+    unknown: Option<String>,
+    /// Number of whole numbers that float64 does not hold, and the place of the first.
+    rounded: u64,
+    rounded_at: String,
 }
 
 impl Reader {
     fn object(&mut self, of: &Type, columns: &mut [Column], entries: &[(String, Value)]) -> Result<(), String> {
-        let is_in_order = entries.len() == of.fields.len()
-            && entries
-                .iter()
-                .zip(&of.fields)
-                .all(|((name, _), field)| *name == field.name);
+        let names = entries.iter().map(|(name, _)| name);
+        let is_in_order = names.eq(of.fields.iter().map(|field| &field.name));
         let mut places = HashMap::new();
         if !is_in_order {
             places.extend(entries.iter().map(|(name, value)| (name.as_str(), value)));
@@ -372,18 +257,20 @@ impl Reader {
             } else {
                 places.remove(field.name.as_str())
             };
-            let had_rounded = self.losses.rounded > 0;
+            let had_rounded = self.rounded > 0;
             self.field(field, column, value.unwrap_or(&Value::Null))
                 .map_err(|problem| format!("`{}`: {problem}", field.name))?;
-            if self.losses.rounded > 0 && !had_rounded {
-                let at = &mut self.losses.rounded_at;
+            if self.rounded > 0 && !had_rounded {
+                let at = &mut self.rounded_at;
                 *at = match at.as_str() {
                     "" => field.name.clone(),
                     within => format!("{}.{within}", field.name),
                 };
             }
         }
-        keep_first(&mut self.losses.unknown, places.keys().min().map(ToString::to_string));
+        if let (Some(key), None) = (places.keys().min(), &self.unknown) {
+            self.unknown = Some((*key).to_owned());
+        }
         Ok(())
     }
 
@@ -395,10 +282,8 @@ impl Reader {
             match (value, &field.kind) {
                 (Value::Null, _) => {}
                 (Value::Text(text), Kind::Number(Dtype::UInt8)) => {
-                    let bytes = BASE64_STANDARD
-                        .decode(text)
-                        .map_err(|error| format!("no base64: {error}"))?;
-                    items.add_number(&bytes);
+                    let bytes = BASE64_STANDARD.decode(text);
+                    items.add_bytes(&bytes.map_err(|error| format!("it is not base64: {error}"))?);
                 }
                 (Value::List(values), kind) => {
                     for value in values {
@@ -426,10 +311,10 @@ impl Reader {
                     _ => Dtype::UInt8,
                 };
                 if let (Dtype::Float64, Some(whole)) = (dtype, whole(value)) {
-                    self.losses.rounded += u64::from(whole as f64 as i128 != whole);
+                    self.rounded += u64::from(whole as f64 as i128 != whole);
                 }
                 let number = number(dtype, value);
-                column.add_number(&number.ok_or_else(|| refused(dtype, value))?);
+                column.add_number(number.ok_or_else(|| refused(dtype, value))?);
                 Ok(())
             }
             (Kind::Text, _, other) => Err(format!("{} (allowed: a text)", other.word())),
@@ -462,25 +347,25 @@ fn whole(value: &Value) -> Option<i128> {
     }
 }
 
-/// The bytes of a number. Protocol Buffers write as JSON texts what JSON has no numbers for.
-fn number(dtype: Dtype, value: &Value) -> Option<Vec<u8>> {
+/// The bits of a number. Protocol Buffers write as JSON texts what JSON has no numbers for.
+fn number(dtype: Dtype, value: &Value) -> Option<u64> {
     let whole = whole(value);
     match dtype {
         Dtype::Float64 => {
             let float = match (value, whole) {
-                (Value::Float(value), _) => Some(*value),
-                (_, Some(whole)) => Some(whole as f64),
+                (Value::Float(value), _) => *value,
+                (_, Some(whole)) => whole as f64,
                 (Value::Text(text), _) => match text.as_str() {
-                    "NaN" => Some(f64::NAN),
-                    "Infinity" => Some(f64::INFINITY),
-                    "-Infinity" => Some(f64::NEG_INFINITY),
-                    _ => None,
+                    "NaN" => f64::NAN,
+                    "Infinity" => f64::INFINITY,
+                    "-Infinity" => f64::NEG_INFINITY,
+                    _ => return None,
                 },
-                _ => None,
+                _ => return None,
             };
-            float.map(|value| value.to_le_bytes().to_vec())
+            Some(float.to_bits())
         }
-        Dtype::UInt8 => u8::try_from(whole?).ok().map(|value| vec![value]),
-        _ => i64::try_from(whole?).ok().map(|value| value.to_le_bytes().to_vec()),
+        Dtype::UInt8 => u8::try_from(whole?).ok().map(u64::from),
+        _ => i64::try_from(whole?).ok().map(|value| value as u64),
     }
 }

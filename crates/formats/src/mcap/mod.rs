@@ -54,29 +54,31 @@ mod container;
 mod decoder;
 mod descriptor;
 mod encoder;
-mod error;
 mod files;
 mod form;
 mod image;
 mod interfaces;
 mod json;
-#[cfg(test)]
-mod mutations;
 mod own;
 mod plan;
 mod protobuf;
 mod reader;
+mod record;
 mod records;
+mod row;
 #[cfg(feature = "rosbag2")]
 mod sqlite;
 mod stamp;
 mod standard;
+mod summary;
 mod tally;
+#[cfg(test)]
+mod tests;
+mod topics;
 mod types;
 mod voxels;
 mod writer;
+mod zstd;
 
-pub use super::error::WriteError;
-pub use error::ReadError;
 pub use reader::Reader;
 pub use writer::Writer;

@@ -1,41 +1,36 @@
-//! What is taken of the messages of a type: which streams they become, and what is left out.
+//! Plan for the messages of a type: the streams that they become, and the parts that are left out.
 
 use super::decoder::Decoder;
 use super::image;
 use super::stamp::Stamp;
 use super::tally::Tally;
-use super::types::{Type, has_all};
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, StructArray};
+use super::types::has_all;
 use arrow_schema::{DataType, FieldRef, Fields};
-use robocache_stream::{FRAMES, FromConfig, NamesConfig, Reading, Recognised, Selector, Wanted, recognise};
-use std::sync::Arc;
+use robocache_stream::{CloudFields, FRAMES, FromConfig, NamesConfig, Recognised, Selection, Selector, recognise};
 
 /// An array of more elements than this has a stream of its own, as lists of any length have.
 const LONG: i32 = 64;
 
-/// Where the points of a cloud come from, in its frame.
+/// Field with the sensor's pose, from which the points of a cloud come.
 const POSE: &str = "pose";
 
-/// What is done with messages of a type.
+/// Use of the messages of a type.
 pub(super) struct Plan {
-    pub of: Arc<Type>,
     pub decoder: Decoder,
-    pub fields: Fields,
     pub stamp: Option<Stamp>,
     pub parts: Vec<Part>,
-    /// What is left out, in words.
+    /// Parts that are left out, in words.
     pub left_out: Vec<String>,
 }
 
 /// A stream that messages become.
 pub(super) struct Part {
-    /// What stands behind the name of the topic, with a dot before it.
+    /// Suffix of the topic's name, behind a dot.
     pub suffix: String,
     pub take: Take,
-    /// What it is made of: a list, or a struct. Where that is empty, there is no message.
+    /// Source of the stream: the path of a list, or of a struct. Where that is empty, there is no message.
     pub source: Option<String>,
-    /// How many messages it has given, and of how many its source was empty.
+    /// Number of messages that it has given, and of those whose source was empty.
     pub given: u64,
     pub empty: u64,
 }
@@ -47,52 +42,61 @@ pub(super) enum Take {
     Transforms(Box<Transforms>),
 }
 
-impl Part {
-    /// What of its numbers could not be taken as they are, in words.
-    pub fn losses(&self) -> Vec<String> {
-        let losses = match &self.take {
-            Take::Select(selector) => selector.losses(),
-            Take::Transforms(transforms) => transforms.selector.losses(),
-            Take::Image(_) => return Vec::new(),
-        };
-        let others = match &self.take {
-            Take::Select(selector) => selector.others(),
-            _ => None,
-        };
-        let line = |(count, path): (u64, &str), what: &str| {
-            (count > 0).then(|| format!("{what} {count}, the first in `{path}`"))
-        };
-        let rounded = line(losses.rounded, Tally::ROUNDED);
-        let missing = line(losses.missing, "numbers that are not there, for which NaN stands:");
-        rounded.into_iter().chain(missing).chain(others).collect()
+impl Take {
+    fn samples(from: Option<FromConfig>) -> Self {
+        Self::select(Selection::named_samples(from))
+    }
+
+    fn select(selection: Selection) -> Self {
+        Self::Select(Box::new(Selector::new(selection)))
+    }
+
+    fn selector(&self) -> Option<&Selector> {
+        match self {
+            Self::Select(selector) => Some(selector),
+            Self::Transforms(transforms) => Some(&transforms.selector),
+            Self::Image(_) => None,
+        }
     }
 }
 
-/// What is taken of transforms.
+impl Part {
+    /// Numbers that could not be taken as they are, in words.
+    pub fn losses(&self) -> Vec<String> {
+        let Some(selector) = self.take.selector() else {
+            return Vec::new();
+        };
+        let losses = selector.losses();
+        let missing = "numbers that are not there, for which NaN stands:";
+        let lines = [(losses.rounded, Tally::ROUNDED), (losses.missing, missing)].into_iter();
+        let lines = lines.filter(|((count, _), _)| *count > 0);
+        let lines = lines.map(|((count, path), what)| format!("{what} {count}, the first in `{path}`"));
+        lines.chain(selector.others()).collect()
+    }
+}
+
+/// Use of transforms.
 pub(super) struct Transforms {
     pub selector: Selector,
     pub stamp: Option<Stamp>,
-    /// Where the name of the parent frame stands.
+    /// Path of the name of the parent frame.
     pub parent: &'static str,
-    /// Whether they are the elements of the only list of a message.
+    /// True if they are the elements of the only list of a message.
     pub is_list: bool,
 }
 
 impl Plan {
-    /// That of a type; `reading` is what a configuration wants of it.
-    pub fn new(of: Arc<Type>, decoder: Decoder, reading: Option<&Reading>) -> Self {
-        let fields = of.arrow_fields();
+    /// The plan for a type; `selection` is the configuration's selection of it.
+    pub fn new(decoder: Decoder, selection: Option<&Selection>) -> Self {
+        let fields = decoder.fields.clone();
         let mut plan = Self {
-            of,
             decoder,
-            fields: fields.clone(),
             stamp: Stamp::of(&fields),
             parts: Vec::new(),
             left_out: Vec::new(),
         };
-        let select = |from| Take::Select(Box::new(Selector::new(Reading::named_samples(from))));
-        if let Some(reading) = reading {
-            plan.push("", Take::Select(Box::new(Selector::new(reading.clone()))), None);
+        if let Some(selection) = selection {
+            plan.push("", Take::select(selection.clone()), None);
         } else if let Some(kind) = image::Kind::of(&fields) {
             plan.push("", Take::Image(kind), None);
         } else if let Some(transforms) = Transforms::of(&fields) {
@@ -101,13 +105,13 @@ impl Plan {
             let found = Found::of(&fields, plan.stamp.as_ref());
             match recognise(&fields).filter(|known| found.has(known)) {
                 Some(Recognised::Cloud) => {
-                    let selector = Selector::new(Reading::cloud(Wanted::Every, None));
-                    plan.push("", Take::Select(Box::new(selector)), None);
-                    plan.push_pose(&found);
+                    plan.push("", Take::select(Selection::cloud(CloudFields::All, None)), None);
+                    // The pose of a cloud, which its points are not moved by.
+                    plan.push_values(&found, &format!(".{POSE}"), Some(POSE));
                 }
                 Some(Recognised::Sample(taken, names)) => {
                     let list = taken.iter().find(|path| found.lists.iter().any(|list| list == **path));
-                    plan.push("", select(None), list.map(|&list| list.to_owned()));
+                    plan.push("", Take::samples(None), list.copied());
                     plan.push_lists(&found, names, |path| !taken.contains(&path));
                     let is_within = |path: &str| taken.iter().any(|taken| is_below(path, taken));
                     let rest = found.values.iter().filter(|(path, _)| !is_within(path));
@@ -115,10 +119,7 @@ impl Plan {
                     plan.left_out = rest.chain(others).map(|(_, words)| words.clone()).collect();
                 }
                 None => {
-                    if !found.values.is_empty() {
-                        let paths = found.values.iter().map(|(path, _)| path.clone()).collect();
-                        plan.push("", select(Some(columns(paths, None))), None);
-                    }
+                    plan.push_values(&found, "", None);
                     plan.push_lists(&found, None, |_| true);
                     plan.left_out = found.others.into_iter().map(|(_, words)| words).collect();
                 }
@@ -127,19 +128,13 @@ impl Plan {
         plan
     }
 
-    /// Whether each message holds several, with stamps of their own.
+    /// True if each message holds several, with stamps of their own.
     pub fn is_transforms(&self) -> bool {
-        matches!(
-            self.parts.as_slice(),
-            [Part {
-                take: Take::Transforms(_),
-                ..
-            }]
-        )
+        matches!(&self.parts[..], [part] if matches!(part.take, Take::Transforms(_)))
     }
 
-    /// Of which of so many messages a stream has none as what it is made of is empty, in words. Where others have a value, a
-    /// list that is empty in all messages is not used.
+    /// Streams that lack some of the `messages` because their source was empty, in words. If others have a value, a
+    /// list that is empty in all messages is not reported.
     pub fn empty(&self, messages: u64) -> Vec<String> {
         let is_given = self.parts.iter().any(|part| part.given > 0);
         let is_all = !is_given && self.parts.iter().all(|part| part.empty > 0);
@@ -157,44 +152,35 @@ impl Plan {
 
     /// The fields of clouds that are in no column.
     pub fn fields_left_out(&self) -> Vec<String> {
-        let left_out = self.parts.iter().map(|part| match &part.take {
-            Take::Select(selector) => selector.left_out(),
-            Take::Image(_) | Take::Transforms(_) => Vec::new(),
-        });
-        left_out.flatten().collect()
+        let selectors = self.parts.iter().filter_map(|part| part.take.selector());
+        selectors.flat_map(Selector::left_out).collect()
     }
 
-    fn push(&mut self, suffix: &str, take: Take, source: Option<String>) {
+    fn push(&mut self, suffix: &str, take: Take, source: Option<&str>) {
         self.parts.push(Part {
             suffix: suffix.to_owned(),
             take,
-            source,
+            source: source.map(str::to_owned),
             given: 0,
             empty: 0,
         });
     }
 
-    /// The pose of a cloud, which its points are not moved by.
-    fn push_pose(&mut self, found: &Found) {
-        let of_pose = |(path, _): &(String, String)| is_below(path, POSE).then(|| path.clone());
-        let paths: Vec<String> = found.values.iter().filter_map(of_pose).collect();
+    /// The values below a path, or all of them, as a stream.
+    fn push_values(&mut self, found: &Found, suffix: &str, below: Option<&str>) {
+        let paths = found.values.iter().map(|(path, _)| path);
+        let paths = paths.filter(|path| below.is_none_or(|below| is_below(path, below)));
+        let paths: Vec<String> = paths.cloned().collect();
         if !paths.is_empty() {
-            let selector = Selector::new(Reading::named_samples(Some(columns(paths, None))));
-            let take = Take::Select(Box::new(selector));
-            self.push(&format!(".{POSE}"), take, Some(POSE.to_owned()));
+            self.push(suffix, Take::samples(Some(columns(paths, None))), below);
         }
     }
 
     /// Lists of numbers, each a stream.
     fn push_lists(&mut self, found: &Found, names: Option<&str>, is_wanted: impl Fn(&str) -> bool) {
         for path in found.lists.iter().filter(|path| is_wanted(path)) {
-            let from = columns(vec![path.clone()], names);
-            let selector = Selector::new(Reading::named_samples(Some(from)));
-            self.push(
-                &format!(".{path}"),
-                Take::Select(Box::new(selector)),
-                Some(path.clone()),
-            );
+            let take = Take::samples(Some(columns(vec![path.clone()], names)));
+            self.push(&format!(".{path}"), take, Some(path));
         }
     }
 }
@@ -223,12 +209,12 @@ struct Found {
     /// Numbers and short arrays of them, with what they are in words.
     values: Vec<(String, String)>,
     lists: Vec<String>,
-    /// What is no number.
+    /// Fields that are not numbers.
     others: Vec<(String, String)>,
 }
 
 impl Found {
-    /// Whether all is there that a sample is made of: other types have fields of the same names.
+    /// True if all parts of a sample are there: other types have fields of the same names.
     fn has(&self, known: &Recognised) -> bool {
         let paths = || self.values.iter().map(|(path, _)| path).chain(&self.lists);
         match known {
@@ -256,59 +242,50 @@ impl Found {
             DataType::List(item) | DataType::FixedSizeList(item, LONG..) if item.data_type().is_numeric() => {
                 self.lists.push(path.to_owned());
             }
-            DataType::FixedSizeList(item, size) if item.data_type().is_numeric() => {
-                self.values.push((
-                    path.to_owned(),
-                    format!("`{path}` ({size} {})", words(item.data_type())),
-                ));
+            of => {
+                let is_value = match of {
+                    DataType::FixedSizeList(item, _) => item.data_type().is_numeric(),
+                    one => one.is_numeric(),
+                };
+                let found = if is_value { &mut self.values } else { &mut self.others };
+                found.push((path.to_owned(), format!("`{path}` ({})", words(of))));
             }
-            one if one.is_numeric() => self
-                .values
-                .push((path.to_owned(), format!("`{path}` ({})", words(one)))),
-            other => self
-                .others
-                .push((path.to_owned(), format!("`{path}` ({})", words(other)))),
         }
     }
 }
 
 impl Transforms {
-    /// Those of messages of these fields, if they are transforms.
+    /// Transforms in messages of these fields, if there are any.
     fn of(fields: &Fields) -> Option<Self> {
-        const ROS: ([&str; 3], [&str; 2], &str) = (
-            ["header", "child_frame_id", "transform"],
-            ["transform.translation", "transform.rotation"],
-            FRAMES[0],
-        );
-        const FOXGLOVE: ([&str; 5], [&str; 2], &str) = (
-            [
-                "timestamp",
-                "parent_frame_id",
-                "child_frame_id",
-                "translation",
-                "rotation",
-            ],
-            ["translation", "rotation"],
+        const ROS: [&str; 3] = ["header", "child_frame_id", "transform"];
+        const FOXGLOVE: [&str; 5] = [
+            "timestamp",
             "parent_frame_id",
-        );
-        let (within, is_list) = match &fields[..] {
+            "child_frame_id",
+            "translation",
+            "rotation",
+        ];
+        let of_list = match &fields[..] {
             [only] if only.name() == "transforms" => match only.data_type() {
                 DataType::List(item) => match item.data_type() {
-                    DataType::Struct(within) => (within, true),
+                    DataType::Struct(within) => Some(within),
                     _ => return None,
                 },
                 _ => return None,
             },
-            _ => (fields, false),
+            _ => None,
         };
-        let (paths, parent) = match (has_all(within, &ROS.0), has_all(within, &FOXGLOVE.0)) {
-            (true, _) if is_list => (ROS.1, ROS.2),
-            (_, true) => (FOXGLOVE.1, FOXGLOVE.2),
-            _ => return None,
+        let (within, is_list) = (of_list.unwrap_or(fields), of_list.is_some());
+        let (paths, parent) = if is_list && has_all(within, &ROS) {
+            (["transform.translation", "transform.rotation"], FRAMES[0])
+        } else if has_all(within, &FOXGLOVE) {
+            (["translation", "rotation"], "parent_frame_id")
+        } else {
+            return None;
         };
         let from = columns(paths.map(str::to_owned).to_vec(), None);
         Some(Self {
-            selector: Selector::new(Reading::named_samples(Some(from))),
+            selector: Selector::new(Selection::named_samples(Some(from))),
             stamp: Stamp::of(within),
             parent,
             is_list,
@@ -328,42 +305,4 @@ fn words(data_type: &DataType) -> String {
         DataType::FixedSizeList(item, size) => format!("{size} {}", words(item.data_type())),
         other => other.to_string().to_lowercase(),
     }
-}
-
-/// The text at a path. `None` where there is none.
-pub(super) fn text<'a>(of: &'a StructArray, path: &str) -> Option<&'a str> {
-    let (name, within) = match path.split_once('.') {
-        Some((outer, name)) => (name, of.column_by_name(outer)?.as_struct_opt()?),
-        None => (path, of),
-    };
-    let texts = within.column_by_name(name)?.as_string_opt::<i32>()?;
-    (texts.len() > 0).then(|| texts.value(0))
-}
-
-/// Whether there is nothing at a path: a list without elements, or a struct without values.
-pub(super) fn is_empty(payload: &StructArray, path: &str) -> bool {
-    fn has_nothing(column: &ArrayRef) -> bool {
-        match (column.as_struct_opt(), column.as_list_opt::<i32>()) {
-            (Some(inner), _) => inner.columns().iter().all(has_nothing),
-            (_, Some(list)) => list.value_length(0) == 0,
-            _ => column.is_null(0),
-        }
-    }
-    let (mut steps, mut at) = (path.split('.').peekable(), payload);
-    while let Some(step) = steps.next() {
-        let Some(column) = at.column_by_name(step) else {
-            return false;
-        };
-        match (steps.peek(), column.as_struct_opt()) {
-            (Some(_), Some(inner)) => at = inner,
-            _ => return has_nothing(column),
-        }
-    }
-    false
-}
-
-/// The coordinate frame of a message.
-pub(super) fn frame(payload: &StructArray) -> Option<&str> {
-    let mut texts = FRAMES.into_iter().filter_map(|path| text(payload, path));
-    texts.find(|frame| !frame.is_empty())
 }

@@ -3,32 +3,33 @@
 //! A field that comes again replaces the first one, or is merged into it; one of another wire type is unknown, and skipped.
 //! Plain numbers that are not there are 0. Where the schema can tell, they are null.
 
-use super::columns::{self, Column, Filled};
+use super::columns::{Column, Filled};
 use super::types::{Field, Kind, Type};
-use arrow_array::StructArray;
-use arrow_schema::Fields;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How the fields of a type travel, in their order.
+/// Encoding of the fields of a type, in their order.
 pub(super) struct Layout {
     pub fields: Vec<Tag>,
-    /// Which field has which number.
+    /// Index of the field with each number.
     pub places: HashMap<u64, usize>,
 }
 
 pub(super) struct Tag {
     pub form: Form,
-    pub absent: Absent,
+    /// The bits of what stands for a missing number; `None`: it is null.
+    pub absent: Option<u64>,
 }
 
-/// How a value travels.
+/// Encoding of a value.
 pub(super) enum Form {
     Bool,
     Varint,
     /// Signed, in zigzag.
-    Zigzag,
-    Fixed,
+    Zigzag32,
+    Zigzag64,
+    Fixed32,
+    Fixed64,
     /// Texts, and bytes that are elements.
     Text,
     /// Bytes that are numbers.
@@ -37,20 +38,11 @@ pub(super) enum Form {
     Opaque,
 }
 
-/// What stands for a number that is not there.
-pub(super) enum Absent {
-    Null,
-    /// Little-endian, of the size of its type.
-    Value(Vec<u8>),
-}
-
-/// Reads a message into a struct of one row. `fields` are those that the type becomes.
-pub(super) fn read(layout: &Layout, of: &Type, fields: &Fields, data: &[u8]) -> Result<StructArray, String> {
-    let mut columns = columns::of(of);
+/// Reads a message as a row of columns.
+pub(super) fn read(layout: &Layout, of: &Type, data: &[u8], columns: &mut [Column]) -> Result<(), String> {
     let mut decoder = Decoder::default();
-    decoder.read(layout, of, &mut columns, 0, data)?;
-    decoder.close(layout, of, &mut columns, 0)?;
-    columns::finish(columns, fields, 1)
+    decoder.read(layout, of, columns, 0, data)?;
+    decoder.close(layout, of, columns, 0)
 }
 
 #[derive(Default)]
@@ -68,8 +60,8 @@ impl Decoder {
         row: usize,
         data: &[u8],
     ) -> Result<(), String> {
-        let mut wire = Wire::new(data);
-        while let Some((number, value)) = wire.next()? {
+        for each in Wire::new(data) {
+            let (number, value) = each?;
             if let Some(&at) = layout.places.get(&number) {
                 let field = &of.fields[at];
                 self.field(&layout.fields[at].form, field, &mut columns[at], row, value)
@@ -108,7 +100,7 @@ impl Decoder {
             }
             (Form::Bytes, Column::Lists(offsets, items), Value::Bytes(data), _) => {
                 items.truncate(offsets.last().map_or(0, |&from| from as usize));
-                items.add_number(data);
+                items.add_bytes(data);
                 Ok(())
             }
             (Form::Text, Column::Lists(_, items), Value::Bytes(data), kind) => add_text(items, kind, data),
@@ -118,20 +110,20 @@ impl Decoder {
             }
             (form, Column::Lists(_, items), Value::Bytes(packed), _) => {
                 let mut wire = Wire::new(packed);
-                while let Some(value) = form.next_packed(&mut wire, size(items))? {
-                    form.number(value, size(items), |number| items.add_number(number));
+                while let Some(number) = form.next_packed(&mut wire)? {
+                    items.add_number(number);
                 }
                 Ok(())
             }
-            (form, Column::Lists(_, items), value, _) => {
-                form.number(value, size(items), |number| items.add_number(number));
-                Ok(())
-            }
             (form, column, value, _) => {
-                form.number(value, size(column), |number| {
-                    column.truncate(row);
-                    column.add_number(number);
-                });
+                match (form.number(value), column) {
+                    (None, _) => {}
+                    (Some(number), Column::Lists(_, items)) => items.add_number(number),
+                    (Some(number), column) => {
+                        column.truncate(row);
+                        column.add_number(number);
+                    }
+                }
                 Ok(())
             }
         }
@@ -157,7 +149,7 @@ impl Decoder {
                 (column @ Column::Lists(..), ..) => column.end_list()?,
                 (column, ..) if column.len() == row => {
                     self.filled.add(column)?;
-                    if let Absent::Value(value) = &tag.absent {
+                    if let Some(value) = tag.absent {
                         column.truncate(row);
                         column.add_number(value);
                     }
@@ -176,39 +168,30 @@ fn add_text(column: &mut Column, kind: &Kind, data: &[u8]) -> Result<(), String>
     }
 }
 
-/// How many bytes a number of a column has.
-fn size(column: &Column) -> usize {
-    match column {
-        Column::Numbers { dtype, .. } => dtype.size(),
-        _ => 0,
-    }
-}
-
 impl Form {
-    /// The bytes of a number of a size. A value of another wire type has none.
-    fn number(&self, value: Value<'_>, size: usize, take: impl FnOnce(&[u8])) {
-        match (self, value) {
-            (Self::Bool, Value::Varint(value)) => take(&[u8::from(value != 0)]),
-            (Self::Varint, Value::Varint(value)) => take(&value.to_le_bytes()[..size]),
-            (Self::Zigzag, Value::Varint(value)) => {
-                let value = if size == 4 { u64::from(value as u32) } else { value };
-                take(&((value >> 1) ^ (value & 1).wrapping_neg()).to_le_bytes()[..size]);
-            }
-            (Self::Fixed, Value::Fixed32(bytes)) if size == 4 => take(&bytes),
-            (Self::Fixed, Value::Fixed64(bytes)) if size == 8 => take(&bytes),
-            _ => {}
-        }
+    /// The bits of a number. A value of another wire type has none.
+    fn number(&self, value: Value<'_>) -> Option<u64> {
+        let signed = |value: u64| (value >> 1) ^ (value & 1).wrapping_neg();
+        Some(match (self, value) {
+            (Self::Bool, Value::Varint(value)) => u64::from(value != 0),
+            (Self::Varint, Value::Varint(value)) => value,
+            (Self::Zigzag32, Value::Varint(value)) => signed(u64::from(value as u32)),
+            (Self::Zigzag64, Value::Varint(value)) => signed(value),
+            (Self::Fixed32, Value::Fixed32(bytes)) => u32::from_le_bytes(bytes).into(),
+            (Self::Fixed64, Value::Fixed64(bytes)) => u64::from_le_bytes(bytes),
+            _ => return None,
+        })
     }
 
     /// The next one of numbers that stand side by side.
-    fn next_packed<'a>(&self, wire: &mut Wire<'a>, size: usize) -> Result<Option<Value<'a>>, String> {
-        let has_numbers = matches!(self, Self::Bool | Self::Varint | Self::Zigzag | Self::Fixed);
-        if wire.rest.is_empty() || !has_numbers {
+    fn next_packed(&self, wire: &mut Wire<'_>) -> Result<Option<u64>, String> {
+        if wire.rest.is_empty() {
             return Ok(None);
         }
-        Ok(Some(match (self, size) {
-            (Self::Fixed, 4) => Value::Fixed32(wire.array()?),
-            (Self::Fixed, _) => Value::Fixed64(wire.array()?),
+        Ok(self.number(match self {
+            Self::Fixed32 => Value::Fixed32(wire.array()?),
+            Self::Fixed64 => Value::Fixed64(wire.array()?),
+            Self::Text | Self::Bytes | Self::Struct(_) | Self::Opaque => return Ok(None),
             _ => Value::Varint(wire.varint()?),
         }))
     }
@@ -219,12 +202,12 @@ impl Form {
 pub(super) enum Value<'a> {
     Varint(u64),
     Fixed64([u8; 8]),
-    /// Of so many bytes, or of a group.
+    /// Bytes of a given length, or of a group.
     Bytes(&'a [u8]),
     Fixed32([u8; 4]),
 }
 
-/// The fields of a message, one after the other.
+/// The numbers and values of a message's fields, one after the other.
 pub(super) struct Wire<'a> {
     rest: &'a [u8],
     len: usize,
@@ -233,25 +216,27 @@ pub(super) struct Wire<'a> {
 const START_GROUP: u64 = 3;
 const END_GROUP: u64 = 4;
 
+impl<'a> Iterator for Wire<'a> {
+    type Item = Result<(u64, Value<'a>), String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        (!self.rest.is_empty()).then(|| {
+            let (number, wire_type) = self.tag()?;
+            let value = match wire_type {
+                START_GROUP => self.group(number)?,
+                wire_type => self.value(wire_type)?,
+            };
+            Ok((number, value))
+        })
+    }
+}
+
 impl<'a> Wire<'a> {
     pub fn new(data: &'a [u8]) -> Self {
         Self {
             rest: data,
             len: data.len(),
         }
-    }
-
-    /// The number of the next field, and its value.
-    pub fn next(&mut self) -> Result<Option<(u64, Value<'a>)>, String> {
-        if self.rest.is_empty() {
-            return Ok(None);
-        }
-        let (number, wire_type) = self.tag()?;
-        let value = match wire_type {
-            START_GROUP => self.group(number)?,
-            wire_type => self.value(wire_type)?,
-        };
-        Ok(Some((number, value)))
     }
 
     fn tag(&mut self) -> Result<(u64, u64), String> {
@@ -278,7 +263,7 @@ impl<'a> Wire<'a> {
         })
     }
 
-    /// What stands in a group that began, groups in it among them.
+    /// Contents of a group that began, groups in it among them.
     fn group(&mut self, number: u64) -> Result<Value<'a>, String> {
         let (from, mut open) = (self.rest, vec![number]);
         while let Some(&innermost) = open.last() {

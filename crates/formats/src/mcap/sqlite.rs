@@ -1,11 +1,12 @@
 //! The messages of a bag in SQLite, in the order in which they were written.
 
-use super::records::{Channel, MOST_BYTES, Raw, Record, Schema};
-use super::{ReadError, interfaces};
+use super::interfaces;
+use super::record::{Channel, Container, MOST_BYTES, RawMessage, Record, Schema};
+use crate::Error;
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Error, ErrorCode, OpenFlags, OptionalExtension, Row};
+use rusqlite::{Connection, Error as SqlError, ErrorCode, OpenFlags, OptionalExtension, Row};
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::fs::{self, File};
@@ -14,14 +15,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// So many bytes of messages are read at a time, where one has no more.
+/// Bytes of messages that are read at a time, unless a single one has more.
 const BATCH: usize = 4 << 20;
-/// Reading goes on behind so many damaged parts.
+/// Most damaged parts behind which reading goes on.
 const MOST_BREAKS: u32 = 1000;
 /// A name has no more characters than this, a definition of a type no more than that.
 const MOST_NAME: usize = 4096;
 const MOST_DEFINITION: usize = 1 << 20;
-/// How long a program that writes may keep a reader waiting.
+/// Time for which a program that writes may keep a reader waiting.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Reads a database. It is never written to.
@@ -29,14 +30,14 @@ pub(super) struct Database {
     path: PathBuf,
     connection: Connection,
     topics: Vec<Topic>,
-    /// Which topic has a number in the database.
+    /// Topic of each number in the database.
     numbers: HashMap<i64, u16>,
     /// From this row on nothing was read.
     next: i64,
     /// Rows that wait, and their data, one after the other.
     rows: VecDeque<Waiting>,
     data: Vec<u8>,
-    /// What comes behind them.
+    /// Continuation behind them.
     then: Then,
     breaks: u32,
 }
@@ -45,7 +46,7 @@ struct Topic {
     name: String,
     kind: String,
     serialization: String,
-    /// How its type is described, and the description.
+    /// Language of its type's description, and the description.
     schema: (&'static str, String),
 }
 
@@ -64,12 +65,9 @@ enum Then {
 
 impl Database {
     /// Opens the database that lies `at` a place; errors call it `path`. Returns with it what can't be read of it as a whole.
-    pub fn open(path: &Path, at: &Path) -> Result<(Self, Option<ReadError>), ReadError> {
-        let io = |source| ReadError::Io {
-            path: path.to_owned(),
-            source,
-        };
-        let refused = |error: Error| ReadError::not_a_bag(path, words(&error));
+    pub fn open(path: &Path, at: &Path) -> Result<(Self, Option<Error>), Error> {
+        let io = |source| Error::io(path, source);
+        let refused = |error: SqlError| Error::file(path, words(&error));
         let mut header = Vec::new();
         let mut file = File::open(at).map_err(io)?;
         (&mut file).take(HEADER).read_to_end(&mut header).map_err(io)?;
@@ -77,10 +75,9 @@ impl Database {
         let (connection, late) = connect(at, is_log).map_err(refused)?;
         let cut = cut(&header, file.metadata().map_err(io)?.len());
         if cut.is_some() {
-            // What is there can be read.
-            connection
-                .execute_batch("PRAGMA writable_schema = ON")
-                .map_err(refused)?;
+            // The part that is there can be read.
+            let query = "PRAGMA writable_schema = ON";
+            connection.execute_batch(query).map_err(refused)?;
         }
         let mut database = Self {
             path: path.to_owned(),
@@ -93,22 +90,16 @@ impl Database {
             then: Then::Rows,
             breaks: 0,
         };
-        let tables = database.check().map_err(refused)?;
-        tables.map_err(|problem| ReadError::not_a_bag(path, problem))?;
+        if let Some(problem) = database.check().map_err(refused)? {
+            return Err(Error::file(path, problem));
+        }
         database.read_topics().map_err(refused)?;
-        let problem = cut.or(late).map(|problem| database.unreadable(problem));
+        let problem = cut.or(late).map(|problem| Error::file(path, problem));
         Ok((database, problem))
     }
 
-    fn unreadable(&self, problem: String) -> ReadError {
-        ReadError::Unreadable {
-            path: self.path.clone(),
-            problem,
-        }
-    }
-
-    /// Looks whether the tables are there, and hold nothing but what was written to them.
-    fn check(&self) -> rusqlite::Result<Result<(), String>> {
+    /// Looks whether the tables are there, and hold nothing but what was written to them. Returns the problem if not.
+    fn check(&self) -> rusqlite::Result<Option<String>> {
         for (table, columns) in [
             ("topics", "id, name, type, serialization_format"),
             ("messages", "topic_id, timestamp, data"),
@@ -118,14 +109,13 @@ impl Database {
             let query = "SELECT count(*) FROM pragma_table_xinfo(?1) WHERE hidden <> 0";
             let computed: i64 = self.connection.query_row(query, [table], |row| row.get(0))?;
             if (tables, computed) != (1, 0) {
-                return Ok(Err(format!(
-                    "a database without a table `{table}` of stored columns (allowed: a bag of rosbag2)"
-                )));
+                let problem = format!("a database without a table `{table}` of stored columns");
+                return Ok(Some(problem + " (allowed: a bag of rosbag2)"));
             }
-            self.connection
-                .prepare(&format!("SELECT rowid, {columns} FROM {table}"))?;
+            let query = format!("SELECT rowid, {columns} FROM {table}");
+            self.connection.prepare(&query)?;
         }
-        Ok(Ok(()))
+        Ok(None)
     }
 
     fn read_topics(&mut self) -> rusqlite::Result<()> {
@@ -161,9 +151,10 @@ impl Database {
         }
         Ok(())
     }
+}
 
-    /// Hands over the types and topics.
-    pub fn describe(&self, take: &mut dyn FnMut(Record<'_>)) {
+impl Container for Database {
+    fn describe(&self, take: &mut dyn FnMut(Record<'_>)) {
         for (i, topic) in self.topics.iter().enumerate() {
             let id = i as u16;
             take(Record::Schema(Schema {
@@ -172,24 +163,16 @@ impl Database {
                 encoding: topic.schema.0,
                 data: topic.schema.1.as_bytes(),
             }));
-            take(Record::Channel(Channel::new(
-                id,
-                id + 1,
-                &topic.name,
-                &topic.serialization,
-            )));
+            let channel = Channel::new(id, id + 1, &topic.name, &topic.serialization);
+            take(Record::Channel(channel));
         }
     }
 
-    /// The next message; `None` at the end.
-    ///
-    /// # Errors
-    /// Rows that can't be read. The next call goes on behind them.
-    pub fn next(&mut self) -> Result<Option<Record<'_>>, ReadError> {
+    fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
         while self.rows.is_empty() {
             match std::mem::replace(&mut self.then, Then::Rows) {
                 Then::Rows => self.then = self.read_rows(),
-                Then::Problem(problem) => return Err(self.unreadable(problem)),
+                Then::Problem(problem) => return Err(Error::file(&self.path, problem)),
                 Then::End => {
                     self.then = Then::End;
                     return Ok(None);
@@ -198,7 +181,7 @@ impl Database {
         }
         let row = self.rows.pop_front();
         Ok(row.map(|row| {
-            Record::Message(Raw {
+            Record::Message(RawMessage {
                 channel: row.topic,
                 log_time: row.time,
                 publish_time: row.time,
@@ -206,7 +189,9 @@ impl Database {
             })
         }))
     }
+}
 
+impl Database {
     /// Reads the next rows, and returns what comes behind them.
     fn read_rows(&mut self) -> Then {
         self.data.clear();
@@ -227,7 +212,7 @@ impl Database {
         }
     }
 
-    fn end(&mut self, from: i64, error: &Error) -> Then {
+    fn end(&mut self, from: i64, error: &SqlError) -> Then {
         // There is no row behind the last number.
         self.next = i64::MAX;
         self.breaks = MOST_BREAKS;
@@ -246,7 +231,7 @@ impl Database {
             let number: i64 = row.get(0)?;
             if number < self.next {
                 // Pages that stand in the file twice, or in each other.
-                return Err(Error::InvalidQuery);
+                return Err(SqlError::InvalidQuery);
             }
             self.next = number.saturating_add(1);
             let whole = |at: usize| match row.get_ref(at) {
@@ -289,10 +274,8 @@ impl Database {
     fn find_readable(&self, from: i64) -> Option<i64> {
         let query = "SELECT data FROM messages WHERE rowid >= ?1 ORDER BY rowid LIMIT 1";
         let is_readable = |from: i64| {
-            let read = self
-                .connection
-                .query_row(query, [from], |row| row.get_ref(0).map(|_| ()));
-            read.optional().is_ok()
+            let read = |row: &Row<'_>| row.get_ref(0).map(|_| ());
+            self.connection.query_row(query, [from], read).optional().is_ok()
         };
         // A step further each time, until it can be read; then back to the first that can.
         let (mut bad, mut step) = (from, 1);
@@ -305,10 +288,9 @@ impl Database {
         };
         while good - bad > 1 {
             let middle = bad + (good - bad) / 2;
-            if is_readable(middle) {
-                good = middle;
-            } else {
-                bad = middle;
+            match is_readable(middle) {
+                true => good = middle,
+                false => bad = middle,
             }
         }
         Some(good)
@@ -327,7 +309,7 @@ fn connect(at: &Path, is_log: bool) -> rusqlite::Result<(Connection, Option<Stri
         is_there.then(|| PathBuf::from(name))
     };
     let late = [beside("-wal"), beside("-journal")].into_iter().flatten().next();
-    // Of a log that was taken in when the writer ended, reading would make a new one.
+    // Reading would make a new log if the writer took its log in at its end.
     if late.is_some() || !is_log {
         match open(at, "mode=ro") {
             Err(error) if late.is_some() && is_unwritable(&error) => {}
@@ -347,8 +329,7 @@ fn open(at: &Path, how: &str) -> rusqlite::Result<Connection> {
     let mut uri = String::from("file:");
     for &byte in path.as_os_str().as_bytes() {
         match byte {
-            b'/' | b'-' | b'.' | b'_' => uri.push(byte.into()),
-            byte if byte.is_ascii_alphanumeric() => uri.push(byte.into()),
+            b'/' | b'-' | b'.' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => uri.push(byte.into()),
             // Writing to a string can't fail.
             byte => drop(write!(uri, "%{byte:02x}")),
         }
@@ -365,7 +346,7 @@ fn open(at: &Path, how: &str) -> rusqlite::Result<Connection> {
     }
 }
 
-/// What is missing of a file of this length, in words.
+/// The missing part of a file of this length, in words.
 fn cut(header: &[u8], length: u64) -> Option<String> {
     let number = |at: usize| header.get(at..)?.first_chunk().copied().map(u32::from_be_bytes);
     let page = match header.get(16..)?.first_chunk().copied().map(u16::from_be_bytes)? {
@@ -378,19 +359,19 @@ fn cut(header: &[u8], length: u64) -> Option<String> {
     (length < says).then(|| format!("it ends at byte {length}, and says that it has {says}"))
 }
 
-fn is_damage(error: &Error) -> bool {
+fn is_damage(error: &SqlError) -> bool {
     let codes = [ErrorCode::DatabaseCorrupt, ErrorCode::NotADatabase, ErrorCode::TooBig];
-    matches!(error, Error::InvalidQuery) || error.sqlite_error_code().is_some_and(|code| codes.contains(&code))
+    matches!(error, SqlError::InvalidQuery) || error.sqlite_error_code().is_some_and(|code| codes.contains(&code))
 }
 
-fn is_unwritable(error: &Error) -> bool {
+fn is_unwritable(error: &SqlError) -> bool {
     let codes = [ErrorCode::CannotOpen, ErrorCode::ReadOnly];
     error.sqlite_error_code().is_some_and(|code| codes.contains(&code))
 }
 
-fn words(error: &Error) -> String {
+fn words(error: &SqlError) -> String {
     match (error, error.sqlite_error_code()) {
-        (Error::InvalidQuery, _) => "pages of the file stand in it twice".to_owned(),
+        (SqlError::InvalidQuery, _) => "pages of the file stand in it twice".to_owned(),
         (_, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)) => {
             "another program has it locked (allowed: once that has ended, or a bag that it does not write)".to_owned()
         }
@@ -398,7 +379,7 @@ fn words(error: &Error) -> String {
     }
 }
 
-/// A text of no more than so many bytes.
+/// A text of no more than `most` bytes.
 fn text(row: &Row<'_>, at: usize, most: usize) -> rusqlite::Result<String> {
     Ok(match row.get_ref(at)? {
         ValueRef::Text(text) | ValueRef::Blob(text) if text.len() <= most => String::from_utf8_lossy(text).into_owned(),

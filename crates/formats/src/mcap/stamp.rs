@@ -4,7 +4,7 @@ use arrow_array::StructArray;
 use arrow_schema::{DataType, Fields};
 use robocache_stream::{Path, integer, key, ns_of, number};
 
-/// Where stamps stand, in the order in which they are looked for.
+/// Paths of stamps, in the order in which they are looked for.
 const PATHS: [&str; 6] = [
     "header.stamp",
     "header.timestamp",
@@ -13,7 +13,7 @@ const PATHS: [&str; 6] = [
     "stamp",
     "time",
 ];
-/// What the seconds of a stamp are called, and the nanoseconds on top of them.
+/// Names of the seconds of a stamp, and of the nanoseconds on top of them.
 const PARTS: [[&str; 2]; 4] = [
     ["sec", "nanosec"],
     ["sec", "nsec"],
@@ -21,17 +21,17 @@ const PARTS: [[&str; 2]; 4] = [
     ["seconds", "nanos"],
 ];
 const SECOND: i128 = 1_000_000_000;
-/// What numbers count, ns.
+/// Units of numbers, ns.
 const UNITS: [(i64, &str); 4] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns")];
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// Whether a field of this name may be a stamp, or a part of one.
+/// True if a field of this name may be a stamp, or a part of one.
 pub(super) fn is_part(name: &str) -> bool {
     let is_last = |path: &str| path.rsplit('.').next() == Some(name);
     PATHS.into_iter().any(is_last) || PARTS.as_flattened().contains(&name)
 }
 
-/// Where the stamp of messages stands.
+/// Place of a message's stamp.
 pub(super) struct Stamp {
     path: Path,
     form: Form,
@@ -42,9 +42,9 @@ enum Form {
     Parts([Path; 2]),
     /// A number, of which no message was seen yet.
     Number,
-    /// A number of units of so many ns.
+    /// A number of units, each of this many ns.
     Units(i64),
-    /// A number that is no time since 1970.
+    /// A number that is not a time since 1970.
     Other,
 }
 
@@ -68,12 +68,12 @@ impl Stamp {
         })
     }
 
-    /// Whether what stands at a path is nothing but the stamp.
+    /// True if the field at a path is nothing but the stamp.
     pub fn is_at(&self, path: &str) -> bool {
         matches!(self.form, Form::Parts(_)) && self.path.text() == path
     }
 
-    /// The stamp in words, where it is a number whose unit was found out.
+    /// The stamp in words, if it is a number whose unit was found out.
     pub fn guess(&self) -> Option<String> {
         let Form::Units(unit_ns) = self.form else { return None };
         let (_, word) = UNITS.into_iter().find(|(ns, _)| *ns == unit_ns)?;
@@ -83,7 +83,7 @@ impl Stamp {
         ))
     }
 
-    /// The time, ns, of a message that was published at another one. `None` where there is none, or it is zero. The first
+    /// The time, ns, of a message that was published at another one. `None` if there is none, or it is zero. The first
     /// message tells what a number is: times are within a day of their publication.
     pub fn read(&mut self, payload: &StructArray, published_ns: i64) -> Option<i64> {
         let whole = |path: &Path| {

@@ -2,143 +2,82 @@
 
 use super::interfaces;
 use super::types::{self, Type};
-use std::sync::Arc;
+use arrow_schema::DataType;
+use robocache_stream::{Path, Recognised, recognise};
+use std::sync::{Arc, LazyLock};
 
-/// A type of ROS.
+pub(super) const JOINT_STATE: &str = "sensor_msgs/msg/JointState";
+pub(super) const POINT_CLOUD2: &str = "sensor_msgs/msg/PointCloud2";
+pub(super) const STRING: &str = "std_msgs/msg/String";
+
+/// A type of numbers alone.
+#[derive(Debug)]
 pub(super) struct Standard {
     pub name: &'static str,
-    /// For a type of numbers alone, the fields that a sample has of it.
-    pub columns: &'static [&'static str],
+    pub of: Arc<Type>,
+    /// The fields that a sample is made of when it is read, in their order.
+    pub columns: Vec<String>,
 }
 
-pub(super) const JOINT_STATE: Standard = Standard {
-    name: "sensor_msgs/msg/JointState",
-    columns: &[],
-};
-pub(super) const POINT_CLOUD2: Standard = Standard {
-    name: "sensor_msgs/msg/PointCloud2",
-    columns: &[],
-};
-pub(super) const STRING: Standard = Standard {
-    name: "std_msgs/msg/String",
-    columns: &[],
-};
-pub(super) const POSE_STAMPED: Standard = Standard {
-    name: "geometry_msgs/msg/PoseStamped",
-    columns: &[
-        "pose.position.x",
-        "pose.position.y",
-        "pose.position.z",
-        "pose.orientation.x",
-        "pose.orientation.y",
-        "pose.orientation.z",
-        "pose.orientation.w",
-    ],
-};
-/// Types of numbers alone, whose columns are those that a sample is made of when it is read.
-pub(super) const SAMPLES: [Standard; 5] = [
-    POSE_STAMPED,
-    Standard {
-        name: "geometry_msgs/msg/TwistStamped",
-        columns: &[
-            "twist.linear.x",
-            "twist.linear.y",
-            "twist.linear.z",
-            "twist.angular.x",
-            "twist.angular.y",
-            "twist.angular.z",
-        ],
-    },
-    Standard {
-        name: "geometry_msgs/msg/WrenchStamped",
-        columns: &[
-            "wrench.force.x",
-            "wrench.force.y",
-            "wrench.force.z",
-            "wrench.torque.x",
-            "wrench.torque.y",
-            "wrench.torque.z",
-        ],
-    },
-    Standard {
-        name: "sensor_msgs/msg/Imu",
-        columns: &[
-            "linear_acceleration.x",
-            "linear_acceleration.y",
-            "linear_acceleration.z",
-            "angular_velocity.x",
-            "angular_velocity.y",
-            "angular_velocity.z",
-            "orientation.x",
-            "orientation.y",
-            "orientation.z",
-            "orientation.w",
-        ],
-    },
-    Standard {
-        name: "nav_msgs/msg/Odometry",
-        columns: &[
-            "pose.pose.position.x",
-            "pose.pose.position.y",
-            "pose.pose.position.z",
-            "pose.pose.orientation.x",
-            "pose.pose.orientation.y",
-            "pose.pose.orientation.z",
-            "pose.pose.orientation.w",
-            "twist.twist.linear.x",
-            "twist.twist.linear.y",
-            "twist.twist.linear.z",
-            "twist.twist.angular.x",
-            "twist.twist.angular.y",
-            "twist.twist.angular.z",
-        ],
-    },
+/// Types of numbers alone, that of a pose first.
+static SAMPLES: LazyLock<Vec<Standard>> = LazyLock::new(|| {
+    let names = [
+        "geometry_msgs/msg/PoseStamped",
+        "geometry_msgs/msg/TwistStamped",
+        "geometry_msgs/msg/WrenchStamped",
+        "sensor_msgs/msg/Imu",
+        "nav_msgs/msg/Odometry",
+    ];
+    names.into_iter().filter_map(Standard::new).collect()
+});
+
+/// Names of a pose's values if they are not those of ROS: what stands before those of its position and its rotation.
+const POSES: [[&str; 2]; 3] = [
+    ["", "q"],
+    ["transform.translation.", "transform.rotation."],
+    ["translation.", "rotation."],
 ];
 
-/// What a pose's values are called where nobody named them by ROS.
-const POSES: [[&str; 7]; 3] = [
-    ["x", "y", "z", "qx", "qy", "qz", "qw"],
-    [
-        "transform.translation.x",
-        "transform.translation.y",
-        "transform.translation.z",
-        "transform.rotation.x",
-        "transform.rotation.y",
-        "transform.rotation.z",
-        "transform.rotation.w",
-    ],
-    [
-        "translation.x",
-        "translation.y",
-        "translation.z",
-        "rotation.x",
-        "rotation.y",
-        "rotation.z",
-        "rotation.w",
-    ],
-];
+impl PartialEq for Standard {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
 
 impl Standard {
+    fn new(name: &'static str) -> Option<Self> {
+        let of = types::from_ros2msg(name, &schema(name)).ok()?;
+        let fields = of.arrow_fields();
+        let Some(Recognised::Sample(parts, None)) = recognise(&fields) else {
+            return None;
+        };
+        let mut columns = Vec::new();
+        for part in parts {
+            if let DataType::Struct(axes) = Path::find(part, &fields).ok()?.1.data_type() {
+                columns.extend(axes.iter().map(|axis| format!("{part}.{}", axis.name())));
+            }
+        }
+        Some(Self { name, of, columns })
+    }
+
     /// The type that samples with values of these names are of.
     pub fn of_samples(names: &[String]) -> Option<&'static Self> {
-        const POSE: &Standard = &SAMPLES[0];
-        let are = |columns: &[&str]| names.iter().map(String::as_str).eq(columns.iter().copied());
-        if POSES.iter().any(|pose| are(pose)) {
-            return Some(POSE);
+        let is_pose = |[position, rotation]: &[&str; 2]| {
+            let values = [position; 3].into_iter().zip(["x", "y", "z"]);
+            let values = values.chain([rotation; 4].into_iter().zip(["x", "y", "z", "w"]));
+            let mut named = values.zip(names);
+            names.len() == 7 && named.all(|((before, axis), name)| name.strip_prefix(before) == Some(axis))
+        };
+        match POSES.iter().any(is_pose) {
+            true => SAMPLES.first(),
+            false => SAMPLES.iter().find(|standard| standard.columns == names),
         }
-        static ALL: [Standard; 5] = SAMPLES;
-        ALL.iter().find(|standard| are(standard.columns))
     }
+}
 
-    /// Its `ros2msg` schema.
-    pub fn schema(&self) -> String {
-        interfaces::schema(self.name).unwrap_or_default()
-    }
-
-    /// Its type, read.
-    pub fn parsed(&self) -> Result<Arc<Type>, String> {
-        types::from_ros2msg(self.name, &self.schema())
-    }
+/// The `ros2msg` schema of a type.
+pub(super) fn schema(name: &str) -> String {
+    interfaces::schema(name).unwrap_or_default()
 }
 
 /// The fields of a type of ours, behind those that all of them have.
@@ -146,4 +85,47 @@ pub(super) fn own_schema(columns: &str) -> String {
     let fields = "std_msgs/Header header\nint64 timestamp_ns\nint64[] shape\nstring[] names\nint64[] timestamps_ns\n\
                   int64[] valid\nint64[] age_ns\nstring metadata\nuint32 rows\n";
     interfaces::describe(&format!("{fields}{columns}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+        names.into_iter().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_type_of_samples_has_its_columns() {
+        let widths = SAMPLES.iter().map(|standard| (standard.name, standard.columns.len()));
+        let wanted = [
+            ("geometry_msgs/msg/PoseStamped", 7),
+            ("geometry_msgs/msg/TwistStamped", 6),
+            ("geometry_msgs/msg/WrenchStamped", 6),
+            ("sensor_msgs/msg/Imu", 10),
+            ("nav_msgs/msg/Odometry", 13),
+        ];
+        assert!(widths.eq(wanted));
+        assert_eq!(
+            SAMPLES[3].columns[..4],
+            names([
+                "linear_acceleration.x",
+                "linear_acceleration.y",
+                "linear_acceleration.z",
+                "angular_velocity.x"
+            ])
+        );
+        for standard in SAMPLES.iter() {
+            assert_eq!(Standard::of_samples(&standard.columns), Some(standard));
+        }
+        let poses = [
+            names(["x", "y", "z", "qx", "qy", "qz", "qw"]),
+            names("translation.x translation.y translation.z rotation.x rotation.y rotation.z rotation.w".split(' ')),
+        ];
+        for mut pose in poses {
+            assert_eq!(Standard::of_samples(&pose), SAMPLES.first());
+            pose.pop();
+            assert_eq!(Standard::of_samples(&pose), None);
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! What became of the messages of a topic.
+//! Counts the messages of a topic by their fate.
 
 use robocache_stream::{MessageError, SelectError};
 
@@ -17,30 +17,28 @@ pub(super) struct Tally {
     pub empty: u64,
     /// Messages that hold nothing that can be taken.
     pub refused: Refusals,
-    /// Those that are not of their type, or contradict themselves.
+    /// Messages that are not of their type, or contradict themselves.
     pub broken: Refusals,
 }
 
-/// Why nothing is made of what a message holds.
+/// The reason why nothing is made of a message's contents.
 pub(super) enum Unfit {
-    /// It is whole, and of no use here.
+    /// The message is whole, and of no use here.
     Useless(String),
-    /// It is not what the message says of it.
+    /// The message contradicts its own description.
     Broken(String),
 }
 
 impl From<MessageError> for Unfit {
     fn from(error: MessageError) -> Self {
         match error {
-            MessageError::Select(SelectError::Broken { .. } | SelectError::Length { .. }) => {
-                Self::Broken(error.to_string())
-            }
+            MessageError::Select(SelectError::Broken(_)) => Self::Broken(error.to_string()),
             _ => Self::Useless(error.to_string()),
         }
     }
 }
 
-/// How many messages or values, and why the first of them.
+/// Number of messages or values, and the reason for the first of them.
 #[derive(Default)]
 pub(super) struct Refusals {
     count: u64,
@@ -55,39 +53,33 @@ impl Refusals {
         self.count += count;
     }
 
-    /// What is to be said of them, if there are any.
-    pub fn line(&self, topic: &str, kind: &str, messages: u64, what: &str) -> Option<String> {
+    /// A line about them, if there are any.
+    pub fn line(&self, messages: u64, what: &str) -> Option<String> {
         let Self { count, first } = self;
-        let words = format!("{topic} ({kind}): of {messages} messages {count} {what}, the first: {first}");
-        (*count > 0).then_some(words)
+        (*count > 0).then(|| format!("of {messages} messages {count} {what}, the first: {first}"))
     }
 }
 
 impl Tally {
-    /// What is said of whole numbers that float64 does not hold.
+    /// Words for whole numbers that float64 does not hold.
     pub const ROUNDED: &str = "numbers beyond 2^53 that are rounded to float64:";
 
-    /// What is to be said of the topic.
-    pub fn lines(&self, topic: &str, kind: &str) -> Vec<String> {
-        let unstamped = (self.unstamped > 0).then(|| {
-            format!(
-                "{topic} ({kind}): {} of {} messages have no stamp; the time of their publication stands for it",
-                self.unstamped, self.messages
-            )
-        });
-        let refused = self.refused.line(topic, kind, self.messages, "can't be taken");
-        let what = "have keys that neither the schema nor the first message had, which are left out";
-        let unknown = self.unknown.line(topic, kind, self.messages, what);
-        let what = "have a key several times in an object, whose last value is taken";
-        let twice = self.twice.line(topic, kind, self.messages, what);
+    /// Lines about the topic.
+    pub fn lines(&self) -> Vec<String> {
+        let (messages, unstamped, empty) = (self.messages, self.unstamped, self.empty);
+        let no_stamp = "have no stamp; the time of their publication stands for it";
+        let no_value = "hold no value, and came before any that does: they are left out";
+        let no_place = "have keys that neither the schema nor the first message had, which are left out";
+        let twice = "have a key several times in an object, whose last value is taken";
         let Refusals { count, first } = &self.rounded;
-        let rounded =
-            (*count > 0).then(|| format!("{topic} ({kind}): {} {count}, the first in {first}", Self::ROUNDED));
-        let empty = (self.empty > 0).then(|| {
-            let what = "hold no value, and came before any that does: they are left out";
-            format!("{topic} ({kind}): of {} messages {} {what}", self.messages, self.empty)
-        });
-        let lines = [unstamped, empty, unknown, twice, rounded, refused];
+        let lines = [
+            (unstamped > 0).then(|| format!("{unstamped} of {messages} messages {no_stamp}")),
+            (empty > 0).then(|| format!("of {messages} messages {empty} {no_value}")),
+            self.unknown.line(messages, no_place),
+            self.twice.line(messages, twice),
+            (*count > 0).then(|| format!("{} {count}, the first in {first}", Self::ROUNDED)),
+            self.refused.line(messages, "can't be taken"),
+        ];
         lines.into_iter().flatten().collect()
     }
 }

@@ -12,7 +12,7 @@ const MOST_VALUES: usize = 65_536;
 #[derive(Debug, PartialEq)]
 pub(super) struct Type {
     pub fields: Vec<Field>,
-    /// How many values and structs it has, those of sequences counted once.
+    /// Number of its values and structs, those of sequences counted once.
     values: usize,
 }
 
@@ -34,7 +34,7 @@ pub(super) enum Kind {
     /// Bytes among others; those of one field are numbers.
     Bytes,
     Struct(Arc<Type>),
-    /// What is not decoded, such as a message within itself.
+    /// Data that are not decoded, such as a message within itself.
     Opaque,
 }
 
@@ -78,7 +78,7 @@ impl Type {
         fields.collect()
     }
 
-    /// Whether there are no values in it, but for structs without any.
+    /// True if there are no values in it, but for structs without any.
     pub fn is_empty(&self) -> bool {
         let is_empty = |field: &Field| matches!(&field.kind, Kind::Struct(of) if of.is_empty());
         self.fields.iter().all(is_empty)
@@ -148,7 +148,7 @@ fn short(name: &str) -> String {
 struct Types<'a> {
     texts: HashMap<String, &'a str>,
     made: HashMap<String, Arc<Type>>,
-    /// Those that are being made.
+    /// Types that are being made.
     open: Vec<String>,
 }
 
@@ -164,17 +164,11 @@ impl Types<'_> {
             return Err(format!("type `{name}` is not described"));
         };
         self.open.push(name.to_owned());
-        let package = name.split_once('/').map_or("", |(package, _)| package).to_owned();
-        let keeps_bools = name == "sensor_msgs/PointCloud2";
         let mut fields = Vec::new();
-        for line in text.lines() {
-            let line = line.split('#').next().unwrap_or_default().trim();
-            if line.is_empty() {
-                continue;
-            }
-            if let Some(field) = self.field(&package, line, keeps_bools)? {
-                fields.push(field);
-            }
+        let lines = text.lines().filter_map(|line| line.split('#').next());
+        let lines = lines.map(str::trim);
+        for line in lines.filter(|line| !line.is_empty()) {
+            fields.extend(self.field(name, line)?);
         }
         if fields.is_empty() {
             // The byte that a struct without fields travels as.
@@ -190,9 +184,10 @@ impl Types<'_> {
         Ok(made)
     }
 
-    /// The field that a line describes; `None` for a constant.
-    fn field(&mut self, package: &str, line: &str, keeps_bools: bool) -> Result<Option<Field>, String> {
-        let refused = || format!("line `{line}` is no field (allowed: a type and a name)");
+    /// The field of a type that a line describes; `None` for a constant.
+    fn field(&mut self, within: &str, line: &str) -> Result<Option<Field>, String> {
+        let package = within.split_once('/').map_or("", |(package, _)| package);
+        let refused = || format!("line `{line}` is not a field (allowed: a type and a name)");
         let (of, rest) = line.split_once(char::is_whitespace).ok_or_else(refused)?;
         let rest = rest.trim_start();
         let name_end = rest
@@ -216,25 +211,21 @@ impl Types<'_> {
         };
         // A bound on a text's length.
         let of = of.split_once("<=").map_or(of, |(of, _)| of);
-        let kind = match of {
-            "bool" if keeps_bools => Kind::Bool,
-            "bool" => Kind::Flag,
-            "byte" | "char" | "uint8" => Kind::Number(Dtype::UInt8),
-            "int8" => Kind::Number(Dtype::Int8),
-            "int16" => Kind::Number(Dtype::Int16),
-            "uint16" => Kind::Number(Dtype::UInt16),
-            "int32" => Kind::Number(Dtype::Int32),
-            "uint32" => Kind::Number(Dtype::UInt32),
-            "int64" => Kind::Number(Dtype::Int64),
-            "uint64" => Kind::Number(Dtype::UInt64),
-            "float32" => Kind::Number(Dtype::Float32),
-            "float64" => Kind::Number(Dtype::Float64),
-            "string" => Kind::Text,
-            "wstring" => return Err(format!("`{line}`: a wstring (allowed: string)")),
-            "Header" => Kind::Struct(self.find("std_msgs/Header")?),
-            "time" | "Time" if package == "builtin_interfaces" => Kind::Struct(self.find("builtin_interfaces/Time")?),
-            other if other.contains('/') => Kind::Struct(self.find(&short(other))?),
-            other => Kind::Struct(self.find(&format!("{package}/{other}"))?),
+        // The types of ROS have the names of ours, but for those that it has not.
+        let number = Dtype::from_name(of).filter(|dtype| !matches!(dtype, Dtype::Float16 | Dtype::BFloat16));
+        let kind = match (of, number) {
+            ("bool", _) if within == "sensor_msgs/PointCloud2" => Kind::Bool,
+            ("bool", _) => Kind::Flag,
+            ("byte" | "char", _) => Kind::Number(Dtype::UInt8),
+            (_, Some(dtype)) => Kind::Number(dtype),
+            ("string", _) => Kind::Text,
+            ("wstring", _) => return Err(format!("`{line}`: a wstring (allowed: string)")),
+            ("Header", _) => Kind::Struct(self.find("std_msgs/Header")?),
+            ("time" | "Time", _) if package == "builtin_interfaces" => {
+                Kind::Struct(self.find("builtin_interfaces/Time")?)
+            }
+            (other, _) if other.contains('/') => Kind::Struct(self.find(&short(other))?),
+            (other, _) => Kind::Struct(self.find(&format!("{package}/{other}"))?),
         };
         Ok(Some(Field {
             name: name.to_owned(),
@@ -244,7 +235,7 @@ impl Types<'_> {
     }
 }
 
-/// Whether these are the fields, in any order.
+/// True if these are the fields, in any order.
 pub(super) fn has_all(fields: &Fields, names: &[&str]) -> bool {
     fields.len() == names.len() && names.iter().all(|name| fields.find(name).is_some())
 }

@@ -2,9 +2,9 @@
 
 use super::encoder::Cdr;
 use robocache_device::{Dtype, Values};
-use robocache_stream::Message;
+use robocache_stream::{Message, form};
 
-/// Where the cells of a grid are, and how large.
+/// Origin and size of a grid's cells.
 struct Grid {
     origin_m: [f64; 3],
     size_m: [f64; 3],
@@ -14,16 +14,12 @@ struct Grid {
 impl Grid {
     fn of(message: &Message) -> Option<Self> {
         let header = &message.header;
-        let numbers = |list: &[f64]| <[f64; 3]>::try_from(list).ok();
-        let [x, y, z] = header.grid_shape[..] else { return None };
+        let shape = form::grid_shape.get(header)?.iter();
+        let shape = shape.map(|&n| usize::try_from(n).ok());
         Some(Self {
-            origin_m: numbers(&header.origin_m)?,
-            size_m: numbers(&header.voxel_size_m)?,
-            shape: [
-                usize::try_from(x).ok()?,
-                usize::try_from(y).ok()?,
-                usize::try_from(z).ok()?,
-            ],
+            origin_m: form::origin_m.get(header)?.try_into().ok()?,
+            size_m: form::voxel_size_m.get(header)?.try_into().ok()?,
+            shape: shape.collect::<Option<Vec<_>>>()?.try_into().ok()?,
         })
     }
 
@@ -43,10 +39,10 @@ impl Grid {
     }
 }
 
-/// Writes the cells of a grid that hold something; `None` where the message is no grid.
+/// Writes the cells of a grid that hold something; `None` if the message is not a grid.
 pub(super) fn cloud(message: &Message, data: &mut Cdr) -> Option<()> {
     let grid = Grid::of(message)?;
-    let names = &message.header.channels[..];
+    let names = form::channels.get(&message.header).unwrap_or_default();
     if names.iter().any(|name| ["x", "y", "z"].contains(&name.as_str())) {
         return None;
     }

@@ -1,22 +1,25 @@
-//! The operation: samples in, windows out, on the CPU or on a device.
+//! Core of `align` and `fuse`: takes samples and tells which observations are due. `samples.rs` takes samples from
+//! messages, and `window.rs` computes the windows.
 
-use super::cuda::{CudaFuser, DeviceSample, FuserError};
-use super::window::{Output, Wanted, Window};
-use super::{AlignConfig, Masks, Notice, Pushed, Refusal, SampleError, Target, Timeline};
+use super::gpu::{DeviceSample, FuserError, GpuFuser};
+use super::output::{Destination, Output};
+use super::{AlignConfig, Masks, Pushed, SampleError, Target, Timeline};
 use crate::{ConfigError, channel_groups};
-use robocache_device::cuda::{Budget, CudaError, Gpu};
-use robocache_device::{Backend, Device, HostBuf, Placement, Values};
+use robocache_device::gpu::{Budget, DeviceFault, Gpu};
+use robocache_device::{Backend, HostBuf, Placement, Values};
 use std::ops::Range;
-use std::time::Instant;
 
-/// Smaller windows, in bytes, are always made on the CPU under `auto`: a launch alone takes a device longer.
+/// Least bytes of a window that [`Placement`] `auto` may send to a device. The CPU computes a smaller window in less
+/// time than a device takes to launch a kernel.
 const CPU_BYTES: usize = 1 << 17;
 
-/// Streams on common timestamps: takes samples, says which observations are due, and makes their windows.
+/// Aligns streams on common timestamps: takes samples, tells which observations are due, and computes their windows.
 ///
-/// Both backends give the same bits. With [`Placement`] `auto` each window goes where windows of its size were quicker. A
-/// device that runs out of memory is left alone for a while; one that fails for good is given up, and the CPU goes on.
-/// Samples that come on a device stay there, as long as it has room for them.
+/// The CPU and the device compute the same bits. [`Placement`] `auto` sends each window to whichever of them computed
+/// windows of its size faster. If the device runs out of memory, the CPU takes over for a while. If the device fails
+/// for good, the CPU takes over for the rest of the run, unless the configuration names that device: then the aligner
+/// stops, and [`take_lost`](Self::take_lost) gives the reason. A sample that arrives on the device stays there while
+/// the device has room.
 ///
 /// ```
 /// use robocache_device::{Placement, Values};
@@ -37,7 +40,7 @@ const CPU_BYTES: usize = 1 << 17;
 ///     ],
 ///     ..AlignConfig::default()
 /// };
-/// let mut aligner = Aligner::new(&config, &Placement::cpu("an example"))?;
+/// let mut aligner = Aligner::fused(&config, &Placement::cpu("an example"))?;
 ///
 /// const MS: i64 = 1_000_000;
 /// let samples = [(0, 0, 5.0), (1, 4 * MS, 1.0), (0, 12 * MS, 6.0), (1, 14 * MS, 2.0)];
@@ -57,58 +60,61 @@ const CPU_BYTES: usize = 1 << 17;
 /// ```
 pub struct Aligner {
     pub(super) timeline: Timeline,
-    pub(super) backend: Backend<CudaFuser>,
-    /// What the backend holds of its device.
+    /// Chooses between the CPU and the device for each window.
+    pub(super) backend: Backend<GpuFuser>,
+    /// Limit and count of the device memory that the backend uses.
     budget: Budget,
     pub(super) outputs: Vec<Output>,
-    /// Where each output of the present window is wanted.
-    pub(super) wanted: Vec<Wanted>,
+    /// Destination of each output of the current window.
+    pub(super) destinations: Vec<Destination>,
     pub(super) masks: Masks,
-    /// A sample that came on a device and is wanted on the host.
+    /// Host copy of a sample that arrived on a device. The aligner reuses the buffer.
     fetched: HostBuf,
-    /// The newest row that was taken from each input which brings observations.
-    pub(super) newest_rows: Vec<Option<super::samples::NewestRow>>,
+    /// Newest row that the aligner took from each input that delivers observations, by modality.
+    pub(super) newest_rows: Vec<Option<NewestRow>>,
 }
 
-/// Why a sample was not taken.
+/// Reason why the aligner dropped a sample. The stream goes on with the next one.
 #[derive(Debug, thiserror::Error)]
 pub enum PushError {
-    /// The sample can't be used. It is dropped, and the stream goes on.
+    /// The sample is invalid.
     #[error(transparent)]
     Sample(#[from] SampleError),
-    /// The sample could not be copied off the device that it came on. It is dropped, and the stream goes on.
+    /// The copy of the sample from its device to the host failed.
     #[error(transparent)]
-    Device(#[from] DeviceFailure),
+    Device(#[from] DeviceFault),
 }
 
-/// What a device failed with.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct DeviceFailure(#[from] CudaError);
-
-/// A sample where it lies.
+/// Sample in the memory in which it arrived.
 #[derive(Clone, Copy)]
 pub(super) enum Sample<'a> {
     Host(Values<'a>),
     Device(DeviceSample<'a>),
 }
 
+/// Newest row that the aligner took from the observations of an input.
+#[derive(Clone, Copy)]
+pub(super) struct NewestRow {
+    pub stamp_ns: i64,
+    pub epoch: i64,
+}
+
 impl Aligner {
-    /// Fuses: a window has all modalities side by side, `[T, D]`, as its only output.
+    /// Creates an aligner for `fuse`: the only output of a window, `[T, D]`, holds all modalities side by side.
     ///
     /// # Errors
-    /// What the configuration has wrong, by its key.
-    pub fn new(config: &AlignConfig, placement: &Placement) -> Result<Self, ConfigError> {
+    /// Returns the invalid key of `config`, or the reason why the backend can't use `placement`.
+    pub fn fused(config: &AlignConfig, placement: &Placement) -> Result<Self, ConfigError> {
         Self::with_outputs("fuse", config, placement, |modalities| {
             std::iter::once(0..modalities).collect()
         })
     }
 
-    /// Aligns: a window has an output for each modality, `[T, dim]`, and nothing is attached.
+    /// Creates an aligner for `align`: a window has one output, `[T, dim]`, for each modality and no attached messages.
     ///
     /// # Errors
-    /// What the configuration has wrong, by its key.
-    pub fn split(config: &AlignConfig, placement: &Placement) -> Result<Self, ConfigError> {
+    /// Returns the invalid key of `config`, or the reason why the backend can't use `placement`.
+    pub fn aligned(config: &AlignConfig, placement: &Placement) -> Result<Self, ConfigError> {
         if !config.attach.is_empty() {
             return Err(ConfigError::new("attach", "align can't attach messages (fuse can)"));
         }
@@ -117,6 +123,7 @@ impl Aligner {
         })
     }
 
+    /// Creates an aligner whose windows have one output for each range of modalities that `outputs` returns.
     fn with_outputs(
         operation: &'static str,
         config: &AlignConfig,
@@ -127,13 +134,15 @@ impl Aligner {
         let budget = Budget::new(placement.max_bytes());
         let outputs = outputs(timeline.modalities()).into_iter();
         let outputs: Vec<Output> = outputs.map(|modalities| Output::new(&timeline, modalities)).collect();
-        let not_on_cuda = channel_groups::not_on_cuda((0..timeline.modalities()).flat_map(|i| timeline.groups(i)));
-        let on_cpu = not_on_cuda.map(|reason| placement.without_cuda(operation, &reason));
+        // A device can't compute every configuration: the CPU computes the rest, whatever `placement` says.
+        let not_on_gpu = channel_groups::not_on_gpu((0..timeline.modalities()).flat_map(|i| timeline.groups(i)));
+        let on_cpu = not_on_gpu.map(|reason| placement.without_gpu(operation, &reason));
         let placement = on_cpu.as_ref().unwrap_or(placement);
-        let cuda = |gpus: &[Gpu]| Ok::<_, ConfigError>(CudaFuser::new(&timeline, outputs.len(), &gpus[0], &budget));
+        // An aligner uses one device, even if `placement` has several.
+        let on_gpu = |gpus: &[Gpu]| Ok::<_, ConfigError>(GpuFuser::new(&timeline, outputs.len(), &gpus[0], &budget));
         Ok(Self {
-            backend: Backend::new(operation, placement, CPU_BYTES, cuda)?,
-            wanted: Vec::with_capacity(outputs.len()),
+            backend: Backend::new(operation, placement, CPU_BYTES, on_gpu)?,
+            destinations: Vec::with_capacity(outputs.len()),
             masks: Masks::default(),
             fetched: HostBuf::default(),
             newest_rows: vec![None; timeline.modalities()],
@@ -143,32 +152,50 @@ impl Aligner {
         })
     }
 
-    /// The streams: what they are, and where they stand.
+    /// Returns the timeline: the streams, their configuration and their progress.
     pub fn timeline(&self) -> &Timeline {
         &self.timeline
     }
 
-    /// What a window is written to: one output for all modalities, or one for each.
+    /// Returns the timeline, through which the caller opens, closes and configures streams, and hands over requests,
+    /// ticks and notices. Samples must go through [`push`](Self::push) instead: it knows whether the host or the device
+    /// holds the history of a stream.
+    pub fn timeline_mut(&mut self) -> &mut Timeline {
+        &mut self.timeline
+    }
+
+    /// Closes a modality: targets stop waiting for it until its next sample.
+    pub fn close(&mut self, modality: usize) {
+        self.timeline_mut().close(modality);
+    }
+
+    /// Opens a modality: targets wait for it.
+    pub fn open(&mut self, modality: usize) {
+        self.timeline_mut().open(modality);
+    }
+
+    /// Returns the outputs of a window: one for all modalities, or one for each.
     pub fn outputs(&self) -> &[Output] {
         &self.outputs
     }
 
-    /// Adds a sample of the host to its stream. Ask what is [`due`](Self::due) after each one.
+    /// Adds a sample in host memory to its stream. Call [`due`](Self::due) after each sample, until it returns `None`.
     ///
     /// # Errors
-    /// [`PushError::Sample`].
+    /// Returns [`PushError::Sample`] if the sample is invalid.
     ///
     /// # Panics
-    /// If there is no such modality.
+    /// Panics if there is no such modality.
     pub fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<Pushed, PushError> {
         self.push_sample(modality, stamp_ns, Sample::Host(sample))
     }
 
-    /// Adds a sample that is on a device to its stream, where it stays if this operation runs there. Its memory is not
-    /// needed any more on return. Ask what is [`due`](Self::due) after each one.
+    /// Adds a sample in device memory to its stream. The sample stays on its device if the aligner runs there. The
+    /// caller may reuse the memory of the sample on return. Call [`due`](Self::due) after each sample, until it returns
+    /// `None`.
     ///
     /// # Errors
-    /// [`PushError`].
+    /// Returns [`PushError`] if the sample is invalid, or if its copy to the host fails.
     pub fn push_on_device(
         &mut self,
         modality: usize,
@@ -178,7 +205,8 @@ impl Aligner {
         self.push_sample(modality, stamp_ns, Sample::Device(sample))
     }
 
-    /// Adds a sample on the device where it or its history is there, else, or where the device fails, on the host.
+    /// Adds a sample to its stream: on the device if the sample or its history is there, otherwise on the host. If the
+    /// device fails, the host takes the sample.
     pub(super) fn push_sample(
         &mut self,
         modality: usize,
@@ -188,19 +216,20 @@ impl Aligner {
         let timeline = &mut self.timeline;
         let tried = match sample {
             Sample::Device(sample) => {
-                let cuda = self.backend.cuda_for_input();
-                cuda.map(|cuda| cuda.push(timeline, modality, stamp_ns, sample))
+                let on_gpu = self.backend.gpu_for_input();
+                on_gpu.map(|on_gpu| on_gpu.push(timeline, modality, stamp_ns, sample))
             }
             Sample::Host(values) => {
-                let cuda = self.backend.resident();
-                cuda.map(|cuda| cuda.push_host(timeline, modality, stamp_ns, values))
+                let on_gpu = self.backend.resident();
+                on_gpu.map(|on_gpu| on_gpu.push_host(timeline, modality, stamp_ns, values))
             }
         };
-        let arrived = match tried {
+        // `Some` if the timeline has taken the sample already, but the device lost its values.
+        let already_pushed = match tried {
             None => None,
             Some(Ok(pushed)) => return Ok(pushed),
             Some(Err(FuserError::Sample(error))) => return Err(error.into()),
-            Some(Err(FuserError::Cuda(error))) => {
+            Some(Err(FuserError::Gpu(error))) => {
                 self.failed(0, error);
                 None
             }
@@ -211,18 +240,20 @@ impl Aligner {
         };
         let values = match sample {
             Sample::Host(values) => values,
-            Sample::Device(sample) => sample.fetch(&mut self.fetched).map_err(DeviceFailure)?,
+            Sample::Device(sample) => sample.fetch(&mut self.fetched)?,
         };
-        match arrived {
+        match already_pushed {
             None => Ok(self.timeline.push(modality, stamp_ns, values)?),
             Some(pushed) => {
+                // A second `push` would take the sample twice: put back only its values.
                 self.timeline.restore(modality, stamp_ns, values)?;
                 Ok(pushed)
             }
         }
     }
 
-    /// The next observation that is due, if one is. Its [`window`](Self::window) can be made until the next call.
+    /// Returns the next observation that is due. Call [`window`](Self::window) for it before the next call of `due`.
+    /// After the loss of a device that the configuration names, nothing is due.
     pub fn due(&mut self) -> Option<Target> {
         match self.backend.is_lost() {
             true => None,
@@ -230,124 +261,41 @@ impl Aligner {
         }
     }
 
-    /// Takes a request for an observation: [`Timeline::ask`].
-    ///
-    /// # Errors
-    /// Why it is refused at once.
-    ///
-    /// # Panics
-    /// If the trigger is another one.
-    pub fn ask(&mut self, time_ns: Option<i64>) -> Result<u64, Refusal> {
-        self.timeline.ask(time_ns)
+    /// Returns true if the device holds rows of at least one modality.
+    pub(super) fn are_any_rows_on_device(&self) -> bool {
+        (0..self.timeline.modalities()).any(|modality| self.timeline.are_rows_on_device(modality))
     }
 
-    /// The trigger's timer ticks: [`Timeline::tick`].
-    pub fn tick(&mut self) {
-        self.timeline.tick();
-    }
-
-    /// Takes the next request that waited and is refused.
-    pub fn take_refused(&mut self) -> Option<(u64, Refusal)> {
-        self.timeline.take_refused()
-    }
-
-    /// The window of a target that is due, every output of which is written to host memory.
-    pub fn window(&mut self, target: Target) -> Window<'_> {
-        self.window_for(target, |_| Wanted::OnHost)
-    }
-
-    /// The window of a target that is due, each output of which goes to where it is wanted.
-    ///
-    /// A device makes all outputs in one pass, here. The CPU makes each one when it is written.
-    pub fn window_for(&mut self, target: Target, wanted: impl FnMut(usize) -> Wanted) -> Window<'_> {
-        let start = Instant::now();
-        self.wanted.clear();
-        self.wanted.extend((0..self.outputs.len()).map(wanted));
-        let wanted = || self.outputs.iter().zip(&self.wanted);
-        let bytes = wanted().filter(|(_, wanted)| **wanted != Wanted::Nowhere);
-        let work = bytes.map(|(output, _)| output.bytes()).sum();
-        let stays = self.wanted.contains(&Wanted::OnDevice);
-        let mut device = Device::Cpu;
-        if work > 0 {
-            // Only the device has the samples that came there.
-            let cuda = match self.are_rows_elsewhere() {
-                true => self.backend.resident(),
-                false => self.backend.cuda(work, stays),
-            };
-            let made = cuda.map(|cuda| cuda.make(&self.timeline, &target, &self.outputs, &self.wanted));
-            match made {
-                None => {}
-                Some(Ok(())) => device = self.backend.device(),
-                Some(Err(error)) => self.failed(work, error),
-            }
-        }
-        Window::new(self, target, device, work, start.elapsed())
-    }
-
-    fn are_rows_elsewhere(&self) -> bool {
-        (0..self.timeline.modalities()).any(|modality| self.timeline.rows_are_elsewhere(modality))
-    }
-
-    /// The device failed on a window of `work` bytes, or with 0 on a sample. Brings back to the host what it alone has.
-    /// Where that fails, too, those samples are lost and their streams begin anew.
-    pub(super) fn failed(&mut self, work: usize, error: CudaError) {
+    /// Handles a fault of the device on a window of `work` bytes, or on a sample if `work` is 0. Copies to the host the
+    /// samples that only the device holds. If the copy fails too, those samples are lost, and their streams begin anew.
+    pub(super) fn failed(&mut self, work: usize, error: DeviceFault) {
         self.backend.failed(work, error);
-        if let Some(cuda) = self.backend.resident()
-            && let Err(error) = cuda.bring_back(&mut self.timeline)
+        if let Some(on_gpu) = self.backend.resident()
+            && let Err(error) = on_gpu.bring_back(&mut self.timeline)
         {
             self.backend.failed(work, error);
         }
-        self.timeline.forget_elsewhere();
+        self.timeline.forget_rows_on_device();
     }
 
-    /// Closes a stream: no target waits for it until it has a sample again.
-    pub fn close(&mut self, modality: usize) {
-        self.timeline.close(modality);
+    /// Returns the fault that ends the operation, on the first call after it: the loss of a device that the
+    /// configuration names. Nothing is due after the loss.
+    pub fn take_lost(&mut self) -> Option<DeviceFault> {
+        self.backend.take_lost()
     }
 
-    /// Opens a stream: targets wait for it.
-    pub fn open(&mut self, modality: usize) {
-        self.timeline.open(modality);
-    }
-
-    /// Sets the latency of a stream. The samples in its history move with it; this is no clock jump.
-    ///
-    /// # Errors
-    /// A latency that is none, as in a configuration.
-    pub fn set_latency_ms(&mut self, modality: usize, ms: f64) -> Result<(), ConfigError> {
-        self.timeline.set_latency_ms(modality, ms)
-    }
-
-    /// Sets for how long a target waits for a stream that is behind; `None`: for ever.
-    ///
-    /// # Errors
-    /// A wait that is none, as in a configuration.
-    pub fn set_max_wait_ms(&mut self, ms: Option<f64>) -> Result<(), ConfigError> {
-        self.timeline.set_max_wait_ms(ms)
-    }
-
-    /// Drains what somebody should be told, in the order in which it happened.
-    pub fn take_notices(&mut self) -> impl Iterator<Item = Notice> + '_ {
-        self.timeline.take_notices()
-    }
-
-    /// Why the operation can't go on, once: a device that was asked for by name is lost. Nothing is due after that.
-    pub fn take_lost(&mut self) -> Option<DeviceFailure> {
-        self.backend.take_lost().map(DeviceFailure)
-    }
-
-    /// The device on which samples are taken where they lie: none while it is short of memory.
+    /// Returns the device that takes samples without a copy to the host, or `None` while it is short of memory.
     pub fn input_gpu(&self) -> Option<&Gpu> {
         self.backend.input_gpu()
     }
 
-    /// The device on which an output may stay, and the budget in which its memory counts: none while it is short of memory
-    /// for that.
+    /// Returns the device that may keep an output, and the budget that counts the memory of that output. Returns `None`
+    /// while the device is short of memory for outputs.
     pub fn output_gpu(&mut self) -> Option<(&Gpu, &Budget)> {
         self.backend.output_gpu().map(|gpu| (gpu, &self.budget))
     }
 
-    /// Bytes of device memory that the operation holds.
+    /// Returns the bytes of device memory that the aligner holds.
     pub fn device_bytes(&self) -> usize {
         self.budget.used()
     }

@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 ///     attach: vec![AttachConfig { input: "voxels".into(), ..AttachConfig::default() }],
 ///     ..FuseConfig::default()
 /// };
-/// let mut aligner = Aligner::new(&config, &Placement::cpu("an example"))?;
+/// let mut aligner = Aligner::fused(&config, &Placement::cpu("an example"))?;
 /// let mut grids = Attached::new(aligner.timeline());
 ///
 /// const MS: i64 = 1_000_000;
@@ -41,18 +41,18 @@ use std::collections::VecDeque;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Attached<M> {
-    streams: Vec<Stream<M>>,
+    streams: Vec<AttachedStream<M>>,
     /// `[T, A]`, row-major, of the last window: which of the distinct messages, -1 none; and its age, ns.
     index: Vec<i64>,
     age_ns: Vec<i64>,
     released: Vec<(usize, M)>,
 }
 
-struct Stream<M> {
+struct AttachedStream<M> {
     spec: AttachedSpec,
     /// Its place in the timeline.
     stream: usize,
-    /// What came with each time of its history, in the same order.
+    /// The message of each time of its history, in the same order.
     slots: VecDeque<Slot<M>>,
     /// The number of the first of them in its history.
     first: u64,
@@ -60,7 +60,7 @@ struct Stream<M> {
     held: usize,
     /// Up to this number it is known which are of no use to any row.
     judged: u64,
-    /// Those up to this number were given up.
+    /// Number of the last message that was given up.
     emptied: u64,
     /// The distinct messages of the last window: their places among the slots, ascending.
     members: Vec<usize>,
@@ -72,25 +72,25 @@ struct Slot<M> {
     bytes: usize,
 }
 
-/// What the arrival of a message did.
+/// Result of a message's arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
     /// As of a sample.
     pub pushed: Pushed,
-    /// So many messages that a row may have needed were given up for `max_held_mb`, the oldest first.
+    /// Number of messages that a row may have needed and that were given up for `max_held_mb`, the oldest first.
     pub dropped: usize,
 }
 
-/// Why a message was dropped. The stream goes on.
+/// The reason why a message was dropped. The stream goes on.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AttachError {
-    /// Its stamp is no time.
+    /// The stamp is not a time.
     #[error(transparent)]
     Stamp(#[from] SampleError),
-    /// It is larger than all that may be held.
+    /// The message is larger than all that may be held.
     #[error("it takes {came} bytes (allowed: {allowed}, `max_held_mb`)")]
     TooLarge {
-        /// What it takes.
+        /// Bytes that it takes.
         came: usize,
         /// `max_held_mb`.
         allowed: usize,
@@ -100,7 +100,7 @@ pub enum AttachError {
 impl<M> Attached<M> {
     /// For the attached streams of a timeline; empty.
     pub fn new(timeline: &Timeline) -> Self {
-        let streams = timeline.attached().iter().enumerate().map(|(i, spec)| Stream {
+        let streams = timeline.attached().iter().enumerate().map(|(i, spec)| AttachedStream {
             spec: spec.clone(),
             stream: timeline.modalities() + i,
             slots: VecDeque::new(),
@@ -118,11 +118,12 @@ impl<M> Attached<M> {
         }
     }
 
-    /// A message of an attached stream with this stamp, ns, that takes so many bytes has come. `item` makes what is held of
-    /// it; it is not called where the message is dropped at once. Ask what is [`due`](Aligner::due) after each one.
+    /// Takes a message of an attached stream with this stamp, ns, and this number of bytes. `item` makes the value that
+    /// is held for it; it is not called if the message is dropped at once. Ask what is [`due`](Aligner::due) after each
+    /// one.
     ///
     /// # Errors
-    /// Why it was dropped. It leaves no trace then, not even of its stamp.
+    /// The reason why it was dropped. The message then leaves no trace, not even of its stamp.
     ///
     /// # Panics
     /// If there is no such stream.
@@ -198,7 +199,7 @@ impl<M> Attached<M> {
 
     /// The distinct messages of an attached stream in the window that was [selected](Self::select) last, oldest first.
     pub fn members(&self, attached: usize) -> impl ExactSizeIterator<Item = &M> + Clone {
-        let Stream { slots, members, .. } = &self.streams[attached];
+        let AttachedStream { slots, members, .. } = &self.streams[attached];
         members.iter().map(|&at| match &slots[at].item {
             Some(item) => item,
             None => unreachable!("a member is held until the next call that changes something"),
@@ -220,13 +221,13 @@ impl<M> Attached<M> {
         self.streams[attached].held
     }
 
-    /// What is held no more, with its attached stream.
+    /// A value that is held no more, with its attached stream.
     pub fn next_released(&mut self) -> Option<(usize, M)> {
         self.released.pop()
     }
 }
 
-impl<M> Stream<M> {
+impl<M> AttachedStream<M> {
     /// Gives up what its history has forgotten.
     fn follow(&mut self, timeline: &Timeline, release: &mut impl FnMut(M)) {
         let first = timeline.history(self.stream).first();

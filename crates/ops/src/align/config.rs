@@ -1,11 +1,11 @@
 use super::TriggerConfig;
-pub use crate::channel_groups::GroupConfig;
+pub use crate::channel_groups::ChannelGroupConfig;
 use robocache_device::Dtype;
-use robocache_stream::{FromConfig, Reading, Wanted};
+use robocache_stream::{CloudFields, FromConfig, Selection};
 use robocache_time::{Interpolation, QuaternionOrder};
 use serde::Deserialize;
 
-/// What align and fuse do: the sections `align:` and `fuse:` of a configuration.
+/// Configuration of align and fuse: the sections `align:` and `fuse:`.
 ///
 /// ```
 /// use robocache_ops::align::{AlignConfig, ModalityConfig};
@@ -39,15 +39,13 @@ pub struct AlignConfig {
     #[serde(default = "one")]
     pub emit_every: usize,
     /// For how long a target waits for a stream that is behind the newest one; `None`: for ever.
-    #[serde(default)]
     pub max_wait_ms: Option<f64>,
-    /// What makes an observation; `None`: the grid.
-    #[serde(default)]
+    /// Trigger of an observation; `None`: the grid.
     pub trigger: Option<TriggerConfig>,
     /// The type of the published values.
-    #[serde(default = "float32")]
+    #[serde(default = "crate::float32")]
     pub dtype: Dtype,
-    /// What stands where there is no valid value.
+    /// Value for targets without a valid one.
     #[serde(default)]
     pub fill_value: f32,
     /// The streams, in the order of the last axis.
@@ -65,50 +63,40 @@ pub struct ModalityConfig {
     pub input: String,
     /// Values a sample.
     pub dim: usize,
-    /// Where the values stand in a struct, and the stamp. `None`: where that is recognised.
-    #[serde(default)]
+    /// Paths of the values and of the stamp in a struct. `None`: those that are recognised.
     pub from: Option<FromConfig>,
-    /// How values between samples are found; may be left out where every group says it.
-    #[serde(default)]
+    /// Interpolation of values between samples; may be left out if every group has its own.
     pub interpolation: Option<Interpolation>,
-    /// By how much its stamps are later than the capture: a sample's time is its stamp minus this.
+    /// Delay of its stamps behind the capture: a sample's time is its stamp minus this.
     #[serde(default)]
     pub latency_ms: f64,
     /// See [`Limits::max_age`](robocache_time::Limits::max_age).
-    #[serde(default)]
     pub max_age_ms: Option<f64>,
     /// See [`Limits::max_gap`](robocache_time::Limits::max_gap).
-    #[serde(default)]
     pub max_gap_ms: Option<f64>,
     /// See [`Limits::extrapolate`](robocache_time::Limits::extrapolate).
-    #[serde(default)]
     pub extrapolate_ms: Option<f64>,
     /// `slerp`: of the two quaternions of a rotation, the one with w >= 0. `None`: false.
-    #[serde(default)]
     pub canonical: Option<bool>,
     /// `slerp`: where w stands. `None`: `xyzw`.
-    #[serde(default)]
     pub order: Option<QuaternionOrder>,
     /// The least time between two samples, as far as targets need to know: none is waited for that would come sooner.
-    #[serde(default)]
     pub min_period_ms: Option<f64>,
-    /// How late a sample may come and still be sorted in before it is used.
+    /// Time by which a sample may be late and still be sorted in before it is used.
     #[serde(default)]
     pub reorder_ms: f64,
-    /// Whether a target waits for this stream.
+    /// True if a target waits for this stream.
     #[serde(default = "yes")]
     pub wait: bool,
     /// A stamp that goes back by more than this is a clock jump; at least `reorder_ms`. `None`: 1000, or `reorder_ms`
-    /// where that is more.
-    #[serde(default)]
+    /// if that is more.
     pub reset_ms: Option<f64>,
     /// A stamp that is further ahead than this of its stream's newest, and of the newest of every stream that is waited
     /// for, is a clock jump. `None`: 10,000 with `max_wait_ms`, else no stamp is.
-    #[serde(default)]
     pub jump_ms: Option<f64>,
     /// Groups of channels with rules of their own; together they cover each channel once.
     #[serde(default)]
-    pub groups: Vec<GroupConfig>,
+    pub groups: Vec<ChannelGroupConfig>,
 }
 
 /// A stream of an [`AlignConfig`] whose messages are tied to the observations as they are: the key `attach`.
@@ -123,34 +111,28 @@ pub struct AttachConfig {
     #[serde(default = "grids")]
     pub output: String,
     /// As of [`ModalityConfig`]; its columns are those of a cloud.
-    #[serde(default)]
     pub from: Option<FromConfig>,
-    /// How many of the newest rows have messages. `None`: all.
-    #[serde(default)]
+    /// Number of the newest rows that have messages. `None`: all.
     pub rows: Option<usize>,
-    /// How old a message may be at a row. `None`: no limit.
-    #[serde(default)]
+    /// Greatest age of a message at a row. `None`: no limit.
     pub max_age_ms: Option<f64>,
-    /// By how much its stamps are later than the capture: a message's time is its stamp minus this.
+    /// Delay of its stamps behind the capture: a message's time is its stamp minus this.
     #[serde(default)]
     pub latency_ms: f64,
     /// The least time between two messages, as far as targets need to know: none is waited for that would come sooner.
-    #[serde(default)]
     pub min_period_ms: Option<f64>,
-    /// How late a message may come and still be sorted in before it is used.
+    /// Time by which a message may be late and still be sorted in before it is used.
     #[serde(default)]
     pub reorder_ms: f64,
-    /// Whether a target waits for this stream.
+    /// True if a target waits for this stream.
     #[serde(default = "yes")]
     pub wait: bool,
     /// As of [`ModalityConfig`].
-    #[serde(default)]
     pub reset_ms: Option<f64>,
     /// As of [`ModalityConfig`].
-    #[serde(default)]
     pub jump_ms: Option<f64>,
     /// The most of its messages that is held, MiB.
-    #[serde(default = "quarter_gib")]
+    #[serde(default = "crate::quarter_gib")]
     pub max_held_mb: f64,
 }
 
@@ -168,7 +150,7 @@ impl Default for AttachConfig {
             wait: yes(),
             reset_ms: None,
             jump_ms: None,
-            max_held_mb: quarter_gib(),
+            max_held_mb: crate::quarter_gib(),
         }
     }
 }
@@ -183,7 +165,7 @@ impl Default for AlignConfig {
             emit_every: one(),
             max_wait_ms: None,
             trigger: None,
-            dtype: float32(),
+            dtype: Dtype::Float32,
             fill_value: 0.0,
             modalities: Vec::new(),
             attach: Vec::new(),
@@ -221,12 +203,12 @@ impl AlignConfig {
         self.modalities.iter().map(|modality| modality.dim).sum()
     }
 
-    /// How the inputs are read: those of the modalities, then of the attached streams.
-    pub fn readings(&self) -> impl Iterator<Item = Reading> {
+    /// Selections of the inputs: those of the modalities, then of the attached streams.
+    pub fn selections(&self) -> impl Iterator<Item = Selection> {
         let modalities = self.modalities.iter();
-        let samples = modalities.map(|modality| Reading::samples(modality.dim, modality.from.clone()));
+        let samples = modalities.map(|modality| Selection::samples(modality.dim, modality.from.clone()));
         let attached = self.attach.iter();
-        samples.chain(attached.map(|attach| Reading::cloud(Wanted::Every, attach.from.clone())))
+        samples.chain(attached.map(|attach| Selection::cloud(CloudFields::All, attach.from.clone())))
     }
 }
 
@@ -240,12 +222,4 @@ fn yes() -> bool {
 
 fn grids() -> String {
     "grids".to_owned()
-}
-
-fn quarter_gib() -> f64 {
-    256.0
-}
-
-fn float32() -> Dtype {
-    Dtype::Float32
 }

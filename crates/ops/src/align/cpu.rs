@@ -7,7 +7,7 @@ use std::ops::Range;
 
 /// Writes the window of a run of modalities side by side, `[T, D]` row-major, newest target last, and its masks.
 ///
-/// No value is valid of a modality whose samples are on a device: see [`Timeline::rows_are_elsewhere`].
+/// No value is valid of a modality whose samples are on a device: see [`Timeline::are_rows_on_device`].
 ///
 /// # Panics
 /// If `out` has not T * D elements.
@@ -49,7 +49,7 @@ pub fn window<E: Element>(
             masks.age_ns[entry(row)] = until.checked_sub(1).map_or(-1, |newest| targets[row] - times[newest]);
             until
         };
-        let nothing = if history.rows_are_elsewhere() {
+        let nothing = if history.are_rows_on_device() {
             timeline.window()
         } else {
             absent
@@ -57,7 +57,7 @@ pub fn window<E: Element>(
         for out in out.chunks_exact_mut(columns).take(nothing) {
             out[channels.clone()].fill(fill);
         }
-        if history.rows_are_elsewhere() {
+        if history.are_rows_on_device() {
             (0..targets.len()).for_each(|row| _ = until(row));
             continue;
         }
@@ -89,7 +89,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// How many samples are at or before `time`.
+    /// Number of samples at or before `time`.
     #[inline]
     fn until(&mut self, times: &[i64], time: i64) -> usize {
         let guess = (self.until + self.step).min(times.len());
@@ -100,7 +100,7 @@ impl Cursor {
     }
 }
 
-/// How many of the ascending `times` are at or before `time`, if that is next to the guess.
+/// Number of the ascending `times` that are at or before `time`, if it is next to the guess.
 fn walk(times: &[i64], time: i64, guess: usize) -> Option<usize> {
     const STEPS: usize = 4;
     let mut until = guess;

@@ -1,10 +1,10 @@
 //! The samples of a message.
 
-use super::aligner::Sample;
-use super::cuda::DeviceSample;
-use super::{Aligner, DeviceFailure, PushError, Pushed};
+use super::aligner::{NewestRow, Sample};
+use super::gpu::DeviceSample;
+use super::{Aligner, PushError, Pushed};
 use robocache_device::Values;
-use robocache_stream::{Message, SamplesError};
+use robocache_stream::{Data, Message, SamplesError, form};
 
 /// A cursor over the samples of a message. One sample is pushed at a time, since what it makes due comes before the next.
 ///
@@ -45,21 +45,14 @@ impl Samples {
     }
 }
 
-/// The newest row that was taken from the observations of an input.
-#[derive(Clone, Copy)]
-pub(super) struct NewestRow {
-    stamp_ns: i64,
-    epoch: i64,
-}
-
 /// Observations that go back by more, or go back in a new epoch, come from a clock that was set back, ns.
 const OBSERVATIONS_RESET: i64 = 1_000_000_000;
 
 impl Aligner {
     /// Begins with the samples of a message: one sample, or one for each of its `timestamps_ns`.
     ///
-    /// Rows that an aligning node upstream masked are no samples. Of a message that is an observation itself, neither are
-    /// the rows that an earlier one held: a window repeats all rows but the newest.
+    /// Rows that an aligning node upstream masked are left out. In a message that is an observation itself, so are the
+    /// rows that an earlier one held: a window repeats all rows but the newest.
     ///
     /// # Errors
     /// [`SamplesError`]: the message holds no samples of this modality.
@@ -69,12 +62,12 @@ impl Aligner {
         Ok(Samples {
             modality,
             next_row: 0,
-            stamp_ns: *message.header.timestamp_ns,
+            stamp_ns: message.timestamp_ns(),
             taken_until: self.taken_until(modality, message),
         })
     }
 
-    /// Pushes the next sample of a message; `None` where there is none left. Ask what is [`due`](Self::due) after each one.
+    /// Pushes the next sample of a message; `None` if there is none left. Ask what is [`due`](Self::due) after each one.
     ///
     /// The message must be the one that [`samples`](Self::samples) got.
     pub fn push_next(&mut self, samples: &mut Samples, message: &Message) -> Option<Result<Pushed, PushError>> {
@@ -92,14 +85,14 @@ impl Aligner {
     /// A row of a message. Where it is the only one, it is the whole payload, whatever its length.
     fn sample<'a>(&self, modality: usize, row: usize, message: &'a Message) -> Result<Sample<'a>, PushError> {
         let dim = self.timeline.dim(modality);
-        let elements = |len: usize| match message.header.timestamps_ns.len() {
+        let elements = |len: usize| match message.stamps().len() {
             0 | 1 => 0..len,
             _ => row * dim..(row + 1) * dim,
         };
-        if let Some(tensor) = message.on_device() {
-            let sample = DeviceSample::of(tensor, elements(tensor.len));
-            return Ok(Sample::Device(sample.map_err(DeviceFailure::from)?));
+        if let Data::Device([tensor]) = message.data() {
+            return Ok(Sample::Device(DeviceSample::of(tensor, elements(tensor.len))?));
         }
+        // It was checked to be a flat array.
         let values = message.flat().unwrap_or(Values::from_f32(&[]));
         let elements = elements(values.len());
         Ok(Sample::Host(values.slice(elements.start, elements.end)))
@@ -107,18 +100,19 @@ impl Aligner {
 
     /// The stamp up to which the rows of an observation were taken from an earlier one.
     fn taken_until(&mut self, modality: usize, message: &Message) -> Option<i64> {
-        if message.header.modalities.is_empty() {
+        if form::modalities.get(&message.header).is_none_or(<[String]>::is_empty) {
             return None;
         }
+        let epoch = crate::key::epoch.get(&message.header).unwrap_or(0);
         let newest = message.stamps().last().copied()?;
         let before = self.newest_rows[modality].filter(|before| {
             let back = before.stamp_ns.saturating_sub(newest);
-            back <= 0 || (back <= OBSERVATIONS_RESET && before.epoch == *message.header.epoch)
+            back <= 0 || (back <= OBSERVATIONS_RESET && before.epoch == epoch)
         });
         let until = before.map(|before| before.stamp_ns);
         self.newest_rows[modality] = Some(NewestRow {
             stamp_ns: until.map_or(newest, |until| until.max(newest)),
-            epoch: *message.header.epoch,
+            epoch,
         });
         until
     }

@@ -2,7 +2,7 @@
 //! falls due. The grid is 10 ms unless a test says otherwise.
 //!
 //! An observation is written as its rows, `TIME: INPUT=VALUES@AGE ...`, the newest last, `|` between them. `!` after the
-//! values: not valid. `@-`: there is no sample at or before the row. `late=` and `epoch=` are left out where they are 0.
+//! values: not valid. `@-`: there is no sample at or before the row. `late=` and `epoch=` are left out if they are 0.
 //! `#N`: it answers request N.
 //!
 //! Where there is a CUDA device, or the emulator of one, what it gives is held to be the same, to the bit.
@@ -15,11 +15,11 @@ mod start;
 mod triggers;
 mod values;
 
-use super::cuda::CudaFuser;
-use super::{AlignConfig, Masks, Notice, Output, Pushed, Refusal, SampleError, Target, Timeline, Wanted, cpu};
+use super::gpu::GpuFuser;
+use super::{AlignConfig, Destination, Masks, Notice, Output, Pushed, Refusal, SampleError, Target, Timeline, cpu};
 use crate::ConfigError;
 use robocache_device::Values;
-use robocache_device::cuda::{Budget, Gpu, device_count};
+use robocache_device::gpu::{Budget, Gpu, Kind, device_count};
 use std::fmt::Write;
 
 const MS: i64 = 1_000_000;
@@ -49,17 +49,17 @@ fn refusal(config: &AlignConfig) -> String {
 
 struct Script {
     timeline: Timeline,
-    cuda: Option<CudaFuser>,
+    on_gpu: Option<GpuFuser>,
 }
 
 impl Script {
     fn new(keys: &str, modalities: &[&str]) -> Self {
         let timeline = Timeline::new(&config(keys, modalities)).unwrap();
         let mut groups = (0..timeline.modalities()).flat_map(|modality| timeline.groups(modality));
-        let is_on_cuda = groups.all(|group| group.rule.mode.is_on_cuda());
-        let gpu = (is_on_cuda && device_count().is_ok()).then(|| Gpu::open(0).unwrap());
-        let cuda = gpu.map(|gpu| CudaFuser::new(&timeline, 1, &gpu, &Budget::new(None)));
-        Self { timeline, cuda }
+        let is_on_gpu = groups.all(|group| group.rule.mode.is_on_gpu());
+        let gpu = (is_on_gpu && device_count(Kind::Cuda).is_ok()).then(|| Gpu::open(Kind::Cuda, 0).unwrap());
+        let on_gpu = gpu.map(|gpu| GpuFuser::new(&timeline, 1, &gpu, &Budget::new(None)));
+        Self { timeline, on_gpu }
     }
 
     fn modality(&self, input: &str) -> usize {
@@ -137,14 +137,14 @@ impl Script {
         let mut masks = Masks::default();
         cpu::window(timeline, target, 0..names.len(), &mut values, &mut masks);
         assert_eq!(masks.timestamps_ns.last(), Some(&target.time_ns));
-        if let Some(cuda) = &mut self.cuda {
+        if let Some(on_gpu) = &mut self.on_gpu {
             let all = [Output::new(timeline, 0..names.len())];
-            cuda.make(timeline, target, &all, &[Wanted::OnHost]).unwrap();
-            let mut masks_of_cuda = Masks::default();
-            cuda.masks(0, timeline, target, &mut masks_of_cuda);
-            let of_cuda: &[u32] = bytemuck::cast_slice(cuda.values(0));
+            on_gpu.make(timeline, target, &all, &[Destination::Host]).unwrap();
+            let mut masks_of_gpu = Masks::default();
+            on_gpu.masks(0, timeline, target, &mut masks_of_gpu);
+            let of_gpu: &[u32] = bytemuck::cast_slice(on_gpu.values(0));
             let bits: Vec<u32> = values.iter().map(|value| value.to_bits()).collect();
-            assert_eq!((of_cuda, masks_of_cuda), (&bits[..], masks.clone()));
+            assert_eq!((of_gpu, masks_of_gpu), (&bits[..], masks.clone()));
         }
         let mut text = String::new();
         for (row, mut rest) in values.chunks_exact(columns).enumerate() {

@@ -14,16 +14,16 @@ pub use trigger::Row;
 use super::AlignConfig;
 use super::spec::{AttachedSpec, Spec, StreamSpec, Trigger, latency_ns, max_wait_ns};
 use crate::ConfigError;
-use crate::channel_groups::Group;
+use crate::channel_groups::ChannelGroup;
 use robocache_device::{Dtype, Values};
 use robocache_stream::{History, Insert, Place};
-use robocache_time::{Limits, TimeGrid, is_stamp_in_range};
+use robocache_time::{Limits, is_stamp_in_range};
 use std::collections::VecDeque;
 
-/// Why a sample was dropped. The stream goes on.
+/// The reason why a sample was dropped. The stream goes on.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SampleError {
-    /// It has the wrong number of values.
+    /// The number of values is wrong.
     #[error("a sample has {came} values, not {expected} (`dim`)")]
     WrongLength {
         /// The modality's `dim`.
@@ -31,7 +31,7 @@ pub enum SampleError {
         /// The length that came.
         came: usize,
     },
-    /// It has a NaN or an infinity, or what is one in float32.
+    /// A value is NaN or infinite, or becomes so in float32.
     #[error("value {channel} of a sample is {value}, not finite in float32")]
     NonFinite {
         /// The first such channel.
@@ -41,7 +41,7 @@ pub enum SampleError {
     },
     /// Channels that are to be a rotation are none, or far from unit length.
     #[error(
-        "channels {from} to {to} of a sample are no rotation for `{mode}` (allowed: directions of a norm of 1e-6 to 1e18)"
+        "channels {from} to {to} of a sample are not a rotation for `{mode}` (allowed: directions of a norm of 1e-6 to 1e18)"
     )]
     NoRotation {
         /// The first of the channels.
@@ -57,15 +57,15 @@ pub enum SampleError {
     /// The values of its stream are on a device, and it came to the [`Timeline`] instead of to the
     /// [`Aligner`](super::Aligner), which keeps them there.
     #[error("the samples of this stream are on a device, and one came to the host")]
-    Elsewhere,
+    OnDevice,
 }
 
-/// What the arrival of a sample did, beside adding to its history.
+/// Result of a sample's arrival, beside its place in the history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pushed {
-    /// It lies at or before a target that was sent already, or is too soon.
+    /// True if it lies at or before a target that was sent already, or is too soon.
     pub late: bool,
-    /// It is this many ns from another sample of its stream, less than `min_period_ms`.
+    /// Distance in ns from another sample of its stream, if it is less than `min_period_ms`.
     pub too_soon_ns: Option<i64>,
     /// The history was full and dropped its oldest sample.
     pub overflowed: bool,
@@ -73,28 +73,28 @@ pub struct Pushed {
     pub jumped_ns: Option<i64>,
 }
 
-/// What somebody should be told of the streams.
+/// Facts about the streams that somebody should be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The grid started without a stream.
     StartedWithout {
         /// The modality.
         modality: usize,
-        /// By how much its newest sample was behind the first target; `None`: it had no sample.
+        /// Distance of its newest sample behind the first target; `None`: it had no sample.
         behind_ns: Option<i64>,
     },
     /// A sample of a stream is too far ahead of the others: targets neither wait for the stream nor follow it.
     Aside {
         /// The modality.
         modality: usize,
-        /// By how much it is ahead.
+        /// Lead of the stream.
         ahead_ns: i64,
     },
     /// Targets follow another stream from now on, which went on while there was no observation: a clock jump.
     Moved {
         /// The modality that they follow.
         modality: usize,
-        /// By how much its newest sample is ahead of those that they followed; negative: behind.
+        /// Lead of its newest sample over those that they followed; negative: behind.
         by_ns: i64,
     },
     /// More targets fell due at once than anybody could take. They were skipped: this counts as a clock jump.
@@ -116,22 +116,22 @@ pub enum Notice {
 pub struct Target {
     /// Its time, ns: the newest row of the window.
     pub time_ns: i64,
-    /// How often the clock of a stream has jumped.
+    /// Number of jumps of a stream's clock.
     pub epoch: i64,
     /// Late samples so far, of all streams.
     pub late_samples: i64,
     /// The request that it answers, as [`Timeline::ask`] numbered it.
     pub request: Option<u64>,
-    /// Whether its time follows from stamps alone, and not from when a request or a tick came.
+    /// True if its time follows from stamps alone, and not from the arrival of a request or a tick.
     pub is_deterministic: bool,
 }
 
-/// Where a stream stands.
+/// State of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamState {
-    /// Whether targets wait for it while it is open: `wait` of its configuration.
+    /// True if targets wait for it while it is open: `wait` of its configuration.
     pub waits: bool,
-    /// Whether it is open.
+    /// True if it is open.
     pub open: bool,
     /// The capture time of its newest sample, ns; `None` before the first.
     pub newest_ns: Option<i64>,
@@ -141,14 +141,14 @@ pub struct StreamState {
     pub reset_ns: i64,
 }
 
-/// What is known of each value of a window.
+/// Validity and age of each value of a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Masks {
     /// The targets, T, ascending, ns.
     pub timestamps_ns: Vec<i64>,
-    /// `[T, M]`, row-major: 1 where every group of the modality has a valid value, else 0.
+    /// `[T, M]`, row-major: 1 if every group of the modality has a valid value, else 0.
     pub valid: Vec<i64>,
-    /// `[T, M]`, row-major: target minus the newest sample at or before it, -1 where there is none, ns.
+    /// `[T, M]`, row-major: target minus the newest sample at or before it, -1 if there is none, ns.
     pub age_ns: Vec<i64>,
     /// M: rows of the modality that are not valid because the published type can't hold their values.
     pub overflows: Vec<i64>,
@@ -158,15 +158,9 @@ pub struct Masks {
 ///
 /// It knows no device and no clock but that of the stamps. [`Aligner`](super::Aligner) adds the values.
 pub struct Timeline {
-    grid: TimeGrid,
-    window: i64,
-    stride: i64,
-    emit_every: i64,
-    max_wait: Option<i64>,
-    trigger: Trigger,
-    /// Those of the modalities, then the attached ones.
-    streams: Vec<Stream>,
-    attached: Vec<AttachedSpec>,
+    spec: Spec,
+    /// Streams of the modalities, then the attached ones.
+    streams: Vec<InputStream>,
     /// The time before which no target comes any more, ns: on the grid that of the next one. `None` before the first
     /// target, or where they are to begin anew.
     next: Option<i64>,
@@ -187,13 +181,11 @@ pub struct Timeline {
     notices: Vec<Notice>,
     epoch: i64,
     late_samples: i64,
-    dtype: Dtype,
-    fill_value: f32,
 }
 
-struct Stream {
+struct InputStream {
     spec: StreamSpec,
-    /// How many samples its values need at most at or before a target, and how many after it.
+    /// Most samples that its values need at or before a target, and most after it.
     needs: [usize; 2],
     has_rotations: bool,
     /// With `min_period_ms`: the newest time up to which no sample can come any more that is in time.
@@ -210,9 +202,25 @@ impl Timeline {
     /// Checks a configuration and makes the histories.
     ///
     /// # Errors
-    /// Those of [`Spec::new`].
+    /// The mistake, by its key.
     pub fn new(config: &AlignConfig) -> Result<Self, ConfigError> {
-        Spec::new(config).map(Self::from)
+        let (spec, streams) = Spec::new(config)?;
+        Ok(Self {
+            spec,
+            streams: streams.into_iter().map(InputStream::new).collect(),
+            next: None,
+            last_sent: None,
+            ticked: false,
+            asks: VecDeque::new(),
+            asked: 0,
+            refused: VecDeque::new(),
+            last_clock: None,
+            due_mark: None,
+            forgotten_before: None,
+            notices: Vec::new(),
+            epoch: 0,
+            late_samples: 0,
+        })
     }
 
     /// The inputs of the streams, in order: those of the modalities, then the attached ones.
@@ -222,12 +230,12 @@ impl Timeline {
 
     /// M, the number of modalities.
     pub fn modalities(&self) -> usize {
-        self.streams.len() - self.attached.len()
+        self.streams.len() - self.spec.attached.len()
     }
 
     /// The attached streams, in order. The first is stream M, after the modalities.
     pub fn attached(&self) -> &[AttachedSpec] {
-        &self.attached
+        &self.spec.attached
     }
 
     /// Values in a sample of a modality.
@@ -235,42 +243,42 @@ impl Timeline {
         self.streams[modality].spec.dim
     }
 
-    /// What the values of a modality are called, where its configuration takes them by name.
+    /// Names of a modality's values, if its configuration takes them by name.
     pub(super) fn fields(&self, modality: usize) -> &[String] {
         &self.streams[modality].spec.fields
     }
 
     /// T, the rows of an observation.
     pub fn window(&self) -> usize {
-        self.window as usize
+        self.spec.window as usize
     }
 
     /// The time between observations of the grid, ns.
     pub fn period_ns(&self) -> i64 {
-        self.grid.period().saturating_mul(self.emit_every)
+        self.spec.grid.period().saturating_mul(self.spec.emit_every)
     }
 
     /// The type of the published values.
     pub fn dtype(&self) -> Dtype {
-        self.dtype
+        self.spec.dtype
     }
 
-    /// What stands where there is no valid value.
-    pub fn fill_value(&self) -> f32 {
-        self.fill_value
+    /// Value for targets without a valid one.
+    pub(crate) fn fill_value(&self) -> f32 {
+        self.spec.fill_value
     }
 
     /// Adds a sample with its stamp (ns) to the history of its modality. Ask what is [`due`](Self::due) after each one, so
     /// that a message of several samples gives the same observations as a message for each.
     ///
     /// # Errors
-    /// Why the sample was dropped; the stream goes on.
+    /// The reason why the sample was dropped; the stream goes on.
     pub fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<Pushed, SampleError> {
-        if self.rows_are_elsewhere(modality) {
-            return Err(SampleError::Elsewhere);
+        if self.are_rows_on_device(modality) {
+            return Err(SampleError::OnDevice);
         }
         self.read(modality, stamp_ns, sample)?;
-        let insert = |stream: &mut Stream, time| stream.history.insert(time, &stream.sample);
+        let insert = |stream: &mut InputStream, time| stream.history.insert(time, &stream.sample);
         Ok(self.arrive(modality, stamp_ns, insert))
     }
 
@@ -317,19 +325,19 @@ impl Timeline {
         (pushed, row)
     }
 
-    /// Whether the rows of a modality are on a device.
-    pub fn rows_are_elsewhere(&self, modality: usize) -> bool {
-        self.streams[modality].history.rows_are_elsewhere()
+    /// True if the rows of a modality are on a device.
+    pub fn are_rows_on_device(&self, modality: usize) -> bool {
+        self.streams[modality].history.are_rows_on_device()
     }
 
     /// Keeps only the times of a modality's samples from now on. The caller keeps the rows.
-    pub(super) fn send_rows_elsewhere(&mut self, modality: usize) {
-        self.streams[modality].history.send_rows_elsewhere();
+    pub(super) fn move_rows_to_device(&mut self, modality: usize) {
+        self.streams[modality].history.move_rows_to_device();
     }
 
     /// Keeps the rows of a modality again: takes those of all its samples back from a device.
-    pub(super) fn put_rows_back(&mut self, modality: usize, rows: &[f32]) {
-        self.streams[modality].history.put_rows_back(rows);
+    pub(super) fn restore_rows(&mut self, modality: usize, rows: &[f32]) {
+        self.streams[modality].history.restore_rows(rows);
     }
 
     /// Adds the values of a sample that has arrived already: its history is on the host again, and the values were lost on
@@ -347,12 +355,12 @@ impl Timeline {
 
     /// Gives up the samples whose rows are on a device, which was lost. Their streams begin anew on the host, and the grid
     /// goes on.
-    pub fn forget_elsewhere(&mut self) {
+    pub fn forget_rows_on_device(&mut self) {
         for (modality, stream) in self.streams.iter_mut().enumerate() {
-            if stream.history.rows_are_elsewhere() {
+            if stream.history.are_rows_on_device() {
                 let samples = stream.history.times().len();
                 self.notices.push(Notice::SamplesLost { modality, samples });
-                stream.history.bring_rows_back();
+                stream.history.forget_rows_on_device();
                 stream.settled = None;
             }
         }
@@ -360,7 +368,12 @@ impl Timeline {
 
     /// Takes a checked sample: opens its stream, looks for a clock jump, counts it where it is late. `insert` adds it to
     /// the history.
-    fn arrive(&mut self, modality: usize, stamp_ns: i64, insert: impl FnOnce(&mut Stream, i64) -> Insert) -> Pushed {
+    fn arrive(
+        &mut self,
+        modality: usize,
+        stamp_ns: i64,
+        insert: impl FnOnce(&mut InputStream, i64) -> Insert,
+    ) -> Pushed {
         self.streams[modality].open = true;
         let time = stamp_ns - self.streams[modality].spec.latency;
         let before = self.clock();
@@ -407,7 +420,7 @@ impl Timeline {
         self.last_clock = self.clock();
     }
 
-    /// Sets the latency of a stream. The samples in its history move with it; this is no clock jump.
+    /// Sets the latency of a stream. The samples in its history move with it; this is not a clock jump.
     ///
     /// # Errors
     /// A latency that is none, as in a configuration.
@@ -430,7 +443,7 @@ impl Timeline {
     /// # Errors
     /// A wait that is none, as in a configuration.
     pub fn set_max_wait_ms(&mut self, ms: Option<f64>) -> Result<(), ConfigError> {
-        self.max_wait = max_wait_ns(ms)?;
+        self.spec.max_wait = max_wait_ns(ms)?;
         self.pace_anew();
         Ok(())
     }
@@ -445,12 +458,12 @@ impl Timeline {
         self.streams[modality].late_samples
     }
 
-    /// How often the clock of a stream has jumped.
+    /// Number of jumps of a stream's clock.
     pub fn epoch(&self) -> i64 {
         self.epoch
     }
 
-    /// The least `max_age_ms` and `max_gap_ms` of the groups of a stream, ns, where there is one.
+    /// The least `max_age_ms` and `max_gap_ms` of the groups of a stream, ns, if there is one.
     pub fn limits_ns(&self, stream: usize) -> [Option<i64>; 2] {
         let least = |limit: fn(&Limits) -> i64| {
             let groups = self.streams[stream].spec.groups.iter();
@@ -460,7 +473,7 @@ impl Timeline {
         [least(|limits| limits.max_age), least(|limits| limits.max_gap)]
     }
 
-    /// Where a stream stands.
+    /// State of a stream.
     pub fn stream(&self, modality: usize) -> StreamState {
         let stream = &self.streams[modality];
         StreamState {
@@ -472,15 +485,15 @@ impl Timeline {
         }
     }
 
-    /// Whether a row of an observation that is still to come may lie in `from..to`, ns.
+    /// True if a row of an observation that is still to come may lie in `from..to`, ns.
     pub(super) fn awaits_row_in(&self, from: i64, to: i64) -> bool {
-        if self.trigger != Trigger::Grid {
+        if self.spec.trigger != Trigger::Grid {
             return from < to;
         }
-        let steps = (self.window - 1) * self.stride;
+        let steps = (self.spec.window - 1) * self.spec.stride;
         let oldest_row = self.next.map(|next| self.back(self.earliest(next), steps));
         let from = from.max(oldest_row.unwrap_or(i64::MIN));
-        from < to && self.grid.time(self.grid.index_at_or_after(from)) < to
+        from < to && self.spec.grid.time(self.spec.grid.index_at_or_after(from)) < to
     }
 
     /// The samples of a stream.
@@ -489,13 +502,13 @@ impl Timeline {
     }
 
     /// The groups of a modality, in the order of their channels.
-    pub(super) fn groups(&self, modality: usize) -> &[Group] {
+    pub(super) fn groups(&self, modality: usize) -> &[ChannelGroup] {
         &self.streams[modality].spec.groups
     }
 }
 
-/// Checks that the channels of a group are a rotation, where they are to be one.
-pub(super) fn check_rotation(group: &Group, channels: &[f32]) -> Result<(), SampleError> {
+/// Checks that the channels of a group are a rotation, if they are to be one.
+pub(super) fn check_rotation(group: &ChannelGroup, channels: &[f32]) -> Result<(), SampleError> {
     match group.rule.takes(channels) {
         true => Ok(()),
         false => Err(SampleError::NoRotation {
@@ -506,36 +519,7 @@ pub(super) fn check_rotation(group: &Group, channels: &[f32]) -> Result<(), Samp
     }
 }
 
-impl From<Spec> for Timeline {
-    fn from(spec: Spec) -> Self {
-        Self {
-            grid: spec.grid,
-            window: spec.window,
-            stride: spec.stride,
-            emit_every: spec.emit_every,
-            max_wait: spec.max_wait,
-            trigger: spec.trigger,
-            streams: spec.streams.into_iter().map(Stream::new).collect(),
-            attached: spec.attached,
-            next: None,
-            last_sent: None,
-            ticked: false,
-            asks: VecDeque::new(),
-            asked: 0,
-            refused: VecDeque::new(),
-            last_clock: None,
-            due_mark: None,
-            forgotten_before: None,
-            notices: Vec::new(),
-            epoch: 0,
-            late_samples: 0,
-            dtype: spec.dtype,
-            fill_value: spec.fill_value,
-        }
-    }
-}
-
-impl Stream {
+impl InputStream {
     fn new(spec: StreamSpec) -> Self {
         Self {
             needs: spec.needs(),
@@ -550,7 +534,7 @@ impl Stream {
         }
     }
 
-    /// Whether targets wait for this stream: it is open, and its configuration says so.
+    /// True if targets wait for this stream: it is open, and its configuration says so.
     fn is_waited_for(&self) -> bool {
         self.open && self.spec.waits
     }
@@ -626,7 +610,7 @@ impl Stream {
         Some(with + reorder)
     }
 
-    /// How far past its newest sample the stream can be, ns.
+    /// Furthest that the stream can be past its newest sample, ns.
     fn ahead(&self) -> i64 {
         match self.needs {
             [_, 0] => (self.spec.min_period - 1).max(0),
@@ -634,7 +618,7 @@ impl Stream {
         }
     }
 
-    /// How far a sample at `time` is from the nearest one of its stream, ns, if that is less than `min_period_ms`.
+    /// Distance of a sample at `time` from the nearest one of its stream, ns, if it is less than `min_period_ms`.
     fn too_soon(&self, time: i64) -> Option<i64> {
         if self.spec.min_period == 0 {
             return None;

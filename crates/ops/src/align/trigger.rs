@@ -1,4 +1,4 @@
-//! What makes an observation: the section `trigger:` of align and fuse.
+//! Trigger of an observation: the section `trigger:` of align and fuse.
 
 use serde::Deserialize;
 use std::fmt;
@@ -28,7 +28,7 @@ impl fmt::Display for TriggerKind {
     }
 }
 
-/// What makes an observation, where it is not the grid.
+/// Trigger of an observation, if it is not the grid.
 ///
 /// ```
 /// # use serde_yaml as yaml_serde;
@@ -49,11 +49,11 @@ pub enum TriggerConfig {
     Stream {
         /// The input of the modality.
         stream: String,
-        /// How many samples come to one target: 2 makes every second sample one.
+        /// Number of samples for one target: 2 makes every second sample one.
         every: usize,
         /// The least time from a target to the next.
         min_interval_ms: f64,
-        /// Where the other rows of a window are.
+        /// Places of the other rows of a window.
         rows: Rows,
     },
     /// The messages of an input, each of which is answered with an observation.
@@ -68,7 +68,7 @@ pub enum TriggerConfig {
     },
 }
 
-/// Where the rows of a window are that are older than its target.
+/// Places of the rows of a window that are older than its target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rows {
@@ -130,7 +130,7 @@ impl TryFrom<Keys> for TriggerConfig {
 
 impl TriggerConfig {
     /// Its kind.
-    pub fn kind(&self) -> TriggerKind {
+    pub(crate) fn kind(&self) -> TriggerKind {
         match self {
             Self::Stream { .. } => TriggerKind::Stream,
             Self::Request { .. } => TriggerKind::Request,

@@ -1,76 +1,13 @@
 //! The window of an observation, output by output.
 
-use super::{Aligner, Masks, Target, Timeline, cpu};
+use super::gpu::GpuFuser;
+use super::{Aligner, Destination, Masks, Output, Target, Timeline, cpu};
 use half::{bf16, f16};
-use robocache_device::cuda::{CudaError, DeviceBuf};
-use robocache_device::{Device, Dtype, Primitive};
-use robocache_stream::Layout;
+use robocache_device::gpu::{DeviceBuf, DeviceFault};
+use robocache_device::{Device, Dtype, Element, Primitive, Work};
+use std::convert::Infallible;
 use std::ops::Range;
 use std::time::{Duration, Instant};
-
-/// An output of a window: a run of modalities side by side, `[T, D]` row-major.
-#[derive(Clone, Debug)]
-pub struct Output {
-    modalities: Range<usize>,
-    offsets: Vec<i64>,
-    layout: Layout,
-}
-
-impl Output {
-    /// A run of the modalities of a timeline.
-    pub fn new(timeline: &Timeline, modalities: Range<usize>) -> Self {
-        let mut offsets = vec![0];
-        let mut columns = 0;
-        for modality in modalities.clone() {
-            columns += timeline.dim(modality);
-            offsets.push(columns as i64);
-        }
-        Self {
-            modalities,
-            offsets,
-            layout: Layout::flat(timeline.dtype(), timeline.window() * columns),
-        }
-    }
-
-    /// Its modalities.
-    pub fn modalities(&self) -> Range<usize> {
-        self.modalities.clone()
-    }
-
-    /// M + 1 offsets: the m-th of its modalities is columns `offsets[m]..offsets[m + 1]`.
-    pub fn offsets(&self) -> &[i64] {
-        &self.offsets
-    }
-
-    /// D, its columns.
-    pub fn columns(&self) -> usize {
-        self.offsets.last().map_or(0, |&columns| columns as usize)
-    }
-
-    /// The form of its payload: a flat array of T * D elements.
-    pub fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    /// The size of its values.
-    pub fn bytes(&self) -> usize {
-        let columns = self.layout.columns.iter();
-        columns
-            .map(|column| column.len(self.layout.rows) * column.dtype.size())
-            .sum()
-    }
-}
-
-/// Where an output is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// Nowhere: it is not made.
-    Nowhere,
-    /// In the host's memory.
-    OnHost,
-    /// On the device of [`Aligner::output_gpu`].
-    OnDevice,
-}
 
 /// The window of a target that is due. Take each output that is wanted from it, once.
 pub struct Window<'a> {
@@ -86,19 +23,50 @@ pub struct Window<'a> {
     last: Duration,
 }
 
-impl<'a> Window<'a> {
-    pub(super) fn new(aligner: &'a mut Aligner, target: Target, device: Device, work: usize, pass: Duration) -> Self {
-        Self {
-            aligner,
+impl Aligner {
+    /// The window of a target that is due, every output of which is written to host memory.
+    pub fn window(&mut self, target: Target) -> Window<'_> {
+        self.window_for(target, |_| Destination::Host)
+    }
+
+    /// The window of a target that is due, each output of which goes to where it is wanted.
+    ///
+    /// A device makes all outputs in one pass, here. The CPU makes each one when it is written.
+    pub fn window_for(&mut self, target: Target, wanted: impl FnMut(usize) -> Destination) -> Window<'_> {
+        let start = Instant::now();
+        self.destinations.clear();
+        self.destinations.extend((0..self.outputs.len()).map(wanted));
+        let wanted = || self.outputs.iter().zip(&self.destinations);
+        let bytes = wanted().filter(|(_, wanted)| **wanted != Destination::Nowhere);
+        let work = bytes.map(|(output, _)| output.bytes()).sum();
+        let stays = self.destinations.contains(&Destination::Device);
+        let mut device = Device::Cpu;
+        if work > 0 {
+            // Only the device has the samples that came there.
+            let on_gpu = match self.are_any_rows_on_device() {
+                true => self.backend.resident(),
+                false => self.backend.gpu_for_work(work, stays),
+            };
+            let made = on_gpu.map(|on_gpu| on_gpu.make(&self.timeline, &target, &self.outputs, &self.destinations));
+            match made {
+                None => {}
+                Some(Ok(())) => device = self.backend.device(),
+                Some(Err(error)) => self.failed(work, error),
+            }
+        }
+        Window {
+            aligner: self,
             target,
             device,
             work,
-            pass,
+            pass: start.elapsed(),
             taken: Duration::ZERO,
             last: Duration::ZERO,
         }
     }
+}
 
+impl Window<'_> {
     /// The observation that it is of.
     pub fn target(&self) -> &Target {
         &self.target
@@ -109,10 +77,10 @@ impl<'a> Window<'a> {
         &self.aligner.outputs[output]
     }
 
-    /// Where an output is to be taken: where it was wanted, but on the host where the CPU makes it.
-    pub fn wanted(&self, output: usize) -> Wanted {
-        match self.aligner.wanted[output] {
-            Wanted::OnDevice if self.device == Device::Cpu => Wanted::OnHost,
+    /// Place from which an output is to be taken: the one in which it was wanted, but the host if the CPU computes it.
+    pub fn destination(&self, output: usize) -> Destination {
+        match self.aligner.destinations[output] {
+            Destination::Device if self.device == Device::Cpu => Destination::Host,
             wanted => wanted,
         }
     }
@@ -122,7 +90,7 @@ impl<'a> Window<'a> {
     ///
     /// # Panics
     /// If `out` is of another type, not as large or not aligned for the elements, or the output is
-    /// [wanted](Self::wanted) elsewhere, or there is no such output.
+    /// [destined](Self::destination) elsewhere, or there is no such output.
     pub fn write<E: Primitive>(&mut self, output: usize, out: &mut [E]) {
         let start = Instant::now();
         self.aligner.timeline.dtype().assert_is::<E>();
@@ -132,41 +100,29 @@ impl<'a> Window<'a> {
             self.aligner.outputs[output].bytes(),
             "bytes of output {output}"
         );
-        assert_eq!(self.wanted(output), Wanted::OnHost, "output {output}");
-        match self.device {
-            Device::Cpu => self.compute(output, out),
-            Device::Cuda(_) => self.read(output, out),
-        }
-        self.took(start);
-    }
-
-    /// Copies what the device made of an output.
-    fn read(&mut self, output: usize, out: &mut [u8]) {
+        assert_eq!(self.destination(output), Destination::Host, "output {output}");
         let Aligner {
             backend,
-            timeline,
-            masks,
-            ..
-        } = &mut *self.aligner;
-        if let Some(cuda) = backend.resident() {
-            out.copy_from_slice(cuda.values(output));
-            cuda.masks(output, timeline, &self.target, masks);
-        }
-    }
-
-    fn compute(&mut self, output: usize, out: &mut [u8]) {
-        let Aligner {
             timeline,
             outputs,
             masks,
             ..
         } = &mut *self.aligner;
-        let (target, modalities) = (&self.target, outputs[output].modalities());
-        match timeline.dtype() {
-            Dtype::Float16 => cpu::window::<f16>(timeline, target, modalities, bytemuck::cast_slice_mut(out), masks),
-            Dtype::BFloat16 => cpu::window::<bf16>(timeline, target, modalities, bytemuck::cast_slice_mut(out), masks),
-            _ => cpu::window::<f32>(timeline, target, modalities, bytemuck::cast_slice_mut(out), masks),
+        let mut writing = Writing {
+            timeline,
+            target: &self.target,
+            output,
+            modalities: outputs[output].modalities(),
+            out,
+            masks,
+        };
+        match (self.device, backend.resident()) {
+            (Device::Gpu(..), Some(on_gpu)) => {
+                let Ok(()) = writing.on_gpu(on_gpu);
+            }
+            _ => writing.on_cpu(&mut ()),
         }
+        self.took(start);
     }
 
     /// Leaves the values of an output on the device, `[T, D]` at the beginning of `memory`. They are there on return.
@@ -175,23 +131,17 @@ impl<'a> Window<'a> {
     /// any other the values are copied.
     ///
     /// # Errors
-    /// What the driver says: see [`failed_to_leave`](Self::failed_to_leave).
+    /// The driver's error: see [`failed_to_leave`](Self::failed_to_leave).
     ///
     /// # Panics
-    /// If it is not on the device: see [`wanted`](Self::wanted).
-    pub fn leave_on_device(&mut self, output: usize, memory: &mut DeviceBuf) -> Result<(), CudaError> {
+    /// If it is not on the device: see [`destination`](Self::destination).
+    pub fn leave_on_device(&mut self, output: usize, memory: &mut DeviceBuf) -> Result<(), DeviceFault> {
         let start = Instant::now();
-        assert_eq!(self.wanted(output), Wanted::OnDevice, "output {output}");
-        let Aligner {
-            backend,
-            timeline,
-            outputs,
-            masks,
-            ..
-        } = &mut *self.aligner;
-        if let Some(cuda) = backend.resident() {
-            cuda.masks(output, timeline, &self.target, masks);
-            cuda.leave(output, outputs[output].bytes(), memory)?;
+        assert_eq!(self.destination(output), Destination::Device, "output {output}");
+        let aligner = &mut *self.aligner;
+        if let Some(on_gpu) = aligner.backend.resident() {
+            on_gpu.masks(output, &aligner.timeline, &self.target, &mut aligner.masks);
+            on_gpu.leave(output, aligner.outputs[output].bytes(), memory)?;
         }
         self.took(start);
         Ok(())
@@ -199,7 +149,7 @@ impl<'a> Window<'a> {
 
     /// The device failed when an output was to be left there, or handed on. The CPU makes it again, and whatever else has not
     /// been taken: all of it is wanted on the host now.
-    pub fn failed_to_leave(&mut self, error: CudaError) {
+    pub fn failed_to_leave(&mut self, error: DeviceFault) {
         self.aligner.failed(self.work, error);
         self.device = Device::Cpu;
     }
@@ -214,7 +164,7 @@ impl<'a> Window<'a> {
         &self.aligner.masks
     }
 
-    /// Where the output that was taken last was made.
+    /// Device on which the output that was taken last was computed.
     pub fn device(&self) -> Device {
         self.device
     }
@@ -235,12 +185,50 @@ impl<'a> Window<'a> {
     }
 }
 
+/// The values of an output and its masks, to be written: of the pass that a device made, or computed by the CPU.
+struct Writing<'a> {
+    timeline: &'a Timeline,
+    target: &'a Target,
+    output: usize,
+    modalities: Range<usize>,
+    out: &'a mut [u8],
+    masks: &'a mut Masks,
+}
+
+impl Work for Writing<'_> {
+    type Cpu = ();
+    type Gpu = GpuFuser;
+    type Done = ();
+    type Fault = Infallible;
+
+    fn on_cpu(&mut self, (): &mut ()) {
+        match self.timeline.dtype() {
+            Dtype::Float16 => self.compute::<f16>(),
+            Dtype::BFloat16 => self.compute::<bf16>(),
+            _ => self.compute::<f32>(),
+        }
+    }
+
+    fn on_gpu(&mut self, gpu: &mut GpuFuser) -> Result<(), Infallible> {
+        self.out.copy_from_slice(gpu.values(self.output));
+        gpu.masks(self.output, self.timeline, self.target, self.masks);
+        Ok(())
+    }
+}
+
+impl Writing<'_> {
+    fn compute<E: Element>(&mut self) {
+        let (modalities, out) = (self.modalities.clone(), bytemuck::cast_slice_mut(self.out));
+        cpu::window::<E>(self.timeline, self.target, modalities, out, self.masks);
+    }
+}
+
 impl Drop for Window<'_> {
-    /// Tells the choice of the backend how long it took. What stays on a device is no measure: it saves the next operation a
-    /// copy.
+    /// Reports the time to the choice of the backend. Outputs that stay on a device are not measured: they save the
+    /// next operation a copy.
     fn drop(&mut self) {
-        let wanted = &self.aligner.wanted;
-        if self.taken > Duration::ZERO && !wanted.contains(&Wanted::OnDevice) {
+        let wanted = &self.aligner.destinations;
+        if self.taken > Duration::ZERO && !wanted.contains(&Destination::Device) {
             let time = self.pass + self.taken;
             self.aligner.backend.took(self.work, self.device, time);
         }

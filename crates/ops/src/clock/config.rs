@@ -1,6 +1,6 @@
 use serde::Deserialize;
 
-/// Which inputs get host time, and how: the section `clock:` of a configuration.
+/// Inputs that get host time, and the estimate of their clocks: the section `clock:` of a configuration.
 ///
 /// ```
 /// use robocache_ops::clock::{ClockConfig, ClockInput};
@@ -39,7 +39,7 @@ pub struct ClockInput {
 }
 
 impl Default for ClockInput {
-    /// Without a name, and with what the YAML has where a key is absent.
+    /// Without a name, and with what the YAML has if a key is absent.
     fn default() -> Self {
         Self {
             input: String::new(),
@@ -69,7 +69,7 @@ pub enum ClockKind {
 
 impl ClockKind {
     /// Its name in a configuration.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Device => "device",
             Self::Realtime => "realtime",

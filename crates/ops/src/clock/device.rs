@@ -4,22 +4,22 @@ use super::hull::{Line, Window};
 use super::spec::InputSpec;
 use super::{Notice, Stamp};
 
-/// The output follows a changed estimate by so much of the time that passes.
+/// Share of the time that passes by which the output follows a changed estimate.
 pub(super) const SLEW: f64 = 500e-6;
 
 /// An estimate whose clocks differ by more is none: quartz is within 100 ppm.
 const MOST_SKEW: f64 = 2000e-6;
 
-/// An estimate needs so many messages.
+/// Number of messages that an estimate needs.
 const LEAST_MESSAGES: u32 = 8;
 
-/// The messages of so much time after the first one may all have been held up: a sender waits at the start of a dataflow.
+/// Time after the first message in which all messages may have been held up: a sender waits at the start of a dataflow.
 const START_NS: i128 = 2_000_000_000;
 
 /// Messages that are late for so long are no longer late: the clock was set back.
 const LATE_NS: i128 = 5_000_000_000;
 
-/// After a silence of so many windows nothing is known of the clock.
+/// Number of windows of silence after which nothing is known of the clock.
 const LONGEST_SILENCE: i128 = 10;
 
 /// Turns the stamps of one device into host time.
@@ -39,7 +39,7 @@ pub struct DeviceClock {
     origin: Option<(i128, i128)>,
     newest_x: i128,
     messages: u32,
-    /// When the messages began to be late.
+    /// Time from which on the messages are late.
     late_since: Option<i128>,
     line: Option<Line>,
     spread: f64,
@@ -106,25 +106,22 @@ impl DeviceClock {
         } else {
             host
         };
-        let host_ns = clamp(host);
         let stamp = Stamp {
-            host_ns,
-            offset_ns: clamp(i128::from(host_ns) - x),
             skew,
             sigma_ns: clamp(self.spread.round() as i128),
             is_locked: self.applied.is_some(),
-            epoch: self.epoch,
+            ..Stamp::new(device_ns, clamp(host), self.epoch)
         };
         (stamp, notice)
     }
 
     /// Host time of a message without a stamp: when it was published. Of the clock it says nothing.
-    pub fn push_unstamped(&mut self, host_ns: i64) -> Stamp {
+    pub(crate) fn push_unstamped(&mut self, host_ns: i64) -> Stamp {
         let host = self.in_order(i128::from(host_ns) - self.latency, false);
-        Stamp::of_publication(host_ns, clamp(host), self.epoch)
+        Stamp::new(host_ns, clamp(host), self.epoch)
     }
 
-    /// What can only be if one of the clocks was set, or nothing is known any more.
+    /// Jump that is possible only if one of the clocks was set, or if nothing is known any more.
     fn discontinuity(&mut self, x: i128, y: i128) -> Option<Notice> {
         let (x0, y0) = self.origin?;
         let ahead = x - self.newest_x;
@@ -161,7 +158,7 @@ impl DeviceClock {
         })
     }
 
-    /// How much later a message comes than the line says, or, while there is none that is used, than the earliest one.
+    /// Delay of a message behind the line, or, while no line is used, behind the earliest message.
     fn late(&self, x: i128, y: i128) -> Option<i128> {
         let (x0, y0) = self.origin?;
         let d = y - y0 - (x - x0);
@@ -172,18 +169,18 @@ impl DeviceClock {
         Some(d - usual.round() as i128)
     }
 
-    /// Whether so little came so far that all of it may be late.
+    /// True if all messages up to now may be late, as they are few.
     fn is_starting(&self, y: i128) -> bool {
         let is_short = self.origin.is_none_or(|(_, y0)| y - y0 < START_NS);
         self.applied.is_none() && (is_short || self.messages < LEAST_MESSAGES)
     }
 
-    /// Whether a message that is in time shows that all before it were late. Of the clock they say nothing.
+    /// True if a message that is in time shows that all before it were late. Those tell nothing of the clock.
     fn was_held_up(&self, x: i128, y: i128) -> bool {
         self.is_starting(y) && self.late(x, y).is_some_and(|late| late < -self.reset)
     }
 
-    /// The pace of a clock, where it still is none of a clock after `after`.
+    /// The pace of a clock, if it still is none of a clock after `after`.
     fn wrong_pace(&self, after: i128) -> Option<Notice> {
         let line = self.line.filter(|line| line.slope.abs() > MOST_SKEW)?;
         let is_told = self.applied.is_none() && self.window.spoken() >= after;
@@ -230,7 +227,7 @@ impl DeviceClock {
         line.map_or(0.0, |line| line.slope.clamp(-MOST_SKEW, MOST_SKEW))
     }
 
-    /// Keeps the results in order. Only where a clock was set may they go back, by more than their uncertainty.
+    /// Keeps the results in order. Only if a clock was set may they go back, by more than their uncertainty.
     fn in_order(&mut self, host: i128, is_reset: bool) -> i128 {
         let host = match self.last {
             Some(last) if host <= last && is_reset && last - host > self.reset => {

@@ -29,7 +29,7 @@ impl HostClock {
         }
     }
 
-    /// Real time of a message with stamp `stamp_ns`, where the real-time clock is `difference_ns` ahead of the other one,
+    /// Real time of a message with stamp `stamp_ns`, if the real-time clock is `difference_ns` ahead of the other one,
     /// and what became of the difference.
     pub fn push(&mut self, stamp_ns: i64, difference_ns: i64) -> (Stamp, Option<Notice>) {
         let difference = i128::from(difference_ns);
@@ -51,12 +51,8 @@ impl HostClock {
         }
         let host_ns = clamp(i128::from(stamp_ns) + *applied - self.latency);
         let stamp = Stamp {
-            host_ns,
-            offset_ns: clamp(i128::from(host_ns) - i128::from(stamp_ns)),
-            skew: 0.0,
-            sigma_ns: 0,
             is_locked: true,
-            epoch: self.epoch,
+            ..Stamp::new(stamp_ns, host_ns, self.epoch)
         };
         (stamp, notice)
     }
@@ -64,7 +60,7 @@ impl HostClock {
     /// Real time of a message without a stamp: when it was published, at `published_ns`.
     pub fn push_unstamped(&self, published_ns: i64) -> Stamp {
         let host = i128::from(published_ns) - self.latency;
-        Stamp::of_publication(published_ns, clamp(host), self.epoch)
+        Stamp::new(published_ns, clamp(host), self.epoch)
     }
 }
 
@@ -74,19 +70,13 @@ pub fn now_ns() -> i64 {
     since.map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// By how much the host's real-time clock is ahead of another of its clocks, ns; `None` where the system has none such.
+/// Lead of the host's real-time clock over another of its clocks, ns; `None` if the system does not have that clock.
 pub fn difference_ns(clock: ClockKind) -> Option<i64> {
-    match clock {
-        ClockKind::Realtime => Some(0),
-        ClockKind::Device => None,
-        ClockKind::Monotonic | ClockKind::Boottime => read_difference(clock),
-    }
-}
-
-fn read_difference(clock: ClockKind) -> Option<i64> {
     let other = match clock {
+        ClockKind::Realtime => return Some(0),
+        ClockKind::Device => return None,
+        ClockKind::Monotonic => libc::CLOCK_MONOTONIC,
         ClockKind::Boottime => libc::CLOCK_BOOTTIME,
-        _ => libc::CLOCK_MONOTONIC,
     };
     let read = |clock| {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -95,7 +85,7 @@ fn read_difference(clock: ClockKind) -> Option<i64> {
         #[allow(clippy::unnecessary_cast, reason = "both are of 32 bits on some systems")]
         (result == 0).then(|| time.tv_sec as i64 * 1_000_000_000 + time.tv_nsec as i64)
     };
-    // Of several readings the one that was interrupted least.
+    // The reading that was interrupted least.
     let readings = (0..5).filter_map(|_| {
         let (before, real, after) = (read(other)?, read(libc::CLOCK_REALTIME)?, read(other)?);
         Some((after - before, real - (before + (after - before) / 2)))
@@ -106,7 +96,7 @@ fn read_difference(clock: ClockKind) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::{ClockConfig, ClockInput, ClockSpec};
+    use crate::clock::{ClockConfig, ClockInput};
 
     const MS: i64 = 1_000_000;
 
@@ -117,8 +107,7 @@ mod tests {
             latency_ms: 5.0,
             ..ClockInput::default()
         };
-        let spec = ClockSpec::new(&ClockConfig { inputs: vec![input] }).unwrap();
-        HostClock::new(&spec.inputs()[0])
+        HostClock::new(&ClockConfig { inputs: vec![input] }.checked().unwrap()[0])
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
-/// The window keeps the lowest point of each of so many slots, for the hull of what is left when a vertex leaves it.
+/// Number of slots of the window, each of which keeps its lowest point, for the hull of the rest when a vertex leaves
+/// it.
 const SLOTS: i128 = 1024;
 
 /// The parts of a window whose lowest points are compared.
 const PARTS: i128 = 30;
 
-/// A silence counts as so much of the window: what came before it is worth keeping until as much has come after it.
+/// Part of the window that a silence counts as: data before it are worth keeping until as much has come after it.
 const LONGEST_STEP: i128 = 1_000_000_000;
 
 /// A message: its device time x and d, its host time minus x. Both count from the first message's.
@@ -18,12 +19,12 @@ const LONGEST_STEP: i128 = 1_000_000_000;
 pub(super) struct Point {
     pub x: i128,
     pub d: i128,
-    /// How much time was spoken in up to it.
+    /// Time with messages up to it.
     active: i128,
 }
 
 impl Point {
-    /// How far it lies above `line`, ns.
+    /// Distance above `line`, ns.
     pub fn above(&self, line: &Line) -> f64 {
         self.d as f64 - line.at(self.x)
     }
@@ -45,7 +46,7 @@ impl Line {
     }
 }
 
-/// The points of the last so much time that was spoken in, and their lower hull.
+/// The points of the last `span` of time with messages, and their lower hull.
 pub(super) struct Window {
     span: i128,
     hull: Vec<Point>,
@@ -53,9 +54,9 @@ pub(super) struct Window {
     slots: VecDeque<Point>,
     /// The sum of their x.
     sum_x: i128,
-    /// Where the newest slot begins.
+    /// Start of the newest slot.
     slot_start: i128,
-    /// By how much the lowest of the points is above the true line on average, ns; 0 where that can't be said.
+    /// Average distance of the lowest of the points above the true line, ns; 0 if it can't be known.
     bias: f64,
     scratch: Vec<Point>,
     heights: Vec<f64>,
@@ -119,7 +120,7 @@ impl Window {
         completes
     }
 
-    /// The best line where jitter is exponential: the mean of all lines under the points, each as likely as it makes the
+    /// The best line if jitter is exponential: the mean of all lines under the points, each as likely as it makes the
     /// points (Pitman, Biometrika 30, 1939). `None` with fewer than two points.
     ///
     /// With n points, mean jitter m and `mean` the mean of their x, a line of slope b that has height h over `mean` has
@@ -183,7 +184,7 @@ impl Window {
         self.hull.last().map_or(0, |newest| newest.active)
     }
 
-    /// How far the lowest points of [`PARTS`] parts of the window lie above a line, ns, as the root of the mean square.
+    /// Distance of the lowest points of [`PARTS`] parts of the window above a line, ns, as the root of the mean square.
     pub fn spread(&self, line: &Line) -> f64 {
         let part = (self.span / PARTS).max(1);
         let (mut sum, mut parts) = (0.0, 0u32);
@@ -203,7 +204,8 @@ impl Window {
         (sum / f64::from(parts.max(1))).sqrt()
     }
 
-    /// Where a vertex leaves on the left, points that lay above its edge become vertices.
+    /// Forgets the points before `start`: as a vertex leaves on the left, points that lay above its edge become
+    /// vertices.
     fn forget_before(&mut self, start: i128) {
         while self.slots.len() > 1 && self.slots[0].active < start {
             self.sum_x -= self.slots.pop_front().map_or(0, |point| point.x);
@@ -249,7 +251,7 @@ impl Weights {
     /// lines turn about those to the right, smaller ones with -1. `bias` is m / n.
     fn turn<'a>(&mut self, vertices: impl Iterator<Item = &'a Point>, edge: &Line, bias: f64, sign: f64) {
         let mut vertices = vertices.peekable();
-        // How far the slope has turned, and the height there.
+        // The turn of the slope, and the height there.
         let (mut turned, mut height) = (0.0, 0.0);
         while let Some(vertex) = vertices.next() {
             // By how much the height falls as the slope turns on.
@@ -320,7 +322,7 @@ mod tests {
         let (right, edge) = window.edge().unwrap();
         assert_eq!((right, edge.at(S).round(), edge.at(4 * S).round()), (2, 2.0, 1.0));
         assert_eq!(window.lowest(), Some(1));
-        // What is not to the right of all others is not taken.
+        // A point that is not to the right of all others is not taken.
         window.push(6 * S, 0);
         window.push(5 * S, 0);
         assert_eq!(hull(&window).len(), 4);

@@ -28,18 +28,19 @@ mod config;
 mod device;
 mod host;
 mod hull;
+pub mod key;
 mod spec;
 
 pub use config::{ClockConfig, ClockInput, ClockKind};
 pub use device::DeviceClock;
 pub use host::{HostClock, difference_ns, now_ns};
-pub use spec::{ClockSpec, InputSpec};
+pub use spec::InputSpec;
 
 use super::ConfigError;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// What lies between two clocks of the host is read again after so long.
+/// Period of reading the difference between two clocks of the host.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
 /// A stamp in host time, and how it was found.
@@ -49,14 +50,14 @@ pub struct Stamp {
     pub host_ns: i64,
     /// Host time minus the device's.
     pub offset_ns: i64,
-    /// How much more than a second passes on the host in a second of the device; 0 while it is not known.
+    /// Excess over a second that passes on the host in a second of the device; 0 while it is not known.
     pub skew: f64,
-    /// How far the earliest messages of each thirtieth of the window lie above the estimate, as the root of the mean
+    /// Distance of the earliest messages of each thirtieth of the window above the estimate, as the root of the mean
     /// square.
     pub sigma_ns: i64,
-    /// Whether it is of the estimate. Otherwise it is the time of publication, less the latency.
+    /// True if the time is by the estimate. Otherwise it is the time of publication, less the latency.
     pub is_locked: bool,
-    /// How often host time went back so far.
+    /// Number of times that host time went back.
     pub epoch: i64,
 }
 
@@ -68,11 +69,11 @@ impl Stamp {
         device::clamp(i128::from(self.host_ns) - stretched)
     }
 
-    /// `host_ns`, of a message without a stamp of its own.
-    fn of_publication(published_ns: i64, host_ns: i64, epoch: i64) -> Self {
+    /// `host_ns` for a time of the device, or of the publication, that is not by an estimate.
+    fn new(stamp_ns: i64, host_ns: i64, epoch: i64) -> Self {
         Self {
             host_ns,
-            offset_ns: host_ns.saturating_sub(published_ns),
+            offset_ns: host_ns.saturating_sub(stamp_ns),
             skew: 0.0,
             sigma_ns: 0,
             is_locked: false,
@@ -81,14 +82,15 @@ impl Stamp {
     }
 }
 
-/// What becomes of a clock that somebody must be told.
+/// News of a clock that somebody must be told.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Notice {
     /// From here on the estimate is used.
     Locked,
-    /// The device's clock was set by so much, or the host's by as much in the other direction. The estimate begins anew.
+    /// The device's clock was set by this much, or the host's by as much in the other direction. The estimate begins
+    /// anew.
     Reset {
-        /// By how much.
+        /// Step of the clock.
         ns: i64,
     },
     /// The device said nothing for so long that the estimate begins anew.
@@ -103,13 +105,13 @@ pub enum Notice {
     },
     /// A clock of the host was set.
     HostClock {
-        /// By how much.
+        /// Step of the clock.
         ns: i64,
     },
 }
 
 impl Notice {
-    /// What warnings of this kind are counted as.
+    /// Kind under which warnings of this are counted.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Locked => "locked",
@@ -168,10 +170,10 @@ impl Clocks {
     /// The clocks of a configuration.
     ///
     /// # Errors
-    /// What can't work, or a clock that this system does not have.
+    /// A setting that can't work, or a clock that this system does not have.
     pub fn new(config: &ClockConfig) -> Result<Self, ConfigError> {
-        let spec = ClockSpec::new(config)?;
-        let clocks = spec.inputs().iter().enumerate().map(|(i, input)| {
+        let inputs = config.checked()?;
+        let clocks = inputs.iter().enumerate().map(|(i, input)| {
             if input.clock == ClockKind::Device {
                 return Ok(Clock::Device(Box::new(DeviceClock::new(input))));
             }
@@ -195,7 +197,7 @@ impl Clocks {
     }
 
     /// Host time of a message of an input with stamp `stamp_ns`, and what became of its clock. `published_ns` is when it
-    /// was published, by the host's real-time clock; where it is `None`, that is now.
+    /// was published, by the host's real-time clock; if it is `None`, that is now.
     pub fn push(&mut self, input: usize, stamp_ns: i64, published_ns: Option<i64>) -> (Stamp, Option<Notice>) {
         match &mut self.clocks[input] {
             Clock::Device(clock) => clock.push(stamp_ns, published_ns.unwrap_or_else(now_ns)),

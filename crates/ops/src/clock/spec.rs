@@ -1,14 +1,8 @@
 use super::{ClockConfig, ClockInput, ClockKind};
-use crate::{ConfigError, duration_ns};
+use crate::{ConfigError, duration_ns, refused};
 use robocache_time::ms_to_ns;
 
-/// A [`ClockConfig`] that can't be wrong.
-#[derive(Clone, Debug)]
-pub struct ClockSpec {
-    inputs: Vec<InputSpec>,
-}
-
-/// What is to be done with the stamps of one input.
+/// Treatment of the stamps of one input.
 #[derive(Clone, Debug)]
 pub struct InputSpec {
     /// Its name.
@@ -25,72 +19,70 @@ pub struct InputSpec {
     pub reset_ns: i64,
 }
 
-impl ClockSpec {
-    /// Checks a configuration.
+impl ClockConfig {
+    /// The inputs, checked.
     ///
     /// # Errors
     /// The key, what came and what is allowed.
-    pub fn new(config: &ClockConfig) -> Result<Self, ConfigError> {
-        if config.inputs.is_empty() {
-            return Err(ConfigError::new("inputs", "none (allowed: one or more)"));
+    pub fn checked(&self) -> Result<Vec<InputSpec>, ConfigError> {
+        if self.inputs.is_empty() {
+            return refused("inputs", "none (allowed: one or more)");
         }
-        let inputs = config.inputs.iter().enumerate().map(|(i, input)| {
-            let earlier = &config.inputs[..i];
-            if earlier.iter().any(|other| other.input == input.input) {
+        let inputs = self.inputs.iter().enumerate().map(|(i, input)| {
+            if self.inputs[..i].iter().any(|other| other.input == input.input) {
                 let problem = format!("`{}` stands there twice (allowed: once)", input.input);
-                return Err(ConfigError::new(format!("inputs[{i}].input"), problem));
+                return refused(format!("inputs[{i}].input"), problem);
             }
             InputSpec::new(&format!("inputs[{i}]"), input)
         });
-        Ok(Self {
-            inputs: inputs.collect::<Result<_, _>>()?,
-        })
-    }
-
-    /// The inputs, in the order of the configuration.
-    pub fn inputs(&self) -> &[InputSpec] {
-        &self.inputs
+        inputs.collect()
     }
 }
 
 impl InputSpec {
     fn new(at: &str, config: &ClockInput) -> Result<Self, ConfigError> {
-        let refused = |key: &str, problem: String| Err(ConfigError::new(format!("{at}.{key}"), problem));
-        if config.input.is_empty() {
+        let ClockInput {
+            input,
+            clock,
+            latency_ms,
+            window_s,
+            lock_s,
+            reset_ms,
+        } = config;
+        let refused = |key: &str, problem: String| refused(format!("{at}.{key}"), problem);
+        if input.is_empty() {
             return refused("input", "it is empty (allowed: the name of an input)".to_owned());
         }
-        for (key, seconds) in [("window_s", config.window_s), ("lock_s", config.lock_s)] {
-            if !(1.0..=3600.0).contains(&seconds) {
+        for (key, seconds) in [("window_s", window_s), ("lock_s", lock_s)] {
+            if !(1.0..=3600.0).contains(seconds) {
                 return refused(key, format!("{seconds} (allowed: 1 to 3600 s)"));
             }
         }
-        if config.lock_s > config.window_s {
-            let problem = format!("{} (allowed: at most `window_s`, {})", config.lock_s, config.window_s);
-            return refused("lock_s", problem);
+        if lock_s > window_s {
+            return refused("lock_s", format!("{lock_s} (allowed: at most `window_s`, {window_s})"));
         }
-        if !(1.0..=1e9).contains(&config.reset_ms) {
-            return refused("reset_ms", format!("{} (allowed: 1 to 1e9 ms)", config.reset_ms));
+        if !(1.0..=1e9).contains(reset_ms) {
+            return refused("reset_ms", format!("{reset_ms} (allowed: 1 to 1e9 ms)"));
         }
-        let ClockInput { window_s, lock_s, .. } = ClockInput::default();
-        if config.clock != ClockKind::Device && (config.window_s, config.lock_s) != (window_s, lock_s) {
-            let key = if config.window_s == window_s {
-                "lock_s"
-            } else {
-                "window_s"
-            };
-            let name = config.clock.name();
+        let absent = ClockInput::default();
+        let set = [
+            ("window_s", *window_s != absent.window_s),
+            ("lock_s", *lock_s != absent.lock_s),
+        ];
+        if let Some((key, _)) = set.iter().find(|(_, is_set)| *is_set && *clock != ClockKind::Device) {
+            let name = clock.name();
             return refused(
                 key,
                 format!("`{name}` has no use for it (allowed with `clock: device`)"),
             );
         }
         Ok(Self {
-            input: config.input.clone(),
-            clock: config.clock,
-            latency_ns: duration_ns(|| format!("{at}.latency_ms"), config.latency_ms)?,
-            window_ns: ms_to_ns(1e3 * config.window_s),
-            lock_ns: ms_to_ns(1e3 * config.lock_s),
-            reset_ns: ms_to_ns(config.reset_ms),
+            input: input.clone(),
+            clock: *clock,
+            latency_ns: duration_ns(|| format!("{at}.latency_ms"), *latency_ms)?,
+            window_ns: ms_to_ns(1e3 * window_s),
+            lock_ns: ms_to_ns(1e3 * lock_s),
+            reset_ns: ms_to_ns(*reset_ms),
         })
     }
 }

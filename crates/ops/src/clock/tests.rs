@@ -9,7 +9,7 @@ const START: i64 = 1_700_000_000 * S;
 
 fn device(keys: &str) -> DeviceClock {
     let config: ClockConfig = serde_yaml::from_str(&format!("inputs: [{{ input: imu{keys} }}]")).unwrap();
-    DeviceClock::new(&ClockSpec::new(&config).unwrap().inputs()[0])
+    DeviceClock::new(&config.checked().unwrap()[0])
 }
 
 /// A generator of numbers in 0..1.
@@ -86,7 +86,7 @@ fn figures(mut errors: Vec<f64>) -> [f64; 4] {
     [rms, errors[last / 2], errors[last * 99 / 100], errors[last]].map(|ns| (ns * 1e-2).round() / 10.0)
 }
 
-/// What a device goes through.
+/// Change of a device's stamps.
 type Story = fn(Vec<(i64, i64, i64)>) -> Vec<(i64, i64, i64)>;
 
 /// Silent for 10 s after every 20 s.
@@ -232,7 +232,7 @@ fn a_clock_that_is_set_ahead_or_back_is_told_of() {
             "{told:?}"
         );
     }
-    // The host's clock is set ahead: every message of the device is late from then on, and after 5 s that is no delay.
+    // The host's clock is set ahead: every message of the device is late from then on, and after 5 s that is not a delay.
     // Set back: the output has to go back, too.
     for (by, epoch) in [(3 * S, 0), (-3 * S, 1)] {
         let mut clock = device("");
@@ -397,7 +397,7 @@ fn a_configuration_that_can_t_work_is_refused_by_key() {
     assert_eq!(one("reset_ms: -1"), "inputs[0].reset_ms: -1 (allowed: 1 to 1e9 ms)");
     assert_eq!(
         one("latency_ms: -1"),
-        "inputs[0].latency_ms: -1 is no duration (allowed: 0 to 1e12 ms)"
+        "inputs[0].latency_ms: -1 is not a duration (allowed: 0 to 1e12 ms)"
     );
     assert_eq!(
         one("clock: boottime, window_s: 30"),

@@ -1,7 +1,7 @@
-//! Streams as one tensor: every modality at the same targets, side by side.
+//! Operation `fuse`: joins streams into one tensor, with all modalities side by side at the same targets.
 //!
-//! It is [`align`](crate::align) with one output, by [`Aligner::new`](crate::align::Aligner::new); the
-//! configuration is the same.
+//! [`Aligner::fused`](crate::align::Aligner::fused) implements it: `fuse` is [`align`](crate::align) with one output
+//! instead of one for each modality. Both operations have the same configuration type.
 
-/// The section `fuse:` of a configuration.
+/// Section `fuse:` of a configuration. It may have the key `attach`, which the section `align:` refuses.
 pub type FuseConfig = super::align::AlignConfig;

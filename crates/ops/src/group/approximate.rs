@@ -9,7 +9,7 @@
 use super::{DropReason, Entry, Ledger};
 use std::collections::VecDeque;
 
-/// How much worse a set gets with its age: distances of its end count `1 + age_penalty` times.
+/// Penalty of a set's age: distances of its end count `1 + age_penalty` times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Penalty {
     /// `1 + age_penalty` is `mantissa / 2^shift`.
@@ -18,7 +18,7 @@ pub(super) struct Penalty {
 }
 
 impl Penalty {
-    /// The penalty, where it is 0 to 1000.
+    /// The penalty, if it is 0 to 1000.
     pub fn new(age_penalty: f64) -> Option<Self> {
         if !(0.0..=1000.0).contains(&age_penalty) {
             return None;
@@ -74,35 +74,21 @@ struct Candidate {
     pivot_time: i64,
 }
 
-/// The heads of all queues: the latest, of several the last; the earliest, of several the first.
-struct Interval {
-    start: i64,
-    start_input: usize,
-    end: i64,
-    end_input: usize,
-}
-
-impl Interval {
-    /// The interval of these heads; `None` where one is not there.
-    fn of(heads: impl Iterator<Item = Option<i64>>) -> Option<Self> {
-        let mut all = None;
-        for (input, time) in heads.enumerate() {
-            let time = time?;
-            let interval = all.get_or_insert(Self {
-                start: time,
-                start_input: input,
-                end: time,
-                end_input: input,
-            });
-            if time < interval.start {
-                (interval.start, interval.start_input) = (time, input);
-            }
-            if time >= interval.end {
-                (interval.end, interval.end_input) = (time, input);
-            }
+/// The earliest of these heads, of several the first, and the latest, of several the last, each with its input; `None` if a
+/// head is not there.
+fn interval(heads: impl Iterator<Item = Option<i64>>) -> Option<[(i64, usize); 2]> {
+    let mut ends = None;
+    for (input, time) in heads.enumerate() {
+        let head = (time?, input);
+        let [start, end] = ends.get_or_insert([head; 2]);
+        if head.0 < start.0 {
+            *start = head;
         }
-        all
+        if head.0 >= end.0 {
+            *end = head;
+        }
     }
+    ends
 }
 
 pub(super) struct Approximate<M> {
@@ -186,17 +172,12 @@ impl<M> Approximate<M> {
 
     /// Searches on, while no queue is empty.
     fn process(&mut self, ledger: &mut Ledger<M>) {
-        while let Some(interval) = Interval::of(self.queues.iter().map(Queue::head)) {
+        while let Some(ends) = interval(self.queues.iter().map(Queue::head)) {
+            let [(start, start_input), (end, end_input)] = ends;
             for (input, queue) in self.queues.iter_mut().enumerate() {
                 // No message that was dropped could have been better than those at the heads.
-                queue.has_gap &= input == interval.end_input;
+                queue.has_gap &= input == end_input;
             }
-            let Interval {
-                start,
-                start_input,
-                end,
-                end_input,
-            } = interval;
             let candidate = match self.candidate {
                 None => {
                     let reason = if end.saturating_sub(start) > self.max_span {
@@ -234,28 +215,20 @@ impl<M> Approximate<M> {
         }
     }
 
-    /// Whether no interval that ends at `end` or later can be better, as it has to contain the pivot.
+    /// True if no interval that ends at `end` or later can be better, as it has to contain the pivot.
     fn outlasts(&self, candidate: Candidate, end: i64) -> bool {
         self.penalty.of(end.saturating_sub(candidate.end)) >= i128::from(candidate.pivot_time - candidate.start)
     }
 
-    /// Whether the candidate is the best whatever comes, by what is known of the next message of each empty queue. Then it
-    /// is published.
+    /// True if the candidate is the best whatever comes, by the known facts about the next message of each empty queue.
+    /// It is then published.
     fn is_proven_best(&mut self, ledger: &mut Ledger<M>) -> bool {
         let Some(candidate) = self.candidate else { return false };
         self.moved.fill(0);
         loop {
-            let heads = self
-                .queues
-                .iter()
-                .map(|queue| Some(queue.virtual_head(candidate.pivot_time)));
-            let Some(Interval {
-                start,
-                start_input,
-                end,
-                ..
-            }) = Interval::of(heads)
-            else {
+            let heads = self.queues.iter();
+            let heads = heads.map(|queue| Some(queue.virtual_head(candidate.pivot_time)));
+            let Some([(start, start_input), (end, _)]) = interval(heads) else {
                 return false;
             };
             if self.outlasts(candidate, end) {

@@ -1,16 +1,16 @@
 use serde::Deserialize;
 use std::fmt;
 
-/// Which messages make up a set.
+/// Rule by which messages make up a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupingPolicy {
-    /// Those that are nearest to each other: ApproximateTime of message_filters.
+    /// Messages that are nearest to each other: ApproximateTime of message_filters.
     #[default]
     Approximate,
-    /// Those of the same time: ExactTime of message_filters.
+    /// Messages of the same time: ExactTime of message_filters.
     Exact,
-    /// The oldest of each stream, where they are no more than `max_span_ms` apart: ApproximateEpsilonTime of
+    /// The oldest of each stream, if they are no more than `max_span_ms` apart: ApproximateEpsilonTime of
     /// message_filters.
     Epsilon,
 }
@@ -25,27 +25,25 @@ impl fmt::Display for GroupingPolicy {
     }
 }
 
-/// Which streams are grouped, and how: the section `group:` of a configuration.
+/// Streams to group, and the rule for it: the section `group:` of a configuration.
 ///
 /// `Default` has no inputs yet; everything else is as it is where a configuration file leaves it out.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct GroupingConfig {
-    /// Which messages make up a set.
+    /// Rule by which messages make up a set.
     #[serde(default)]
     pub policy: GroupingPolicy,
-    /// How many messages of an input wait at most, or with `exact` how many sets that are not complete.
+    /// Most messages of an input that wait, or with `exact` most sets that are not complete.
     #[serde(default = "ten")]
     pub queue_size: usize,
     /// `approximate`: by how much a later set must be narrower to be preferred, as a part of how much later it ends.
     /// `None`: 0.1.
-    #[serde(default)]
     pub age_penalty: Option<f64>,
     /// The greatest distance between the times of a set. `None`: no limit.
-    #[serde(default)]
     pub max_span_ms: Option<f64>,
     /// The most payload that is held, MiB.
-    #[serde(default = "quarter_gib")]
+    #[serde(default = "crate::quarter_gib")]
     pub max_held_mb: f64,
     /// The streams, in the order in which the members of a set are published.
     pub inputs: Vec<GroupingInput>,
@@ -58,9 +56,8 @@ pub struct GroupingInput {
     /// The id of the dataflow input, and of the output.
     pub input: String,
     /// `approximate`: its stamps are no closer to each other than this. `None`: nothing is known of that.
-    #[serde(default)]
     pub min_period_ms: Option<f64>,
-    /// By how much its stamps are later than the capture: a message's time is its stamp minus this.
+    /// Delay of its stamps behind the capture: a message's time is its stamp minus this.
     #[serde(default)]
     pub latency_ms: f64,
     /// A stamp that goes back by more than this is a clock jump.
@@ -68,16 +65,11 @@ pub struct GroupingInput {
     pub reset_ms: f64,
     /// A stamp that is further ahead than this of its stream's newest, and of the newest of every other stream, is a
     /// clock jump. `None`: no stamp is.
-    #[serde(default)]
     pub jump_ms: Option<f64>,
 }
 
 fn ten() -> usize {
     10
-}
-
-fn quarter_gib() -> f64 {
-    256.0
 }
 
 fn one_second() -> f64 {
@@ -91,7 +83,7 @@ impl Default for GroupingConfig {
             queue_size: ten(),
             age_penalty: None,
             max_span_ms: None,
-            max_held_mb: quarter_gib(),
+            max_held_mb: crate::quarter_gib(),
             inputs: Vec::new(),
         }
     }

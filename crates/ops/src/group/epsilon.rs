@@ -1,4 +1,4 @@
-//! The oldest message of each input, where they are no more than a tolerance apart: message_filters'
+//! The oldest message of each input, if they are no more than a tolerance apart: message_filters'
 //! ApproximateEpsilonTime.
 
 use super::{DropReason, Entry, Ledger};

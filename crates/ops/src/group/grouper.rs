@@ -1,8 +1,7 @@
-use super::approximate::Approximate;
-use super::epsilon::Epsilon;
-use super::exact::Exact;
-use super::spec::{InputSpec, PolicySpec, Spec};
+use super::policy::Policy;
+use super::spec::InputSpec;
 use super::{ConfigError, DropReason, Entry, GroupingConfig, Ledger, Outcome};
+use crate::held_bytes;
 use robocache_time::is_stamp_in_range;
 
 /// Groups messages of several streams in sets, one of each.
@@ -17,30 +16,24 @@ pub struct Grouper<M> {
     max_held: usize,
 }
 
-enum Policy<M> {
-    Approximate(Approximate<M>),
-    Exact(Exact<M>),
-    Epsilon(Epsilon<M>),
-}
-
 struct Input {
     spec: InputSpec,
     /// Its newest time since the last clock jump.
     newest: Option<i64>,
 }
 
-/// What the arrival of a message did, beside the outcomes.
+/// Result of a message's arrival, beside the outcomes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
     /// The clock of its stream jumped by this many ns: everything that waited was dropped.
     pub jumped_ns: Option<i64>,
-    /// It is so many ns after the message before it, which is less than `min_period_ms`: sets may not be the best.
+    /// Time since the message before it, ns, if it is less than `min_period_ms`: sets may not be the best.
     pub too_close_ns: Option<i64>,
-    /// It was dropped at once.
+    /// The reason, if it was dropped at once.
     pub dropped: Option<DropReason>,
 }
 
-/// A stamp that is no time.
+/// A stamp that is not a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stamp {0} ns is out of range (allowed: +-2^61)")]
 pub struct StampError(pub i64);
@@ -51,20 +44,10 @@ impl<M> Grouper<M> {
     /// # Errors
     /// The first key whose value is not allowed, the value, and what is.
     pub fn new(config: &GroupingConfig) -> Result<Self, ConfigError> {
-        let Spec {
-            policy,
-            queue_size,
-            max_held,
-            inputs,
-        } = Spec::new(config)?;
-        let policy = match policy {
-            PolicySpec::Approximate { penalty, max_span } => {
-                let min_periods = inputs.iter().map(|input| input.min_period);
-                Policy::Approximate(Approximate::new(min_periods, queue_size, penalty, max_span))
-            }
-            PolicySpec::Exact => Policy::Exact(Exact::new(inputs.len(), queue_size)),
-            PolicySpec::Epsilon { max_span } => Policy::Epsilon(Epsilon::new(inputs.len(), queue_size, max_span)),
-        };
+        let queue_size = config.checked_queue_size()?;
+        let max_held = held_bytes(|| "max_held_mb".into(), config.max_held_mb)?;
+        let policy = Policy::new(config, queue_size)?;
+        let inputs = config.checked_inputs()?;
         Ok(Self {
             policy,
             ledger: Ledger::new(inputs.len()),
@@ -78,11 +61,11 @@ impl<M> Grouper<M> {
         self.inputs.iter().map(|input| input.spec.name.as_str())
     }
 
-    /// A message of an input with this stamp, ns, and payload of so many bytes has come. `item` makes what is held of it;
-    /// it is not called where the message is dropped at once.
+    /// Takes a message of an input with this stamp, ns, and this size of payload in bytes. `item` makes the value that
+    /// is held for it; it is not called if the message is dropped at once.
     ///
     /// # Errors
-    /// A stamp that is no time. The message is not held.
+    /// If the stamp is not a time. The message is not held.
     ///
     /// # Panics
     /// If there is no such input.
@@ -133,7 +116,7 @@ impl<M> Grouper<M> {
         Ok(arrival)
     }
 
-    /// By how much the clock of a stream has jumped, where it has. Everything that waits is then dropped.
+    /// Jump of a stream's clock, if there was one. Everything that waits is then dropped.
     fn jump(&mut self, input: usize, time: i64) -> Option<i64> {
         let Input { spec, newest } = &self.inputs[input];
         let by = time - (*newest)?;
@@ -165,7 +148,7 @@ impl<M> Grouper<M> {
         self.clear(DropReason::Left);
     }
 
-    /// What became of a message, in the order in which it was known; `None` where no more is known.
+    /// The fate of a message, in the order in which it was known; `None` if no more is known.
     pub fn next_outcome(&mut self) -> Option<Outcome<M>> {
         self.ledger.next()
     }
@@ -184,14 +167,9 @@ impl<M> Grouper<M> {
         }
     }
 
-    /// How many messages of an input are in no set for this reason, so far.
+    /// Number of messages of an input that are in no set for this reason, up to now.
     pub fn dropped(&self, input: usize, reason: DropReason) -> u64 {
         self.ledger.dropped(input, reason)
-    }
-
-    /// How many sets there were so far.
-    pub fn sets(&self) -> i64 {
-        self.ledger.sets()
     }
 
     /// Bytes of payload that are held.

@@ -1,4 +1,4 @@
-//! What becomes of messages: sets, and what is in none. Every policy writes here.
+//! Fate of messages: sets, and messages that are in none. Every policy writes here.
 
 use std::collections::VecDeque;
 
@@ -9,25 +9,25 @@ pub(super) struct Entry<M> {
     pub item: M,
 }
 
-/// What became of a message.
+/// Fate of a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome<M> {
-    /// It is in a set. The members of a set come one after the other, in the order of the inputs.
+    /// A member of a set. The members of a set come one after the other, in the order of the inputs.
     Member {
         /// Its input.
         input: usize,
-        /// What was held.
+        /// The value that was held.
         item: M,
         /// The set.
         set: SetInfo,
     },
-    /// It is in no set.
+    /// A message in no set.
     Dropped {
         /// Its input.
         input: usize,
-        /// What was held.
+        /// The value that was held.
         item: M,
-        /// Why it is in none.
+        /// The reason why it is in none.
         reason: DropReason,
     },
 }
@@ -35,32 +35,33 @@ pub enum Outcome<M> {
 /// A set of messages, one of each input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetInfo {
-    /// How many sets came before it.
+    /// Number of sets before it.
     pub number: i64,
     /// The newest time in it, ns.
     pub newest_ns: i64,
     /// The newest time minus the oldest, ns.
     pub span_ns: i64,
-    /// How many clock jumps came before it.
+    /// Number of clock jumps before it.
     pub epoch: i64,
 }
 
-/// Why a message is in no set.
+/// The reason why a message is in no set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
     /// A set was better or complete without it. Where streams have different rates, that is how it has to be.
     Displaced,
-    /// It was the oldest, and `queue_size` messages of its input waited; with `exact`, as many sets.
+    /// The oldest message, when `queue_size` messages of its input waited; with `exact`, as many sets.
     Overflow,
-    /// It was the oldest of the input that holds most, and `max_held_mb` was held.
+    /// The oldest message of the input that holds most, when `max_held_mb` was held.
     Memory,
-    /// What it could be grouped with is further than `max_span_ms` away.
+    /// A message whose possible partners are further than `max_span_ms` away.
     Span,
-    /// It was older than the message of its input before it.
+    /// A message older than the one of its input before it.
     OutOfOrder,
     /// The clock of a stream jumped while it waited.
     Jump,
-    /// It still waited for the other inputs when nothing more came: [`Grouper::finish`](super::Grouper::finish).
+    /// A message that still waited for the other inputs when nothing more came:
+    /// [`Grouper::finish`](super::Grouper::finish).
     Left,
 }
 
@@ -137,10 +138,6 @@ impl<M> Ledger<M> {
 
     pub fn dropped(&self, input: usize, reason: DropReason) -> u64 {
         self.dropped[input][reason as usize]
-    }
-
-    pub fn sets(&self) -> i64 {
-        self.sets
     }
 
     pub fn held(&self) -> usize {

@@ -33,7 +33,9 @@ mod config;
 mod epsilon;
 mod exact;
 mod grouper;
+pub mod key;
 mod ledger;
+mod policy;
 mod spec;
 
 pub use config::{GroupingConfig, GroupingInput, GroupingPolicy};

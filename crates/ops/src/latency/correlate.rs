@@ -2,7 +2,7 @@
 
 use super::Channel;
 
-/// How fast a channel changes at every step, with mean 0 and variance 1 over the steps where that is known, and 0 where
+/// Rate of change of a channel at every step, with mean 0 and variance 1 over the steps where it is known, and 0 where
 /// it is not.
 pub(super) fn speed(of: Channel<'_>, start: i64, steps: usize, step_ns: i64, half: i64, max_gap_ns: i64) -> Vec<f32> {
     let levels = levels(of, start, steps, step_ns, max_gap_ns);
@@ -22,11 +22,11 @@ pub(super) fn speed(of: Channel<'_>, start: i64, steps: usize, step_ns: i64, hal
     speeds.iter().map(|speed| normal(speed) as f32).collect()
 }
 
-/// The value at every step on straight lines between samples; NaN where they are further apart than `max_gap_ns`.
+/// The value at every step on straight lines between samples; NaN if they are further apart than `max_gap_ns`.
 fn levels(of: Channel<'_>, start: i64, steps: usize, step_ns: i64, max_gap_ns: i64) -> Vec<f64> {
     let samples = of.times_ns.iter().copied().zip(of.values.iter().copied());
     let mut samples: Vec<(i64, f64)> = samples.filter(|(_, value)| value.is_finite()).collect();
-    // Of two with the same time the later one counts, on both sides of a step.
+    // If two have the same time, the later one counts, on both sides of a step.
     samples.dedup_by(|later, kept| {
         let is_repeated = later.0 == kept.0;
         kept.1 = if is_repeated { later.1 } else { kept.1 };
@@ -57,8 +57,8 @@ fn levels(of: Channel<'_>, start: i64, steps: usize, step_ns: i64, max_gap_ns: i
     (0..steps).map(level).collect()
 }
 
-/// How two signals of mean 0 correlate where the second is read `lag` steps later, for each lag of a range: the sum of
-/// their products over the root of the product of their energies, all over the steps that both have then.
+/// Correlation of two signals of mean 0 if the second is read `lag` steps later, for each lag of a range: the sum of
+/// their products over the root of the product of their energies, all over the steps that both then have.
 pub fn correlation(a: &[f32], b: &[f32], first: i64, last: i64) -> Vec<f64> {
     let energy = |signal: &[f32]| {
         let sums = signal.iter().scan(0.0f64, |sum, &value| {
@@ -117,7 +117,7 @@ pub(super) fn chance(a: &[f32], b: &[f32]) -> f64 {
     ((1.0 + 2.0 * products).max(1.0) / known as f64).sqrt()
 }
 
-/// Where the parabola through three values at -1, 0 and 1 is highest, and how high.
+/// Position and height of the top of the parabola through three values at -1, 0 and 1.
 pub(super) fn vertex(before: f64, at: f64, after: f64) -> (f64, f64) {
     let bend = before - 2.0 * at + after;
     if bend >= 0.0 {

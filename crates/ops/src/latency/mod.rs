@@ -1,4 +1,4 @@
-//! By how much one channel lags behind another, found offline by cross-correlation: [`Correlator`].
+//! Lag of one channel behind another, found offline by cross-correlation: [`Correlator`].
 //!
 //! Two sensors that see the same movement (joint speeds and the motion of a camera, a command and its feedback) are alike
 //! but for a lag. Both channels are differentiated, because levels correlate at every lag, and put on common steps; the
@@ -31,20 +31,20 @@ pub use correlate::correlation;
 
 use super::ConfigError;
 
-/// How latencies are looked for.
+/// Settings of the search for latencies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LatencyConfig {
-    /// The least and the greatest lag, ms; above 0 where the second channel comes later.
+    /// The least and the greatest lag, ms; above 0 if the second channel comes later.
     pub range_ms: (f64, f64),
     /// The distance of the common steps, ms. Lags are found to a fraction of it.
     pub step_ms: f64,
-    /// Differences are taken over so much time, ms: longer is steadier with noise, shorter is finer.
+    /// Time over which differences are taken, ms: longer is steadier with noise, shorter is finer.
     pub smooth_ms: f64,
     /// Samples further apart are not interpolated between, ms.
     pub max_gap_ms: f64,
-    /// Where the channels correlate less, there is no lag.
+    /// Least correlation of the channels at a lag.
     pub min_peak: f64,
-    /// Where a second peak is so much of the first one, it can't be known which is the lag.
+    /// Share of the first peak from which on a second one leaves the lag undecided.
     pub max_second: f64,
 }
 
@@ -73,11 +73,11 @@ pub struct Channel<'a> {
 /// A lag, and how sure it is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latency {
-    /// By how much the second channel is later than the first, ms: its `latency_ms`, where that of the first is 0.
+    /// Delay of the second channel behind the first, ms: its `latency_ms`, if that of the first is 0.
     pub lag_ms: f64,
-    /// How well the channels correlate at this lag, up to 1.
+    /// Correlation of the channels at this lag, up to 1.
     pub peak: f64,
-    /// The highest other peak, where there is one: its lag, ms, and its height.
+    /// The highest other peak, if there is one: its lag, ms, and its height.
     pub second: Option<(f64, f64)>,
     /// The standard deviation of the correlation of channels that move as much and have nothing to do with each other.
     pub noise: f64,
@@ -103,7 +103,7 @@ impl Curve {
     }
 }
 
-/// Why a latency can't be known.
+/// The reason why a latency can't be known.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LatencyError {
@@ -112,7 +112,7 @@ pub enum LatencyError {
     Channel {
         /// `a` or `b`.
         channel: char,
-        /// What came, and what is allowed.
+        /// The problem: what came, and what is allowed.
         problem: String,
     },
     /// A channel hardly moves.
@@ -120,25 +120,25 @@ pub enum LatencyError {
     Still {
         /// `a` or `b`.
         channel: char,
-        /// How often its value changes.
+        /// Number of changes of its value.
         changes: usize,
-        /// How often it would have to.
+        /// Number of changes that are needed.
         needed: usize,
     },
     /// The channels have too little time in common.
     #[error("the channels have {common_s:.1} s in common (needed: {needed_s:.1} s, four times the greatest lag)")]
     Short {
-        /// How much, s.
+        /// Common time, s.
         common_s: f64,
-        /// How much they would have to have.
+        /// Common time that is needed, s.
         needed_s: f64,
     },
-    /// They have more in common than can be computed at these steps.
+    /// The common time has more steps than can be computed.
     #[error("the channels have {steps} steps in common (allowed: {allowed}; parts of a recording are as good)")]
     Long {
-        /// How many.
+        /// Number of steps.
         steps: i128,
-        /// How many there may be.
+        /// Most steps that are allowed.
         allowed: i128,
     },
     /// No correlation would stand out.
@@ -148,9 +148,9 @@ pub enum LatencyError {
     Slow {
         /// The standard deviation of the correlation by chance.
         chance: f64,
-        /// What it may be.
+        /// The value that is allowed.
         allowed: f64,
-        /// How much time they have in common, s.
+        /// Common time, s.
         common_s: f64,
     },
     /// The channels do not correlate.
@@ -162,12 +162,12 @@ pub enum LatencyError {
         peak: f64,
         /// Its lag, ms.
         lag_ms: f64,
-        /// What it would have to be.
+        /// The value that is needed.
         needed: f64,
         /// The lowest.
         trough: f64,
     },
-    /// They correlate better where one of them is taken with the other sign.
+    /// The correlation is better if one of them is taken with the other sign.
     #[error(
         "the lowest correlation, {trough:.2} at {trough_ms:.1} ms, is further from 0 than the highest, {peak:.2} at {lag_ms:.1} ms: a channel that is inverted (allowed: both with the same sign)"
     )]
@@ -181,13 +181,13 @@ pub enum LatencyError {
         /// Its lag, ms.
         trough_ms: f64,
     },
-    /// They correlate best at an end of the range.
+    /// The correlation is best at an end of the range.
     #[error("the correlation is highest at {lag_ms:.1} ms, an end of the range (allowed: a peak within it)")]
     AtEnd {
-        /// That end, ms.
+        /// The end, ms.
         lag_ms: f64,
     },
-    /// They correlate as well at another lag.
+    /// The correlation is as good at another lag.
     #[error(
         "a peak of {peak:.2} at {lag_ms:.1} ms and one of {second:.2} at {second_ms:.1} ms: a movement that repeats itself (allowed: a second peak of {allowed:.2} of the first)"
     )]
@@ -200,7 +200,7 @@ pub enum LatencyError {
         second: f64,
         /// Its lag, ms.
         second_ms: f64,
-        /// How much of the first one it may be.
+        /// Share of the first peak that is allowed.
         allowed: f64,
     },
 }
@@ -208,7 +208,7 @@ pub enum LatencyError {
 /// A channel that changes less often does not move.
 const LEAST_CHANGES: usize = 10;
 
-/// A peak stands out if it is so many standard deviations of chance.
+/// Number of standard deviations of chance from which on a peak stands out.
 const DEVIATIONS: f64 = 5.0;
 
 /// Three hours at 1 ms.
@@ -275,7 +275,7 @@ impl Correlator {
     /// The lag of `b` behind `a`.
     ///
     /// # Errors
-    /// Why it can't be known.
+    /// The reason why it can't be known.
     pub fn latency(&self, a: Channel<'_>, b: Channel<'_>) -> Result<Latency, LatencyError> {
         let (start, steps) = self.common(a, b)?;
         let speed = |channel: Channel<'_>| {
@@ -345,7 +345,7 @@ impl Correlator {
         })
     }
 
-    /// Where the time begins that both channels have, and how many steps it has.
+    /// Start of the time that both channels have, and its number of steps.
     fn common(&self, a: Channel<'_>, b: Channel<'_>) -> Result<(i64, usize), LatencyError> {
         let ends = |channel, of: Channel<'_>| {
             let refused = |problem| Err(LatencyError::Channel { channel, problem });

@@ -1,4 +1,4 @@
-pub use crate::channel_groups::GroupConfig;
+pub use crate::channel_groups::ChannelGroupConfig;
 use robocache_time::{Interpolation, QuaternionOrder};
 use serde::Deserialize;
 
@@ -6,13 +6,14 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct ResampleConfig {
-    /// How a value between samples is found; `linear` by default.
+    /// Interpolation of a value between samples; `linear` by default.
     pub interpolation: Interpolation,
-    /// But for `previous` and `nearest`: the largest distance between the two samples around a target, ms. `None`: no limit.
+    /// Largest distance between the two samples around a target, ms; not for `previous` and `nearest`. `None`: no
+    /// limit.
     pub max_gap_ms: Option<f64>,
     /// `previous` and `nearest`: the largest distance from a target to its sample, ms. `None`: no limit.
     pub max_age_ms: Option<f64>,
-    /// But for `previous` and `nearest`: for how long the last sample is held, ms. `None`: 0.
+    /// Time for which the last sample is held, ms; not for `previous` and `nearest`. `None`: 0.
     pub extrapolate_ms: Option<f64>,
     /// `slerp`: of the two quaternions of a rotation, the one with w >= 0. `None`: false.
     pub canonical: Option<bool>,
@@ -20,7 +21,7 @@ pub struct ResampleConfig {
     pub order: Option<QuaternionOrder>,
     /// Groups of channels with rules of their own; together they cover each channel of every batch once. Where there is
     /// none, all channels are one.
-    pub groups: Vec<GroupConfig>,
+    pub groups: Vec<ChannelGroupConfig>,
     /// The values of a target that has none; a NaN is allowed.
     pub fill_value: f32,
 }

@@ -1,13 +1,12 @@
 use super::spec::Spec;
-use super::{ResampleConfig, Trajectories};
+use super::{ResampleConfig, Trajectories, trajectories};
 use crate::ConfigError;
 use half::{bf16, f16};
 use robocache_device::{Dtype, Float};
 use robocache_time::blend::{self, Rows, Written};
 use robocache_time::pick;
-use std::ops::Range;
 
-/// What became of a batch.
+/// Counts of a batch's samples and targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResampleCounters {
     /// Trajectories.
@@ -39,13 +38,13 @@ pub struct CpuResampler {
     scratch: Vec<Kept>,
 }
 
-/// A batch with so many bytes of values is shared among the cores. For less, waking them costs more than it saves.
+/// Bytes of values from which on a batch is shared among the cores. For less, waking them costs more than it saves.
 const PARALLEL_BYTES: usize = 1 << 20;
 
-/// A batch is cut into so many parts for each core, so that trajectories of unlike length even out.
+/// Number of parts for each core into which a batch is cut, so that trajectories of unlike length even out.
 const PARTS_PER_CORE: usize = 4;
 
-/// The samples of a trajectory that count, where some are not finite or share a time with a later one.
+/// The samples of a trajectory that count, if some are not finite or share a time with a later one.
 #[derive(Default)]
 struct Kept {
     times: Vec<i64>,
@@ -82,16 +81,13 @@ impl CpuResampler {
             "one value for each target and channel"
         );
         assert_eq!(valid.len(), batch.targets(), "one byte for each target");
-        let parts = if batch.values().bytes().len() < PARALLEL_BYTES {
+        let rows = batch.rows();
+        let parts = if rows.values.bytes().len() < PARALLEL_BYTES {
             1
         } else {
             self.scratch.len()
         };
-        let part = Part {
-            spec: &self.spec,
-            batch,
-            rows: 0..batch.rows,
-        };
+        let part = Part { spec: &self.spec, rows };
         let scratch = &mut self.scratch[..parts];
         match batch.dtype() {
             Dtype::Float64 => part.share::<f64>(scratch, bytemuck::cast_slice_mut(values), valid),
@@ -105,27 +101,24 @@ impl CpuResampler {
 /// Some of the rows of a batch.
 struct Part<'a> {
     spec: &'a Spec,
-    batch: &'a Trajectories<'a>,
-    rows: Range<usize>,
+    rows: trajectories::Rows<'a>,
 }
 
 impl Part<'_> {
     /// Divides and conquers: halves the rows and the scratch memory until a part has one piece of each, and runs the
     /// parts in parallel. Rows are independent, so the result does not depend on the cut.
     fn share<T: Float>(self, scratch: &mut [Kept], values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
-        let Self { spec, batch, rows } = self;
+        let Self { spec, rows } = self;
         if let ([kept], _) | ([kept, ..], 0 | 1) = (&mut *scratch, rows.len()) {
-            return Self { spec, batch, rows }.dispatch(kept, values, valid);
+            return self.dispatch(kept, values, valid);
         }
-        let middle = rows.start + rows.len() / 2;
-        let targets = batch.row_targets(middle).start - batch.row_targets(rows.start).start;
+        let [first, last] = [0..rows.len() / 2, rows.len() / 2..rows.len()].map(|half| rows.range(half));
         let (scratch, other_scratch) = scratch.split_at_mut(scratch.len() / 2);
-        let (values, other_values) = values.split_at_mut(targets * batch.dim);
-        let (valid, other_valid) = valid.split_at_mut(targets);
-        let half = |rows| Self { spec, batch, rows };
+        let (values, other_values) = values.split_at_mut(first.targets.len() * rows.dim);
+        let (valid, other_valid) = valid.split_at_mut(first.targets.len());
         let (mut one, other) = rayon::join(
-            || half(rows.start..middle).share(scratch, values, valid),
-            || half(middle..rows.end).share(other_scratch, other_values, other_valid),
+            || Self { spec, rows: first }.share(scratch, values, valid),
+            || Self { spec, rows: last }.share(other_scratch, other_values, other_valid),
         );
         one += other;
         one
@@ -150,26 +143,24 @@ impl Part<'_> {
 
     #[inline(always)]
     fn run_typed<T: Float>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
-        let Self { spec, batch, rows } = self;
-        let dim = batch.dim;
+        let Self { spec, rows } = self;
+        let dim = rows.dim;
         let mut counters = ResampleCounters {
             rows: rows.len() as u64,
             targets: valid.len() as u64,
             ..ResampleCounters::default()
         };
-        let mut done = 0;
-        for row in rows.clone() {
-            let times = batch.row_times(row);
-            let samples: &[T] = batch.row_values(row);
-            let targets = &batch.targets[batch.row_targets(row)];
-            let span = done..done + targets.len();
-            done = span.end;
+        for row in 0..rows.len() {
+            let times = rows.times_of(row);
+            let samples: &[T] = rows.values_of(row);
+            let span = rows.targets_of(row);
+            let targets = &rows.targets[span.clone()];
             let out = &mut values[span.start * dim..span.end * dim];
             let valid = &mut valid[span];
             if spec.is_grouped {
                 counters.dropped_nonfinite += kept.choose(times, samples, dim, |sample| spec.takes(sample));
                 spec.grouped_row(kept, samples, dim, targets, out, valid, &mut counters);
-            } else if !batch.has_ties && all_moderate_ahead(samples) {
+            } else if !rows.has_ties && all_moderate_ahead(samples) {
                 let sample = |i: usize| &samples[i * dim..][..dim];
                 spec.row::<T, true>(times, sample, targets, out, valid, &mut counters);
             } else {
@@ -208,7 +199,7 @@ impl Spec {
         }
     }
 
-    /// Whether every group can use its channels of a finite sample.
+    /// True if every group can use its channels of a finite sample.
     fn takes<T: Float>(&self, sample: &[T]) -> bool {
         self.groups(sample.len())
             .all(|group| group.rule.takes(&sample[group.from..group.to]))
@@ -248,7 +239,7 @@ impl Spec {
     }
 }
 
-/// Whether all samples of a trajectory are [moderate](Float::all_moderate).
+/// True if all samples of a trajectory are [moderate](Float::all_moderate).
 ///
 /// It is the first to read them, and a batch takes as long as that does. It prefetches a few kilobytes ahead, further
 /// than the CPU does by itself.

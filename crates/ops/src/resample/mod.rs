@@ -45,16 +45,13 @@
 
 mod config;
 mod cpu;
-#[cfg(feature = "cuda")]
-pub mod cuda;
-#[cfg(not(feature = "cuda"))]
-#[path = "no_cuda.rs"]
-pub(crate) mod cuda;
+pub mod gpu;
+pub mod key;
 mod resampler;
 mod spec;
 mod trajectories;
 
-pub use config::{GroupConfig, ResampleConfig};
+pub use config::{ChannelGroupConfig, ResampleConfig};
 pub use cpu::{CpuResampler, ResampleCounters};
 pub use resampler::{BatchError, Resampled, Resampler};
 pub use trajectories::{RefusedRow, RowError, Trajectories, TrajectoriesError};

@@ -1,83 +1,113 @@
-use super::cuda::ShardedResampler;
+//! Operation `resample`: reads batches from messages and resamples them on the CPU or on devices.
+
+use super::gpu::ShardedResampler;
 use super::spec::Spec;
 use super::{CpuResampler, ResampleConfig, ResampleCounters, Trajectories, TrajectoriesError};
 use crate::ConfigError;
-use robocache_device::cuda::{CudaError, Gpu};
-use robocache_device::{Backend, Device, Placement};
+use robocache_device::gpu::{DeviceFault, Gpu};
+use robocache_device::{Backend, Device, Placement, Work};
 use robocache_stream::{Message, Payload};
 use std::time::{Duration, Instant};
 
-/// With [`Placement`] `auto`, batches of fewer bytes always stay on the CPU, which is done before a device has started.
+/// Least bytes of inputs and outputs of a batch that [`Placement`] `auto` may send to a device. The CPU finishes a
+/// smaller batch before a device could start on it.
 const CPU_BYTES: usize = 1 << 16;
 
-/// Puts batches of trajectories on their targets, on the CPU or on devices.
+/// Resamples batches of trajectories at their targets, on the CPU or on devices.
 ///
-/// Both backends give the same bits. With [`Placement`] `auto` each batch goes where batches of its size were quicker. A
-/// device that runs out of memory is left alone for a while; one that fails for good is given up, and the CPU goes on.
-/// Several devices share each batch.
+/// The CPU and the devices compute the same bits. [`Placement`] `auto` sends each batch to whichever of them computed
+/// batches of its size faster. If a device runs out of memory, the CPU takes over for a while. If a device fails for
+/// good, the CPU takes over for the rest of the run, and [`take_lost`](Self::take_lost) tells the caller whether to
+/// stop. Several devices share each batch.
 ///
-/// Once it has seen its largest batch it allocates nothing on the CPU.
+/// After its largest batch, the resampler allocates no more memory on the host.
 pub struct Resampler {
     spec: Spec,
     cpu: CpuResampler,
+    /// Chooses between `cpu` and the devices for each batch.
     backend: Backend<ShardedResampler>,
 }
 
-/// What became of a batch.
+/// Batch, and the columns of the payload into which the CPU or the devices write its result.
+struct BatchWork<'a> {
+    batch: &'a Trajectories<'a>,
+    values: &'a mut [u8],
+    valid: &'a mut [u8],
+}
+
+impl Work for BatchWork<'_> {
+    type Cpu = CpuResampler;
+    type Gpu = ShardedResampler;
+    type Done = ResampleCounters;
+    type Fault = DeviceFault;
+
+    fn on_cpu(&mut self, cpu: &mut CpuResampler) -> ResampleCounters {
+        cpu.run(self.batch, self.values, self.valid)
+    }
+
+    fn on_gpu(&mut self, gpu: &mut ShardedResampler) -> Result<ResampleCounters, DeviceFault> {
+        gpu.run(self.batch, self.values, self.valid)
+    }
+}
+
+/// Report on a batch. The values themselves are in the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resampled {
-    /// What was counted.
+    /// Counts of the samples and targets of the batch.
     pub counters: ResampleCounters,
-    /// Where it was computed: the first device, where several shared it.
+    /// Device that computed the batch, or the CPU. If several devices shared the batch: the first one.
     pub device: Device,
-    /// How long it took.
+    /// Time that [`Resampler::run`] took, from its start to its return.
     pub compute_time: Duration,
 }
 
-/// A message that can't be resampled.
+/// Reason why the resampler can't use a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
-    /// It is no batch of trajectories.
+    /// The message is not a batch of trajectories.
     #[error(transparent)]
     Trajectories(#[from] TrajectoriesError),
-    /// Its samples are not as wide as the groups, or its type can't hold the fill value.
+    /// The width of the samples differs from the width of the configured groups, or the type of the samples can't
+    /// represent the configured fill value.
     #[error(transparent)]
     Fill(#[from] ConfigError),
 }
 
 impl Resampler {
-    /// A resampler of that configuration, on the devices of `placement`.
+    /// Creates a resampler that computes as `config` says, on the CPU or on the devices of `placement`.
     ///
     /// # Errors
-    /// The key that is not allowed.
+    /// Returns the invalid key of `config`, or the reason why the backend can't use `placement`.
     pub fn new(config: &ResampleConfig, placement: &Placement) -> Result<Self, ConfigError> {
         let spec = Spec::new(config)?;
+        // The devices can't compute every configuration: the CPU computes the rest, whatever `placement` says.
         let on_cpu = spec
-            .not_on_cuda()
-            .map(|reason| placement.without_cuda("resample", &reason));
+            .not_on_gpu()
+            .map(|reason| placement.without_gpu("resample", &reason));
         let placement = on_cpu.as_ref().unwrap_or(placement);
-        let cuda = |gpus: &[Gpu]| ShardedResampler::new(config, gpus, placement.max_bytes());
+        let on_gpu = |gpus: &[Gpu]| ShardedResampler::new(config, gpus, placement.max_bytes());
         Ok(Self {
             cpu: CpuResampler::from_spec(spec.clone()),
             spec,
-            backend: Backend::new("resample", placement, CPU_BYTES, cuda)?,
+            backend: Backend::new("resample", placement, CPU_BYTES, on_gpu)?,
         })
     }
 
-    /// Reads a batch of trajectories from a message.
+    /// Reads a batch of trajectories from a message, and checks that it fits the configuration.
     ///
     /// # Errors
-    /// What is wrong with all of it. A row that makes no sense is one of the [`refused`](Trajectories::refused).
+    /// Returns the reason why the message as a whole is unusable. A single bad row is not an error:
+    /// [`Trajectories::refused`] lists it.
     pub fn read<'a>(&self, message: &'a Message) -> Result<Trajectories<'a>, BatchError> {
         let batch = Trajectories::from_message(message)?;
         self.spec.check(&batch)?;
         Ok(batch)
     }
 
-    /// Writes the answer to a batch: the columns of [`Trajectories::layout_into`], with their offsets.
+    /// Resamples `batch` into `payload`: writes the columns of [`Trajectories::layout_into`] and their offsets.
     ///
     /// # Panics
-    /// If the payload has another layout.
+    /// Panics if `payload` has a layout other than [`Trajectories::layout_into`] gives for `batch`.
     pub fn run(&mut self, batch: &Trajectories<'_>, payload: &mut Payload<'_>) -> Resampled {
         let start = Instant::now();
         let (value_offsets, valid_offsets) = payload.both_offsets();
@@ -91,29 +121,28 @@ impl Resampler {
         }
     }
 
-    /// Writes values and validity on the backend that is quicker, or on the CPU where the devices fail.
+    /// Computes values and validity where the backend chooses, or on the CPU if the devices fail.
     fn fill(&mut self, batch: &Trajectories<'_>, values: &mut [u8], valid: &mut [u8]) -> (ResampleCounters, Device) {
-        let work = batch.input_bytes() + batch.output_bytes();
+        let rows = batch.rows();
+        let inputs = size_of_val(rows.times) + rows.values.bytes().len() + size_of_val(rows.targets);
+        // Bytes read and written: the measure by which the backend compares batches.
+        let work = inputs + batch.output_bytes();
         let start = Instant::now();
-        let mut done = None;
-        if let Some(cuda) = self.backend.cuda(work, false) {
-            match cuda.run(batch, values, valid) {
-                Ok(counters) => done = Some((counters, self.backend.device())),
-                Err(error) => self.backend.failed(work, error),
-            }
-        }
-        let (counters, device) = done.unwrap_or_else(|| (self.cpu.run(batch, values, valid), Device::Cpu));
+        let mut batch_work = BatchWork { batch, values, valid };
+        let (counters, device) = self.backend.run(&mut batch_work, &mut self.cpu, work, false);
+        // The backend learns from this time where to run the next batch of this size.
         self.backend.took(work, device, start.elapsed());
         (counters, device)
     }
 
-    /// Bytes of memory that it holds on all its devices.
+    /// Returns the bytes of memory that the resampler holds on its devices, all devices added up.
     pub fn device_bytes(&mut self) -> usize {
-        self.backend.resident().map_or(0, |cuda| cuda.bytes_in_use())
+        self.backend.resident().map_or(0, |on_gpu| on_gpu.bytes_in_use())
     }
 
-    /// Why it should not go on, once: a device that was asked for by name is lost. The CPU did the work meanwhile.
-    pub fn take_lost(&mut self) -> Option<CudaError> {
+    /// Returns the fault that should end the run, on the first call after it: the loss of a device that the
+    /// configuration names. The CPU computes the batches in the meantime.
+    pub fn take_lost(&mut self) -> Option<DeviceFault> {
         self.backend.take_lost()
     }
 }

@@ -1,21 +1,20 @@
-use super::GroupConfig;
+use super::ChannelGroupConfig;
 use super::{ResampleConfig, Trajectories};
-use crate::ConfigError;
-use crate::channel_groups::{self, Group, Groups};
-use robocache_device::Dtype;
+use crate::channel_groups::{self, ChannelGroup};
+use crate::{ConfigError, refused};
 use robocache_time::{Interpolation, Limits};
 use std::sync::Arc;
 
 /// A configuration that was checked.
 #[derive(Clone, Debug)]
 pub(super) struct Spec {
-    /// The rule of all channels, where one that takes them one by one is all there is.
+    /// The rule of all channels, if one that takes them one by one is all there is.
     pub mode: Interpolation,
     pub limits: Limits,
     pub fill: f32,
-    /// In the order of their channels; where the configuration has none, the only one ends at `usize::MAX`.
-    pub groups: Arc<[Group]>,
-    /// Whether that one rule is not all.
+    /// In the order of their channels; if the configuration has none, the only one ends at `usize::MAX`.
+    pub groups: Arc<[ChannelGroup]>,
+    /// True if there are more rules than that one.
     pub is_grouped: bool,
 }
 
@@ -27,12 +26,10 @@ impl Spec {
     pub fn new(config: &ResampleConfig) -> Result<Self, ConfigError> {
         // A number too large for float32 reads as an infinity. A NaN is only there if it was asked for.
         if config.fill_value.is_infinite() {
-            return Err(ConfigError::new(
-                "fill_value",
-                format!("`{}` (allowed: a finite float32 or .nan)", config.fill_value),
-            ));
+            let problem = format!("`{}` (allowed: a finite float32 or .nan)", config.fill_value);
+            return refused("fill_value", problem);
         }
-        let whole = GroupConfig {
+        let whole = ChannelGroupConfig {
             channels: [0, usize::MAX],
             interpolation: Some(config.interpolation),
             max_age_ms: config.max_age_ms,
@@ -41,12 +38,7 @@ impl Spec {
             canonical: config.canonical,
             order: config.order,
         };
-        let groups = Groups {
-            key: "",
-            whole: &whole,
-            groups: &config.groups,
-        };
-        let groups = groups.checked()?;
+        let groups = whole.checked("", &config.groups)?;
         let first = groups[0].rule;
         Ok(Self {
             mode: first.mode,
@@ -57,28 +49,28 @@ impl Spec {
         })
     }
 
-    /// The groups of a batch whose samples have so many values.
-    pub fn groups(&self, dim: usize) -> impl Iterator<Item = Group> + Clone + '_ {
-        let of_dim = move |group: &Group| Group {
+    /// The groups of a batch whose samples have `dim` values.
+    pub fn groups(&self, dim: usize) -> impl Iterator<Item = ChannelGroup> + Clone + '_ {
+        let of_dim = move |group: &ChannelGroup| ChannelGroup {
             to: group.to.min(dim),
             ..group.clone()
         };
         self.groups.iter().map(of_dim)
     }
 
-    /// Why no device can do what it asks for, if none can.
-    pub fn not_on_cuda(&self) -> Option<String> {
-        let mode = channel_groups::not_on_cuda(self.groups.iter());
+    /// The reason why no device can do the work, if none can.
+    pub fn not_on_gpu(&self) -> Option<String> {
+        let mode = channel_groups::not_on_gpu(self.groups.iter());
         mode.or_else(|| {
             let (count, most) = (self.groups.len(), channel_groups::MOST_GROUPS);
-            (count > most).then(|| format!("{count} `groups` are not on CUDA (at most {most})"))
+            (count > most).then(|| format!("{count} `groups` are not on GPUs (at most {most})"))
         })
     }
 
     /// Checks that the groups are those of a batch's samples, and that its type can hold the fill value.
     ///
     /// # Errors
-    /// That they are not, or that it can't, and what is allowed.
+    /// The reason why not, and what is allowed.
     pub fn check(&self, batch: &Trajectories<'_>) -> Result<(), ConfigError> {
         let dim = batch.dim();
         match &*self.groups {
@@ -86,25 +78,18 @@ impl Spec {
                 channel_groups::check_width(all.rule.mode, dim, || "dim of the batch".into())?
             }
             [.., last] if last.to != dim => {
-                return Err(ConfigError::new(
-                    "groups",
-                    format!(
-                        "they end at channel {} (allowed in a batch with `dim` {dim}: {dim})",
-                        last.to
-                    ),
-                ));
+                let came = format!("they end at channel {}", last.to);
+                return refused("groups", format!("{came} (allowed in a batch with `dim` {dim}: {dim})"));
             }
             _ => {}
         }
-        let dtype: Dtype = batch.dtype();
-        if self.fill.is_nan() || dtype.holds(self.fill) {
+        let (fill, dtype) = (self.fill, batch.dtype());
+        if fill.is_nan() || dtype.holds(fill) {
             return Ok(());
         }
-        let (fill, largest) = (self.fill, dtype.largest());
-        Err(ConfigError::new(
-            "fill_value",
-            format!("{fill} (allowed in batches of {dtype}: -{largest:e} to {largest:e})"),
-        ))
+        let largest = dtype.largest();
+        let allowed = format!("allowed in batches of {dtype}: -{largest:e} to {largest:e}");
+        refused("fill_value", format!("{fill} ({allowed})"))
     }
 }
 
@@ -172,7 +157,7 @@ mod tests {
         }
         let refused = spec("max_gap_ms: -2.5").unwrap_err();
         assert!(
-            refused.to_string().starts_with("max_gap_ms: -2.5 is no duration"),
+            refused.to_string().starts_with("max_gap_ms: -2.5 is not a duration"),
             "{refused}"
         );
         assert_eq!(spec("fill_value: 1e300").unwrap_err().key, "fill_value");

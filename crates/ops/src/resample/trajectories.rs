@@ -2,36 +2,40 @@ use rayon::prelude::*;
 use robocache_device::{Dtype, HostBuf, Primitive, Values};
 use robocache_stream::{Cells, Column, ColumnLayout, Layout, Message};
 use robocache_time::is_stamp_in_range;
+use std::ops::Range;
 
 /// A batch of trajectories, one a row, read from a message and checked.
 ///
 /// A row that makes no sense is one of the [`refused`](Self::refused). It has no samples here, so that none of its targets
 /// is valid.
 pub struct Trajectories<'a> {
-    pub(super) rows: usize,
-    pub(super) dim: usize,
-    samples: Samples<'a>,
-    pub(super) targets: &'a [i64],
-    pub(super) target_offsets: &'a [i32],
-    pub(super) has_ties: bool,
+    /// All rows as they came, those that are refused among them.
+    sent: Rows<'a>,
+    /// The samples without those of refused rows, if there are some.
+    kept: Option<Kept>,
     refused: Vec<RefusedRow>,
 }
 
-/// The samples of all rows, row after row.
-enum Samples<'a> {
-    /// Those of the message.
-    All {
-        times: &'a [i64],
-        time_offsets: &'a [i32],
-        values: Values<'a>,
-    },
-    /// A copy without those of refused rows.
-    Kept {
-        times: Vec<i64>,
-        time_offsets: Vec<i32>,
-        dtype: Dtype,
-        values: HostBuf,
-    },
+/// A copy of samples, row after row.
+struct Kept {
+    times: Vec<i64>,
+    time_offsets: Vec<i32>,
+    values: HostBuf,
+}
+
+/// Consecutive rows of a batch: all, or those of one core or device. Offsets count over the batch.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a> {
+    pub dim: usize,
+    /// True if two samples of a row of the batch have the same time.
+    pub has_ties: bool,
+    pub times: &'a [i64],
+    /// One more than rows.
+    time_offsets: &'a [i32],
+    /// `dim` values for each time.
+    pub values: Values<'a>,
+    pub targets: &'a [i64],
+    target_offsets: &'a [i32],
 }
 
 /// A row whose samples make no sense. Its targets are answered as not valid.
@@ -40,14 +44,14 @@ enum Samples<'a> {
 pub struct RefusedRow {
     /// The row.
     pub row: usize,
-    /// What is wrong with it.
+    /// The mistake in it.
     pub problem: RowError,
 }
 
-/// What can be wrong with the samples of a row.
+/// Mistakes in the samples of a row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RowError {
-    /// It has not `dim` values for each timestamp.
+    /// The number of values is not `dim` for each timestamp.
     #[error("{values} values for {samples} timestamps (allowed: {samples} times `dim` {dim})")]
     Length {
         /// Its values.
@@ -78,7 +82,7 @@ pub enum RowError {
     },
 }
 
-/// A message is no batch of trajectories.
+/// A message that is not a batch of trajectories.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TrajectoriesError {
     /// A column is not there.
@@ -111,10 +115,10 @@ pub enum TrajectoriesError {
         column: &'static str,
         /// Its type in words.
         came: String,
-        /// What it may be.
+        /// The value that is allowed.
         allowed: &'static str,
     },
-    /// There is no sample to show that `dim` is what it says, and it is too large to be believed.
+    /// No sample shows that `dim` is right, and it is too large to be believed.
     #[error(
         "metadata `dim` is {dim}, and no row has samples of so many values: the lists hold {samples} timestamps and \
          {values} values (allowed without samples: up to {LARGEST_UNSEEN_DIM})"
@@ -146,18 +150,20 @@ pub enum TrajectoriesError {
     },
 }
 
-/// The largest `dim` that is taken from a message in which no sample shows it: each target is answered with so many
-/// values, whatever the message itself holds.
+/// Largest `dim` that is taken from a message in which no sample shows it: each target is answered with as many values,
+/// whatever the message itself holds.
 const LARGEST_UNSEEN_DIM: usize = 1 << 16;
 
-/// A batch of so many samples is checked by all cores: 1 MiB of stamps, which take one of them 100 us and more.
+/// Number of samples from which on a batch is checked by all cores: 1 MiB of stamps, which take one of them 100 us and
+/// more.
 const SHARED_STAMPS: usize = 1 << 17;
 
 impl<'a> Trajectories<'a> {
     /// Reads the columns `timestamps_ns`, `values` and `targets_ns` of a message, and its `dim`.
     ///
     /// # Errors
-    /// What is missing or wrong, and what is allowed. A wrong row alone is no error: see [`refused`](Self::refused).
+    /// The part that is missing or wrong, and what is allowed. A wrong row alone is not an error: see
+    /// [`refused`](Self::refused).
     pub fn from_message(message: &'a Message) -> Result<Self, TrajectoriesError> {
         let times = int64(message, "timestamps_ns")?;
         let values = ragged(message, "values", FLOATS)?;
@@ -168,29 +174,23 @@ impl<'a> Trajectories<'a> {
         ) {
             return Err(wrong_type("values", values, FLOATS));
         }
-        let dim = usize::try_from(*message.header.dim).unwrap_or(0);
+        let dim = usize::try_from(message.header.dim.get().unwrap_or(0)).unwrap_or(0);
         if dim == 0 {
             return Err(TrajectoriesError::Dim);
         }
-        let mut batch = Self {
-            rows: message.rows,
+        let sent = Rows {
             dim,
-            samples: Samples::All {
-                times: times.data.as_slice(),
-                time_offsets: &times.offsets,
-                values: values.values(),
-            },
+            has_ties: false,
+            times: times.data.as_slice(),
+            time_offsets: &times.offsets,
+            values: values.values(),
             targets: targets.data.as_slice(),
             target_offsets: &targets.offsets,
-            has_ties: false,
-            refused: Vec::new(),
         };
-        let total = batch.targets.len().checked_mul(batch.dim);
+        let total = sent.targets.len().checked_mul(dim);
         if total.is_none_or(|total| total > i32::MAX as usize) {
-            return Err(TrajectoriesError::TooLarge {
-                targets: batch.targets.len(),
-                dim: batch.dim,
-            });
+            let targets = sent.targets.len();
+            return Err(TrajectoriesError::TooLarge { targets, dim });
         }
         let columns = [("timestamps_ns", times), ("values", values), ("targets_ns", targets)];
         let null = |row: usize| {
@@ -199,18 +199,18 @@ impl<'a> Trajectories<'a> {
                 .find(|(_, column)| column.null_rows.binary_search(&row).is_ok());
             column.map_or(Ok(()), |&(column, _)| Err(RowError::Null { column }))
         };
-        let check = |row: usize| null(row).and_then(|()| batch.check_row(row, &values.offsets));
-        // Whether `dim` is the length of some row, and whether a sample shows it.
+        let check = |row: usize| null(row).and_then(|()| sent.check(row, &values.offsets));
+        // True if `dim` is the length of some row, and if a sample shows it.
         let (mut has_length, mut is_seen) = (false, false);
         let (mut has_ties, mut refused) = (false, Vec::new());
-        if let Some(ties) = batch.all_rows(check) {
-            (has_ties, is_seen) = (ties, !batch.times().is_empty());
+        if let Some(ties) = sent.check_all(check) {
+            (has_ties, is_seen) = (ties, !sent.times.is_empty());
         } else {
-            for row in 0..batch.rows {
+            for row in 0..sent.len() {
                 match check(row) {
                     Ok(ties) => {
                         has_ties |= ties;
-                        is_seen |= !batch.row_times(row).is_empty();
+                        is_seen |= !sent.times_of(row).is_empty();
                     }
                     Err(problem) => {
                         is_seen |= matches!(problem, RowError::Descending { .. });
@@ -220,65 +220,191 @@ impl<'a> Trajectories<'a> {
                 }
             }
         }
-        (batch.has_ties, batch.refused) = (has_ties, refused);
-        if let Some(first) = batch.refused.first()
+        if let Some(first) = refused.first()
             && !has_length
             && !is_seen
         {
             return Err(TrajectoriesError::Length(first.clone()));
         }
-        if !is_seen && batch.dim > LARGEST_UNSEEN_DIM {
+        if !is_seen && dim > LARGEST_UNSEEN_DIM {
             return Err(TrajectoriesError::Unseen {
-                dim: batch.dim,
-                samples: batch.times().len(),
-                values: batch.values().len(),
+                dim,
+                samples: sent.times.len(),
+                values: sent.values.len(),
             });
         }
-        if !batch.refused.is_empty() {
-            batch.samples = batch.kept(&values.offsets);
+        Ok(Self {
+            kept: (!refused.is_empty()).then(|| sent.without(&refused, &values.offsets)),
+            sent: Rows { has_ties, ..sent },
+            refused,
+        })
+    }
+
+    /// All rows; those that are refused have no samples.
+    pub(super) fn rows(&self) -> Rows<'_> {
+        match &self.kept {
+            None => self.sent,
+            Some(kept) => Rows {
+                times: &kept.times,
+                time_offsets: &kept.time_offsets,
+                values: Values::new(self.dtype(), kept.values.bytes()),
+                ..self.sent
+            },
         }
-        Ok(batch)
+    }
+
+    /// Number of values of a sample, D.
+    pub fn dim(&self) -> usize {
+        self.sent.dim
+    }
+
+    /// The type of the values, which is that of the answer.
+    pub fn dtype(&self) -> Dtype {
+        self.sent.values.dtype()
+    }
+
+    /// The rows that make no sense, in order.
+    pub fn refused(&self) -> &[RefusedRow] {
+        &self.refused
+    }
+
+    /// Number of targets of all rows together, which is the number of bytes in `valid` of the answer.
+    pub fn targets(&self) -> usize {
+        self.sent.targets.len()
+    }
+
+    /// Bytes of the `values` of the answer.
+    pub fn output_bytes(&self) -> usize {
+        self.sent.output_bytes()
+    }
+
+    /// Sets `layout` to that of the answer: a struct of the ragged columns `values` (T * D a row) and `valid` (T a row).
+    pub fn layout_into(&self, layout: &mut Layout) {
+        layout.rows = self.sent.len();
+        layout.columns.clear();
+        let columns = [
+            ("values", self.dtype(), self.targets() * self.dim()),
+            ("valid", Dtype::UInt8, self.targets()),
+        ];
+        layout
+            .columns
+            .extend(columns.map(|(name, dtype, elements)| ColumnLayout {
+                name: name.into(),
+                dtype,
+                cells: Cells::Ragged(elements),
+            }));
+    }
+
+    /// Writes the offsets of the answer's columns: row i of a column is its elements `offsets[i]..offsets[i + 1]`.
+    ///
+    /// # Panics
+    /// If there is not one offset more than rows in both.
+    pub fn offsets_into(&self, values: &mut [i32], valid: &mut [i32]) {
+        valid.copy_from_slice(self.sent.target_offsets);
+        assert_eq!(values.len(), valid.len(), "one offset more than rows");
+        for (value, &target) in values.iter_mut().zip(&*valid) {
+            // It fits: the last and largest was checked against i32::MAX.
+            *value = target * self.dim() as i32;
+        }
+    }
+}
+
+impl<'a> Rows<'a> {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.time_offsets.len() - 1
+    }
+
+    /// Some of these rows.
+    pub fn range(&self, rows: Range<usize>) -> Self {
+        let span =
+            |offsets: &[i32]| (offsets[rows.start] - offsets[0]) as usize..(offsets[rows.end] - offsets[0]) as usize;
+        let (samples, targets) = (span(self.time_offsets), span(self.target_offsets));
+        Self {
+            times: &self.times[samples.clone()],
+            time_offsets: &self.time_offsets[rows.start..=rows.end],
+            values: self.values.slice(samples.start * self.dim, samples.end * self.dim),
+            targets: &self.targets[targets],
+            target_offsets: &self.target_offsets[rows.start..=rows.end],
+            ..*self
+        }
+    }
+
+    /// Bytes of the values of a sample, and of the answer to a target.
+    pub fn row_bytes(&self) -> usize {
+        self.dim * self.values.dtype().size()
+    }
+
+    /// Bytes of the values of the answer.
+    pub fn output_bytes(&self) -> usize {
+        self.targets.len() * self.row_bytes()
+    }
+
+    /// The samples of a row, counted over these rows.
+    pub fn samples_of(&self, row: usize) -> Range<usize> {
+        span(self.time_offsets, row)
+    }
+
+    /// The targets of a row, counted over these rows.
+    pub fn targets_of(&self, row: usize) -> Range<usize> {
+        span(self.target_offsets, row)
+    }
+
+    pub fn times_of(&self, row: usize) -> &'a [i64] {
+        &self.times[self.samples_of(row)]
+    }
+
+    pub fn values_of<T: Primitive>(&self, row: usize) -> &'a [T] {
+        let samples = self.samples_of(row);
+        &self.values.as_slice()[samples.start * self.dim..samples.end * self.dim]
+    }
+
+    /// Number of samples and of targets of each row, if all have the same.
+    pub fn regular(&self) -> Option<(usize, usize)> {
+        let rows = self.len().max(1);
+        let (samples, targets) = (self.times.len() / rows, self.targets.len() / rows);
+        let even = |offsets: &[i32], len: usize| offsets.windows(2).all(|pair| (pair[1] - pair[0]) as usize == len);
+        (even(self.time_offsets, samples) && even(self.target_offsets, targets)).then_some((samples, targets))
     }
 
     /// The samples of the rows that are not refused.
-    fn kept(&self, value_offsets: &[i32]) -> Samples<'a> {
-        let is_kept = |row: &usize| self.refused.binary_search_by_key(row, |refused| refused.row).is_err();
-        let (all, size) = (self.values(), self.dtype().size());
+    fn without(&self, refused: &[RefusedRow], value_offsets: &[i32]) -> Kept {
+        let is_kept = |row: &usize| refused.binary_search_by_key(row, |refused| refused.row).is_err();
+        let size = self.values.dtype().size();
         let bytes = |row| span(value_offsets, row).len() * size;
         let mut values = HostBuf::default();
-        values.resize((0..self.rows).filter(is_kept).map(bytes).sum());
+        values.resize((0..self.len()).filter(is_kept).map(bytes).sum());
         let (mut times, mut time_offsets, mut end) = (Vec::new(), vec![0], 0);
-        for row in 0..self.rows {
+        for row in 0..self.len() {
             if is_kept(&row) {
                 let span = span(value_offsets, row);
-                let from = &all.bytes()[span.start * size..span.end * size];
+                let from = &self.values.bytes()[span.start * size..span.end * size];
                 values.bytes_mut()[end..end + from.len()].copy_from_slice(from);
                 end += from.len();
-                times.extend_from_slice(self.row_times(row));
+                times.extend_from_slice(self.times_of(row));
             }
             time_offsets.push(times.len() as i32);
         }
-        Samples::Kept {
+        Kept {
             times,
             time_offsets,
-            dtype: self.dtype(),
             values,
         }
     }
 
-    /// Whether two samples of a row have the same time, if nothing is wrong with any row, found by all cores. `None`
-    /// otherwise, and of a small batch, which one core reads before others are awake.
-    fn all_rows(&self, check: impl Fn(usize) -> Result<bool, RowError> + Sync) -> Option<bool> {
-        if self.times().len() < SHARED_STAMPS {
+    /// True if two samples of a row have the same time, if nothing is wrong with any row, found by all cores. `None`
+    /// otherwise, and for a small batch, which one core reads before others are awake.
+    fn check_all(&self, check: impl Fn(usize) -> Result<bool, RowError> + Sync) -> Option<bool> {
+        if self.times.len() < SHARED_STAMPS {
             return None;
         }
-        let rows = (0..self.rows).into_par_iter().map(|row| check(row).ok());
+        let rows = (0..self.len()).into_par_iter().map(|row| check(row).ok());
         rows.try_reduce(|| false, |a, b| Some(a | b))
     }
 
     /// Checks a row, and says whether two of its samples have the same time.
-    fn check_row(&self, row: usize, value_offsets: &[i32]) -> Result<bool, RowError> {
-        let times = self.row_times(row);
+    fn check(&self, row: usize, value_offsets: &[i32]) -> Result<bool, RowError> {
+        let times = self.times_of(row);
         let values = span(value_offsets, row).len();
         if times.len().checked_mul(self.dim) != Some(values) {
             return Err(RowError::Length {
@@ -308,116 +434,13 @@ impl<'a> Trajectories<'a> {
             }
         }
     }
-
-    /// How many trajectories there are.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// How many values a sample has, D.
-    pub fn dim(&self) -> usize {
-        self.dim
-    }
-
-    /// The type of the values, which is that of the answer.
-    pub fn dtype(&self) -> Dtype {
-        self.values().dtype()
-    }
-
-    /// The rows that make no sense, in order.
-    pub fn refused(&self) -> &[RefusedRow] {
-        &self.refused
-    }
-
-    pub(super) fn times(&self) -> &[i64] {
-        match &self.samples {
-            Samples::All { times, .. } => times,
-            Samples::Kept { times, .. } => times,
-        }
-    }
-
-    /// Row i has the samples `time_offsets[i]..time_offsets[i + 1]`.
-    pub(super) fn time_offsets(&self) -> &[i32] {
-        match &self.samples {
-            Samples::All { time_offsets, .. } => time_offsets,
-            Samples::Kept { time_offsets, .. } => time_offsets,
-        }
-    }
-
-    /// `dim` values for each time.
-    pub(super) fn values(&self) -> Values<'_> {
-        match &self.samples {
-            Samples::All { values, .. } => *values,
-            Samples::Kept { dtype, values, .. } => Values::new(*dtype, values.bytes()),
-        }
-    }
-
-    /// How many targets all rows have, which is the number of bytes in `valid` of the answer.
-    pub fn targets(&self) -> usize {
-        self.targets.len()
-    }
-
-    /// Bytes of the timestamps, values and targets.
-    pub fn input_bytes(&self) -> usize {
-        size_of_val(self.times()) + self.values().bytes().len() + size_of_val(self.targets)
-    }
-
-    /// Bytes of the `values` of the answer.
-    pub fn output_bytes(&self) -> usize {
-        self.targets.len() * self.dim * self.dtype().size()
-    }
-
-    /// Sets `layout` to that of the answer: a struct of the ragged columns `values` (T * D a row) and `valid` (T a row).
-    pub fn layout_into(&self, layout: &mut Layout) {
-        layout.rows = self.rows;
-        layout.columns.clear();
-        layout.columns.push(ColumnLayout {
-            name: "values".into(),
-            dtype: self.dtype(),
-            cells: Cells::Ragged(self.targets.len() * self.dim),
-        });
-        layout.columns.push(ColumnLayout {
-            name: "valid".into(),
-            dtype: Dtype::UInt8,
-            cells: Cells::Ragged(self.targets.len()),
-        });
-    }
-
-    /// Writes the offsets of the answer's columns: row i of a column is its elements `offsets[i]..offsets[i + 1]`.
-    ///
-    /// # Panics
-    /// If there is not one offset more than rows in both.
-    pub fn offsets_into(&self, values: &mut [i32], valid: &mut [i32]) {
-        valid.copy_from_slice(self.target_offsets);
-        assert_eq!(values.len(), valid.len(), "one offset more than rows");
-        for (value, &target) in values.iter_mut().zip(&*valid) {
-            // It fits: the last and largest was checked against i32::MAX.
-            *value = target * self.dim as i32;
-        }
-    }
-
-    pub(super) fn row_samples(&self, row: usize) -> std::ops::Range<usize> {
-        span(self.time_offsets(), row)
-    }
-
-    pub(super) fn row_times(&self, row: usize) -> &[i64] {
-        &self.times()[self.row_samples(row)]
-    }
-
-    pub(super) fn row_targets(&self, row: usize) -> std::ops::Range<usize> {
-        span(self.target_offsets, row)
-    }
-
-    pub(super) fn row_values<T: Primitive>(&self, row: usize) -> &[T] {
-        let samples = self.row_samples(row);
-        &self.values().as_slice()[samples.start * self.dim..samples.end * self.dim]
-    }
 }
 
 const FLOATS: &str = "List<Float32 | Float64 | Float16>, or List<UInt16> with metadata `dtype` bfloat16";
 
-fn span(offsets: &[i32], row: usize) -> std::ops::Range<usize> {
-    offsets[row] as usize..offsets[row + 1] as usize
+/// The elements of a row, counted from those of the first.
+fn span(offsets: &[i32], row: usize) -> Range<usize> {
+    (offsets[row] - offsets[0]) as usize..(offsets[row + 1] - offsets[0]) as usize
 }
 
 fn ragged<'a>(

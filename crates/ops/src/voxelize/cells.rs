@@ -10,9 +10,9 @@ use super::kernels::{self, Bitmap, Indexed, Kept, bits};
 pub(super) struct CellSet {
     words: Vec<u64>,
     used: Vec<u64>,
-    /// Of each word in use: the occupied cells before it. Filled by [`Self::number`].
+    /// The occupied cells before each word in use. Filled by [`Self::rank`].
     ranks: Vec<u32>,
-    /// The occupied cells in cell order. Filled by [`Self::number`].
+    /// The occupied cells in cell order. Filled by [`Self::rank`].
     list: Vec<u32>,
 }
 
@@ -46,16 +46,16 @@ impl CellSet {
         }
     }
 
-    /// Numbers the occupied cells in cell order, of which there are at most so many, and returns how many there are.
-    pub(super) fn number(&mut self, at_most: usize) -> usize {
+    /// Ranks the occupied cells, of which there are at most `at_most`, in cell order, and returns how many there are.
+    pub(super) fn rank(&mut self, at_most: usize) -> usize {
         let room = at_most + kernels::LIST_STEP;
         if self.list.len() < room {
             self.list.resize(room, 0);
         }
-        kernels::number(&self.words, &self.used, &mut self.ranks, &mut self.list)
+        kernels::rank(&self.words, &self.used, &mut self.ranks, &mut self.list)
     }
 
-    /// How many cells are occupied.
+    /// The number of occupied cells.
     pub(super) fn count(&self) -> usize {
         self.used_words().map(|(_, word)| word.count_ones() as usize).sum()
     }

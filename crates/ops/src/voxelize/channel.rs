@@ -1,14 +1,14 @@
-//! The channels: the one place where their names, what they are made of and their values on the CPU stand.
+//! Channels: the one place for their names, what they are made of and their values on the CPU.
 //!
 //! docs/architecture.md lists the files that a new one touches.
 
-use super::cpu::CpuVoxelizer;
 use super::kernels;
 use super::plan::{Plan, Source};
+use super::sums::Sums;
 use robocache_yaml::did_you_mean;
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
-use std::marker::PhantomData;
+use std::ops::Range;
 use std::str::FromStr;
 
 /// One value for each cell. `docs/semantics.md` defines it, and which values of a field are usable.
@@ -26,24 +26,17 @@ pub enum Channel {
     Min(String),
 }
 
-/// Makes a channel of the name of its field.
-type OfField = fn(String) -> Channel;
-
 impl Channel {
     pub(super) const ALLOWED: &str = "occupancy, count, mean_F, max_F, min_F for a field F such as x or intensity";
 
-    const OF_POINTS: [(&str, Self); 2] = [("occupancy", Self::Occupancy), ("count", Self::Count)];
-    const OF_FIELDS: [(&str, OfField); 3] = [("mean", Self::Mean), ("max", Self::Max), ("min", Self::Min)];
-
     /// Every channel of points with these fields.
     pub fn all<'a>(fields: impl IntoIterator<Item = &'a str>) -> impl Iterator<Item = Self> {
-        let of_fields = fields
-            .into_iter()
-            .flat_map(|field| Self::OF_FIELDS.map(|(_, make)| make(field.to_owned())));
-        Self::OF_POINTS.map(|(_, channel)| channel).into_iter().chain(of_fields)
+        let of_field = |field: &str| [Self::Mean, Self::Max, Self::Min].map(|make| make(field.to_owned()));
+        let of_fields = fields.into_iter().flat_map(of_field);
+        [Self::Occupancy, Self::Count].into_iter().chain(of_fields)
     }
 
-    /// What its name begins with, and the field it is computed from, where there is one.
+    /// The first part of its name, and the field it is computed from, if there is one.
     fn parts(&self) -> (&'static str, Option<&str>) {
         match self {
             Self::Occupancy => ("occupancy", None),
@@ -54,13 +47,13 @@ impl Channel {
         }
     }
 
-    /// The field it is computed from, where there is one.
+    /// The field it is computed from, if there is one.
     pub fn field(&self) -> Option<&str> {
         self.parts().1
     }
 
-    /// What it is made of, which `plan` has gathered from now on.
-    pub(super) fn output(&self, plan: &mut Plan) -> Output {
+    /// Adds to `plan` what it is made of.
+    fn output(&self, plan: &mut Plan) -> Output {
         match self {
             Self::Occupancy => Output::One,
             Self::Count => {
@@ -74,7 +67,26 @@ impl Channel {
     }
 }
 
-/// How a channel is made of what was gathered.
+/// Lists what has to be gathered for channels, and how each of them is made of it.
+pub(super) fn plan(channels: &[Channel]) -> (Plan, Vec<Output>) {
+    let mut plan = Plan::default();
+    // x, y, z come first, in this order, so that the three are summed in one pass.
+    for (axis, name) in ["x", "y", "z"].into_iter().enumerate() {
+        if channels.contains(&Channel::Mean(name.to_owned())) {
+            plan.sums.push(Source::Axis(axis));
+        }
+    }
+    let outputs = channels.iter().map(|channel| channel.output(&mut plan)).collect();
+    (plan, outputs)
+}
+
+/// The columns of the [table](kernels::features) that the outputs are, if each is made of the row of a cell alone.
+pub(super) fn table_columns(plan: &Plan, outputs: &[Output]) -> Option<Vec<u8>> {
+    let columns = outputs.iter().map(|output| output.table_column(plan));
+    columns.collect::<Option<_>>().filter(|_| plan.counts)
+}
+
+/// A channel as it is made of sums and extremes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Output {
     One,
@@ -86,8 +98,7 @@ pub(super) enum Output {
 }
 
 impl Output {
-    /// Of an output that is made of the row of a cell alone, its column of the [table](kernels::features).
-    pub(super) fn table_column(self, plan: &Plan) -> Option<u8> {
+    fn table_column(self, plan: &Plan) -> Option<u8> {
         match self {
             Self::One => Some(kernels::TABLE_ONE),
             Self::Count => Some(kernels::TABLE_COUNT),
@@ -99,15 +110,14 @@ impl Output {
         }
     }
 
-    /// The values of the occupied cells from the `from`-th on.
-    pub(super) fn write(self, voxelizer: &CpuVoxelizer, from: usize, out: &mut [f32]) {
-        let (sums, cells) = (&voxelizer.sums, from..from + out.len());
+    /// Writes the values of occupied cells.
+    pub(super) fn write(self, plan: &Plan, sums: &Sums, cells: Range<usize>, out: &mut [f32]) {
         match self {
             Self::One => out.fill(1.0),
             Self::Count => kernels::counts(&sums.rows[cells], out),
             Self::Mean(plane) => {
-                let source = voxelizer.spec.plan.sums[plane - 1];
-                let (rows, unit) = (&sums.rows[cells.clone()], voxelizer.unit(source));
+                let source = plan.sums[plane - 1];
+                let (rows, unit) = (&sums.rows[cells.clone()], sums.unit(source));
                 match source {
                     Source::Axis(axis) => kernels::means_of_axis(rows, axis, unit, out),
                     Source::Field(field) => {
@@ -137,36 +147,23 @@ impl FromStr for Channel {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let of_points = Self::OF_POINTS.into_iter().find(|(name, _)| *name == text);
-        let of_field = || {
-            let (prefix, field) = text.split_once('_').filter(|(_, field)| !field.is_empty())?;
-            let (_, channel) = Self::OF_FIELDS.into_iter().find(|(name, _)| *name == prefix)?;
-            Some(channel(field.to_owned()))
-        };
-        of_points.map(|(_, channel)| channel).or_else(of_field).ok_or_else(|| {
-            let hint = did_you_mean(text, &Self::OF_POINTS.map(|(name, _)| name));
-            format!("`{text}` is no channel{hint} (allowed: {})", Self::ALLOWED)
-        })
+        let of_field = text.split_once('_').filter(|(_, field)| !field.is_empty());
+        match (text, of_field) {
+            ("occupancy", _) => Ok(Self::Occupancy),
+            ("count", _) => Ok(Self::Count),
+            (_, Some(("mean", field))) => Ok(Self::Mean(field.to_owned())),
+            (_, Some(("max", field))) => Ok(Self::Max(field.to_owned())),
+            (_, Some(("min", field))) => Ok(Self::Min(field.to_owned())),
+            _ => {
+                let hint = did_you_mean(text, &["occupancy", "count"]);
+                Err(format!("`{text}` is not a channel{hint} (allowed: {})", Self::ALLOWED))
+            }
+        }
     }
 }
 
 impl<'de> Deserialize<'de> for Channel {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(Name(PhantomData))
-    }
-}
-
-/// Parses a name where it is read, so that an error has its key.
-pub(super) struct Name<T>(pub(super) PhantomData<T>);
-
-impl<T: FromStr<Err = String>> de::Visitor<'_> for Name<T> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a name")
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-        text.parse().map_err(E::custom)
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }

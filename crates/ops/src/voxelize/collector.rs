@@ -2,7 +2,7 @@ use super::VoxelizeConfig;
 use crate::{ConfigError, duration_ns};
 use robocache_time::ms_to_ns;
 
-/// What to do with a cloud that has arrived. Each input keeps the newest one for the next grid.
+/// Treatment of a cloud that has arrived. Each input keeps the newest one for the next grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// Keep it.
@@ -15,13 +15,13 @@ pub enum Arrival {
     Late,
     /// Keep it: the clock was set back. The clouds that waited from before, `dropped` of them, are not in the next grid.
     Jumped {
-        /// How many clouds no longer wait, one of this input among them.
+        /// Number of clouds that no longer wait, one of this input among them.
         dropped: usize,
     },
 }
 
-/// Clouds that come on by so many times `reset_ms` and are still behind the last grid show that its clock is gone. Those of
-/// an input that was held up come at once, and get there.
+/// Number of times `reset_ms` by which clouds must come on and still be behind the last grid to show that its clock is
+/// gone. Those of an input that was held up come at once, and get there.
 const RESETS_BACK: i64 = 10;
 
 /// Says when the clouds of several inputs make a grid. It knows stamps only; the clouds stay where they are.
@@ -89,7 +89,7 @@ impl Collector {
     /// Sets how long a cloud waits for those of the other inputs; `None`: for ever.
     ///
     /// # Errors
-    /// If it is no duration.
+    /// If it is not a duration.
     pub fn set_max_wait_ms(&mut self, ms: Option<f64>) -> Result<(), ConfigError> {
         self.max_wait = ms.map(|ms| duration_ns(|| "max_wait_ms".into(), ms)).transpose()?;
         Ok(())
@@ -150,12 +150,12 @@ impl Collector {
         self.inputs[input].open = true;
     }
 
-    /// Whether a cloud of the input waits: it is in the grid that is taken next.
+    /// True if a cloud of the input waits: it is in the grid that is taken next.
     pub fn waits(&self, input: usize) -> bool {
         self.inputs[input].waiting.is_some()
     }
 
-    /// Whether a grid is due.
+    /// True if a grid is due.
     pub fn due(&self) -> bool {
         let Some(newest) = self.inputs.iter().filter_map(|input| input.waiting).max() else {
             return false;
@@ -172,7 +172,7 @@ impl Collector {
         }
     }
 
-    /// Takes the clouds that wait for a grid and returns its stamp, or `None` where none waits.
+    /// Takes the clouds that wait for a grid and returns its stamp, or `None` if none waits.
     /// [`inputs_valid`](Self::inputs_valid) and [`inputs_age_ns`](Self::inputs_age_ns) are then those of this grid.
     pub fn take(&mut self) -> Option<i64> {
         let stamp = self.inputs.iter().filter_map(|input| input.waiting).max()?;
@@ -190,7 +190,7 @@ impl Collector {
 
     /// The cloud of an input could not be put in the grid that was taken last. Returns the stamp of the grid without it, which
     /// stays as it is where no cloud that is left is newer than the grid before.
-    pub fn refuse(&mut self, input: usize) -> i64 {
+    pub(crate) fn refuse(&mut self, input: usize) -> i64 {
         let Some(before) = self.last else { return 0 };
         (self.valid[input], self.ages[input]) = (0, -1);
         self.inputs[input].used = self.inputs[input].used_before;
@@ -208,8 +208,8 @@ impl Collector {
         stamp
     }
 
-    /// By how much the last grid is before the one before it, ns, where it is.
-    pub fn back_ns(&self) -> Option<i64> {
+    /// Step of the last grid back behind the one before it, ns, if it is before that.
+    pub(crate) fn back_ns(&self) -> Option<i64> {
         let back = self.before_last?.saturating_sub(self.last?);
         (self.inputs.len() > 1 && back > 0).then_some(back)
     }
@@ -219,7 +219,7 @@ impl Collector {
         &self.valid
     }
 
-    /// For each input the stamp of the last grid minus the stamp of its cloud, ns; -1 where none is in it.
+    /// For each input the stamp of the last grid minus the stamp of its cloud, ns; -1 if none is in it.
     pub fn inputs_age_ns(&self) -> &[i64] {
         &self.ages
     }

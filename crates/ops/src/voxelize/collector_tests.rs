@@ -222,7 +222,7 @@ fn a_step_back_within_reset_ms_is_late_and_one_past_it_is_a_jump() {
     assert_eq!(c.grid(), Some((1499, vec![499, 0])));
 }
 
-/// Its first clouds come long after those of the other: that is no clock that was set.
+/// Takes first clouds that come long after those of the other input without a clock jump.
 #[test]
 fn an_input_that_is_held_up_for_long_is_no_clock_jump() {
     let mut c = collector(2, Some(150.0));

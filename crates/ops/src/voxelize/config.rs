@@ -1,12 +1,12 @@
-use super::plan::Plan;
+use super::channel::plan;
 use super::{Channel, ConfigError, VoxelGrid, VoxelLayout};
-use crate::check_from;
+use crate::{check_from, refused};
 use robocache_device::Dtype;
 use robocache_geometry::RigidTransform;
-use robocache_stream::{FromConfig, Reading, Wanted};
+use robocache_stream::{CloudFields, FromConfig, Selection};
 use serde::Deserialize;
 
-/// What voxels are made of which clouds: the section `voxelize:` of a configuration.
+/// Voxels and the clouds that they are made of: the section `voxelize:` of a configuration.
 ///
 /// `Default` is an empty configuration to start from in code. It is refused until a grid, channels and inputs are set.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -18,18 +18,16 @@ pub struct VoxelizeConfig {
     pub voxel_size_m: [f32; 3],
     /// Cells along x, y and z.
     pub shape: [usize; 3],
-    /// What is computed for each cell, in the order of the output.
+    /// Values that are computed for each cell, in the order of the output.
     pub channels: Vec<Channel>,
     /// The form of the output.
     pub layout: VoxelLayout,
     /// The element type of a dense output. The types of the other layouts are fixed.
-    #[serde(default = "float32")]
+    #[serde(default = "crate::float32")]
     pub dtype: Dtype,
     /// The greatest number of cells in a `coo` output. The first in cell order are kept.
-    #[serde(default)]
     pub max_voxels: Option<usize>,
-    /// How long a cloud waits for those of the other inputs, in time of the stamps. Absent: for ever.
-    #[serde(default)]
+    /// Time that a cloud waits for those of the other inputs, in time of the stamps. Absent: for ever.
     pub max_wait_ms: Option<f64>,
     /// A stamp that goes back by more than this is a clock that was set back.
     #[serde(default = "default_reset_ms")]
@@ -44,23 +42,19 @@ pub struct VoxelizeConfig {
 pub struct VoxelInput {
     /// The id of the dataflow input.
     pub input: String,
-    /// Where the fields of a cloud stand in a struct, and its stamp. `None`: where that is recognised.
-    #[serde(default)]
+    /// Paths of the fields of a cloud in a struct, and of its stamp. `None`: those that are recognised.
     pub from: Option<FromConfig>,
-    /// Where the sensor is in the frame of the grid. Absent: the clouds are in that frame.
-    #[serde(default)]
+    /// Pose of the sensor in the frame of the grid. Absent: the clouds are in that frame.
     pub extrinsic: Option<Extrinsic>,
 }
 
 /// A rotation, then a translation, from a sensor's frame to the grid's.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct Extrinsic {
     /// The sensor's origin in the frame of the grid, metres.
-    #[serde(default)]
     pub translation_m: [f64; 3],
     /// The quaternion x, y, z, w. It is normalized.
-    #[serde(default = "identity")]
     pub rotation_xyzw: [f64; 4],
 }
 
@@ -71,16 +65,8 @@ impl Extrinsic {
     }
 }
 
-fn float32() -> Dtype {
-    Dtype::Float32
-}
-
 fn default_reset_ms() -> f64 {
     1000.0
-}
-
-fn identity() -> [f64; 4] {
-    [0.0, 0.0, 0.0, 1.0]
 }
 
 impl Default for VoxelizeConfig {
@@ -91,7 +77,7 @@ impl Default for VoxelizeConfig {
             shape: [0; 3],
             channels: Vec::new(),
             layout: VoxelLayout::Coo,
-            dtype: float32(),
+            dtype: Dtype::Float32,
             max_voxels: None,
             max_wait_ms: None,
             reset_ms: default_reset_ms(),
@@ -104,15 +90,15 @@ impl Default for Extrinsic {
     fn default() -> Self {
         Self {
             translation_m: [0.0; 3],
-            rotation_xyzw: identity(),
+            rotation_xyzw: [0.0, 0.0, 0.0, 1.0],
         }
     }
 }
 
 /// The most elements of a dense output.
-const MAX_DENSE: u64 = 1 << 31;
+const MAX_DENSE: u128 = 1 << 31;
 /// The most cells of any grid.
-const MAX_CELLS: u64 = 1 << 32;
+const MAX_CELLS: u128 = 1 << 32;
 /// The most cells along an axis: a float32 index can't tell more of them apart.
 const MAX_AXIS: usize = 1 << 24;
 
@@ -138,15 +124,15 @@ impl VoxelizeConfig {
         Ok(VoxelGrid::new(self.origin_m, self.voxel_size_m, self.shape))
     }
 
-    /// How the inputs are read.
-    pub fn readings(&self) -> impl Iterator<Item = Reading> {
-        let fields = Plan::new(&self.channels).fields.into_iter();
-        let wanted = Wanted::These(fields.map(|field| field.name).collect());
+    /// Selections of the inputs.
+    pub fn selections(&self) -> impl Iterator<Item = Selection> {
+        let fields = plan(&self.channels).0.fields.into_iter();
+        let wanted = CloudFields::Named(fields.map(|field| field.name).collect());
         let inputs = self.inputs.iter();
-        inputs.map(move |input| Reading::cloud(wanted.clone(), input.from.clone()))
+        inputs.map(move |input| Selection::cloud(wanted.clone(), input.from.clone()))
     }
 
-    /// Bytes of the payload of each grid, where they don't depend on the clouds. The configuration must be valid.
+    /// Bytes of the payload of each grid, if they don't depend on the clouds. The configuration must be valid.
     pub fn message_bytes(&self) -> Option<usize> {
         let cells: usize = self.shape.iter().product();
         match self.layout {
@@ -157,155 +143,120 @@ impl VoxelizeConfig {
     }
 
     fn check_grid(&self) -> Result<(), ConfigError> {
-        if !self.origin_m.iter().all(|v| v.is_finite()) {
-            return Err(ConfigError::new(
-                "origin_m",
-                format!("{:?} must be finite in float32", self.origin_m),
-            ));
+        let Self {
+            origin_m,
+            voxel_size_m,
+            shape,
+            ..
+        } = self;
+        if !origin_m.iter().all(|v| v.is_finite()) {
+            return refused("origin_m", format!("{origin_m:?} must be finite in float32"));
         }
-        if !self.voxel_size_m.iter().all(|v| (1e-6..=1e6).contains(v)) {
-            return Err(ConfigError::new(
-                "voxel_size_m",
-                format!(
-                    "{:?} is not allowed (each must be from 1e-6 to 1e6 metres)",
-                    self.voxel_size_m
-                ),
-            ));
+        if !voxel_size_m.iter().all(|v| (1e-6..=1e6).contains(v)) {
+            let allowed = "each must be from 1e-6 to 1e6 metres";
+            return refused("voxel_size_m", format!("{voxel_size_m:?} is not allowed ({allowed})"));
         }
-        if !self.shape.iter().all(|n| (1..=MAX_AXIS).contains(n)) {
-            return Err(ConfigError::new(
+        if !shape.iter().all(|n| (1..=MAX_AXIS).contains(n)) {
+            return refused(
                 "shape",
-                format!("{:?} is not allowed (each must be from 1 to 2^24 cells)", self.shape),
-            ));
+                format!("{shape:?} is not allowed (each must be from 1 to 2^24 cells)"),
+            );
         }
-        let cells = self.shape.iter().try_fold(1u64, |n, &axis| n.checked_mul(axis as u64));
-        if cells.is_none_or(|n| n > MAX_CELLS) {
-            return Err(ConfigError::new(
-                "shape",
-                format!("{:?} is {} cells (at most 2^32)", self.shape, product(&self.shape)),
-            ));
+        match product(shape) {
+            cells if cells > MAX_CELLS => refused("shape", format!("{shape:?} is {cells} cells (at most 2^32)")),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn check_channels(&self) -> Result<(), ConfigError> {
         if self.channels.is_empty() {
-            return Err(ConfigError::new(
-                "channels",
-                format!("is empty (at least one of {})", Channel::ALLOWED),
-            ));
+            return refused("channels", format!("is empty (at least one of {})", Channel::ALLOWED));
         }
         for (i, channel) in self.channels.iter().enumerate() {
             if self.channels[..i].contains(channel) {
-                return Err(ConfigError::new(
+                return refused(
                     format!("channels[{i}]"),
                     format!("`{channel}` is there twice (each channel once)"),
-                ));
+                );
             }
         }
         Ok(())
     }
 
     fn check_output(&self) -> Result<(), ConfigError> {
-        let layout = self.layout;
-        if layout == VoxelLayout::Bits && self.channels != [Channel::Occupancy] {
+        let Self {
+            layout, shape, dtype, ..
+        } = self;
+        let (is_dense, channels) = (*layout == VoxelLayout::Dense, self.channels.len());
+        if *layout == VoxelLayout::Bits && self.channels != [Channel::Occupancy] {
             let names: Vec<_> = self.channels.iter().map(Channel::to_string).collect();
-            return Err(ConfigError::new(
+            let names = names.join(", ");
+            return refused(
                 "channels",
-                format!("[{}] can't be had as `bits` (allowed: [occupancy])", names.join(", ")),
-            ));
+                format!("[{names}] can't be had as `bits` (allowed: [occupancy])"),
+            );
         }
-        let elements = product(&self.shape) * self.channels.len() as u128;
-        if layout == VoxelLayout::Dense && elements > u128::from(MAX_DENSE) {
-            return Err(ConfigError::new(
-                "shape",
-                format!(
-                    "{:?} with {} channels is {elements} elements (at most 2^31 as `dense`)",
-                    self.shape,
-                    self.channels.len()
-                ),
-            ));
+        let elements = product(shape) * channels as u128;
+        if is_dense && elements > MAX_DENSE {
+            let came = format!("{shape:?} with {channels} channels is {elements} elements");
+            return refused("shape", format!("{came} (at most 2^31 as `dense`)"));
         }
-        if layout != VoxelLayout::Dense && self.dtype != Dtype::Float32 {
-            return Err(ConfigError::new(
-                "dtype",
-                format!(
-                    "`{}` can't be had as `{layout}`, whose types are fixed (allowed: float32)",
-                    self.dtype
-                ),
-            ));
+        if !is_dense && *dtype != Dtype::Float32 {
+            let allowed = "whose types are fixed (allowed: float32)";
+            return refused("dtype", format!("`{dtype}` can't be had as `{layout}`, {allowed}"));
         }
-        if !self.dtype.is_output() {
-            return Err(ConfigError::new(
-                "dtype",
-                format!(
-                    "`{}` can't be published (allowed: float32, float16, bfloat16)",
-                    self.dtype
-                ),
-            ));
+        if !dtype.is_output() {
+            let allowed = "allowed: float32, float16, bfloat16";
+            return refused("dtype", format!("`{dtype}` can't be published ({allowed})"));
         }
         match self.max_voxels {
-            Some(_) if layout != VoxelLayout::Coo => Err(ConfigError::new(
+            Some(_) if *layout != VoxelLayout::Coo => refused(
                 "max_voxels",
                 format!("is of no use to layout `{layout}` (allowed with: coo)"),
-            )),
-            Some(0) => Err(ConfigError::new(
-                "max_voxels",
-                "0 is not allowed (at least 1, or absent)",
-            )),
+            ),
+            Some(0) => refused("max_voxels", "0 is not allowed (at least 1, or absent)"),
             _ => Ok(()),
         }
     }
 
     fn check_times(&self) -> Result<(), ConfigError> {
-        let wrong = |ms: f64| !(0.0..=1e12).contains(&ms);
-        if let Some(ms) = self.max_wait_ms.filter(|&ms| wrong(ms)) {
-            return Err(ConfigError::new(
-                "max_wait_ms",
-                format!("{ms} is not allowed (0 to 1e12, or null)"),
-            ));
+        let is_wrong = |ms: &f64| !(0.0..=1e12).contains(ms);
+        match (self.max_wait_ms.filter(is_wrong), self.reset_ms) {
+            (Some(ms), _) => refused("max_wait_ms", format!("{ms} is not allowed (0 to 1e12, or null)")),
+            (None, ms) if is_wrong(&ms) => refused("reset_ms", format!("{ms} is not allowed (0 to 1e12)")),
+            _ => Ok(()),
         }
-        if wrong(self.reset_ms) {
-            return Err(ConfigError::new(
-                "reset_ms",
-                format!("{} is not allowed (0 to 1e12)", self.reset_ms),
-            ));
-        }
-        Ok(())
     }
 
     fn check_inputs(&self) -> Result<(), ConfigError> {
         if self.inputs.is_empty() {
-            return Err(ConfigError::new("inputs", "is empty (at least one input)"));
+            return refused("inputs", "is empty (at least one input)");
         }
-        for (i, input) in self.inputs.iter().enumerate() {
-            let key = |rest: &str| format!("inputs[{i}].{rest}");
-            if input.input.is_empty() {
-                return Err(ConfigError::new(key("input"), "is empty (the id of an input)"));
+        for (i, VoxelInput { input, from, extrinsic }) in self.inputs.iter().enumerate() {
+            let at = format!("inputs[{i}]");
+            let refused = |key: &str, problem: String| refused(format!("{at}.{key}"), problem);
+            if input.is_empty() {
+                return refused("input", "is empty (the id of an input)".to_owned());
             }
-            if self.inputs[..i].iter().any(|earlier| earlier.input == input.input) {
-                return Err(ConfigError::new(
-                    key("input"),
-                    format!("`{}` is there twice (each input once)", input.input),
-                ));
+            if self.inputs[..i].iter().any(|earlier| earlier.input == *input) {
+                return refused("input", format!("`{input}` is there twice (each input once)"));
             }
-            check_from(&format!("inputs[{i}]"), input.from.as_ref(), None)?;
-            let Some(extrinsic) = &input.extrinsic else { continue };
-            if !extrinsic.translation_m.iter().all(|v| (*v as f32).is_finite()) {
-                return Err(ConfigError::new(
-                    key("extrinsic.translation_m"),
-                    format!("{:?} must be finite in float32", extrinsic.translation_m),
-                ));
+            check_from(&at, from.as_ref(), None)?;
+            let Some(Extrinsic {
+                translation_m,
+                rotation_xyzw,
+            }) = extrinsic
+            else {
+                continue;
+            };
+            if !translation_m.iter().all(|v| (*v as f32).is_finite()) {
+                let problem = format!("{translation_m:?} must be finite in float32");
+                return refused("extrinsic.translation_m", problem);
             }
-            let norm = extrinsic.rotation_xyzw.iter().map(|v| v * v).sum::<f64>().sqrt();
+            let norm = rotation_xyzw.iter().map(|v| v * v).sum::<f64>().sqrt();
             if !(1e-6..=1e6).contains(&norm) {
-                return Err(ConfigError::new(
-                    key("extrinsic.rotation_xyzw"),
-                    format!(
-                        "{:?} has the norm {norm} (a quaternion x, y, z, w of norm 1)",
-                        extrinsic.rotation_xyzw
-                    ),
-                ));
+                let problem = format!("{rotation_xyzw:?} has the norm {norm} (a quaternion x, y, z, w of norm 1)");
+                return refused("extrinsic.rotation_xyzw", problem);
             }
         }
         Ok(())

@@ -4,13 +4,13 @@
 //! exclusive scan of that numbers the occupied cells. The second adds each point to the row of its cell.
 
 use super::cells::CellSet;
-use super::cloud::{Cloud, CloudError, Field};
+use super::channel::table_columns;
 use super::grid::VoxelGrid;
-use super::kernels::{self, BLOCK, Block, Exceptions, INDEX_SLACK, Kept, Row};
-use super::plan::{NamedField, Source};
-use super::spec::{Spec, Taken};
-use super::{Channel, ConfigError, VoxelCounters, VoxelLayout, VoxelizeConfig, quantum};
-use robocache_stream::{Layout, Message};
+use super::kernels::{self, BLOCK, Block, INDEX_SLACK, Kept};
+use super::spec::{GridClouds, Spec};
+use super::sums::Sums;
+use super::{Channel, CloudError, ConfigError, VoxelCounters, VoxelLayout, VoxelizeConfig};
+use robocache_stream::{HostCloud, HostField, Layout, Message, PointCloudError};
 
 /// Makes grids of clouds: [`gather`](Self::gather), then one of the `write_` methods.
 ///
@@ -18,7 +18,9 @@ use robocache_stream::{Layout, Message};
 pub struct CpuVoxelizer {
     pub(super) spec: Spec,
     pub(super) cells: CellSet,
-    taken: Taken,
+    clouds: GridClouds,
+    /// Memory for the clouds that are taken; empty between grids.
+    taken: Vec<HostCloud<'static>>,
     points: Points,
     scratch: Box<Scratch>,
     pub(super) sums: Sums,
@@ -28,23 +30,11 @@ pub struct CpuVoxelizer {
     counters: VoxelCounters,
     occupied: usize,
     output: Layout,
-    /// How the features are made of the rows alone, where they are.
+    /// Columns of the table that the features are, if they are made of the rows alone.
     pub(super) table_columns: Option<Vec<u8>>,
 }
 
-/// What is summed for each occupied cell, and for one more that takes the points past `max_voxels`.
-pub(super) struct Sums {
-    /// Those of the coordinates, and the counts.
-    pub(super) rows: Vec<Row>,
-    /// For each field with a mean.
-    pub(super) fields: Vec<Vec<i64>>,
-    /// For each extreme: a key for each cell.
-    pub(super) extremes: Vec<Vec<i32>>,
-    /// For each field: what its sum can't take; empty where that is nothing.
-    pub(super) exceptions: Vec<Vec<Exceptions>>,
-}
-
-/// What the first pass knows of the points that are kept.
+/// Facts of the first pass about the points that are kept.
 #[derive(Default)]
 struct Points {
     /// The cells of those of all clouds, and their indices in their blocks. What lies behind the first [`Self::count`] is
@@ -52,22 +42,22 @@ struct Points {
     cells: Vec<u32>,
     indices: Vec<u16>,
     count: usize,
-    /// How many there are in each block of all clouds.
+    /// Number of points in each block of all clouds.
     blocks: Vec<u16>,
     /// The coordinates of clouds that don't lie as float32 in the frame of the grid, of which the first
     /// [`Self::converted`] count.
     xyz: [Vec<f32>; 3],
     converted: usize,
-    /// For each cloud; `None`: it was refused.
-    clouds: Vec<Option<CloudPoints>>,
+    /// For each cloud that was taken.
+    clouds: Vec<CloudPoints>,
 }
 
 /// The points of a cloud.
 struct CloudPoints {
-    /// Where those that are kept begin, in [`Points::cells`] and by blocks in [`Points::blocks`].
+    /// Offsets of the first that is kept, in [`Points::cells`] and by blocks in [`Points::blocks`].
     first: usize,
     first_block: usize,
-    /// Where its coordinates begin in [`Points::xyz`]; `None`: they are taken where they lie.
+    /// Offset of its coordinates in [`Points::xyz`]; `None`: they are taken where they lie.
     xyz: Option<usize>,
 }
 
@@ -75,17 +65,6 @@ struct CloudPoints {
 struct Scratch {
     raw: [[f32; BLOCK]; 3],
     slots: [u32; BLOCK],
-    of_field: FieldBlock,
-}
-
-/// The values of a field of a block of points.
-struct FieldBlock {
-    /// For the extremes; NaN where a value is unusable.
-    values: [f32; BLOCK],
-    /// For the mean; 0 where a value is unusable.
-    exact: [f64; BLOCK],
-    /// As much of the value as the sum takes.
-    fixed: [i64; BLOCK],
 }
 
 impl CpuVoxelizer {
@@ -95,24 +74,22 @@ impl CpuVoxelizer {
     /// As [`VoxelizeConfig::validate`].
     pub fn new(config: &VoxelizeConfig) -> Result<Self, ConfigError> {
         let spec = Spec::new(config)?;
-        let fields = spec.plan.fields.len();
         Ok(Self {
             cells: CellSet::new(spec.grid.cells()),
-            taken: Taken::default(),
+            clouds: GridClouds::default(),
+            taken: Vec::new(),
             points: Points::default(),
-            scratch: Box::new(Scratch::new()),
-            sums: Sums {
-                rows: Vec::new(),
-                fields: vec![Vec::new(); fields],
-                extremes: vec![Vec::new(); spec.plan.extremes.len()],
-                exceptions: vec![Vec::new(); fields],
-            },
-            unusable: vec![0; fields],
+            scratch: Box::new(Scratch {
+                raw: [[0.0; BLOCK]; 3],
+                slots: [0; BLOCK],
+            }),
+            sums: Sums::new(&spec.plan),
+            unusable: vec![0; spec.plan.fields.len()],
             saturated: 0,
             counters: VoxelCounters::default(),
             occupied: 0,
             output: spec.output(config.dtype),
-            table_columns: spec.plan.table(),
+            table_columns: table_columns(&spec.plan, &spec.outputs),
             spec,
         })
     }
@@ -127,18 +104,18 @@ impl CpuVoxelizer {
         &self.spec.channels
     }
 
-    /// Whether a cloud can be part of a grid: it has the fields that the channels are computed from.
+    /// Checks that a cloud has the fields that the channels are computed from.
     ///
     /// # Errors
     /// As [`gather`](Self::gather) hands out.
-    pub fn check(&self, cloud: &Cloud<'_>) -> Result<(), CloudError> {
-        self.spec.check(cloud)
+    pub fn check(&self, cloud: &HostCloud<'_>) -> Result<(), CloudError> {
+        self.spec.check(&(*cloud).into())
     }
 
     /// Makes a grid of messages, each with the input it came by, and says what became of their points. The order of the
     /// messages and of their points is of no consequence.
     ///
-    /// A message that is no cloud, lacks a field that a channel is computed from, has it in a type that doesn't go with
+    /// A message that is not a cloud, lacks a field that a channel is computed from, has it in a type that doesn't go with
     /// that of the clouds before, or would make the points more than 2^22, is handed to `refused`; the grid is made of
     /// the others.
     ///
@@ -146,32 +123,49 @@ impl CpuVoxelizer {
     /// If there is no such input.
     pub fn gather<'a>(
         &mut self,
-        messages: impl IntoIterator<Item = (usize, &'a Message)> + Clone,
+        messages: impl IntoIterator<Item = (usize, &'a Message)>,
+        refused: impl FnMut(usize, CloudError),
+    ) -> VoxelCounters {
+        let clouds = messages.into_iter();
+        self.gather_clouds(
+            clouds.map(|(input, message)| (input, HostCloud::from_message(message))),
+            refused,
+        )
+    }
+
+    /// Makes a grid of clouds as [`gather`](Self::gather) does of messages.
+    pub(super) fn gather_clouds<'a>(
+        &mut self,
+        clouds: impl Iterator<Item = (usize, Result<HostCloud<'a>, PointCloudError>)>,
         mut refused: impl FnMut(usize, CloudError),
     ) -> VoxelCounters {
         self.begin();
-        for (input, message) in messages.clone() {
-            let cloud = Cloud::from_message(message);
-            let cloud = cloud.and_then(|cloud| self.taken.take(&self.spec, &cloud).map(|()| cloud));
-            let indexed = match cloud {
-                Ok(cloud) => Some(self.index(input, &cloud)),
-                Err(error) => {
-                    refused(input, error);
-                    None
+        let mut taken = emptied(std::mem::take(&mut self.taken));
+        for (input, cloud) in clouds {
+            let cloud = cloud.map_err(CloudError::from).and_then(|cloud| {
+                self.clouds.add(&self.spec, &cloud.into())?;
+                Ok(cloud)
+            });
+            match cloud {
+                Ok(cloud) => {
+                    let indexed = self.index(input, &cloud);
+                    self.points.clouds.push(indexed);
+                    taken.push(cloud);
                 }
-            };
-            self.points.clouds.push(indexed);
-        }
-        self.number();
-        if self.spec.needs_points() {
-            self.begin_sums();
-            for (i, (_, message)) in messages.into_iter().enumerate() {
-                if let Ok(cloud) = Cloud::from_message(message) {
-                    self.add(i, &cloud);
-                }
+                Err(error) => refused(input, error),
             }
-            self.end_sums();
         }
+        self.rank_cells();
+        if self.spec.needs_points() {
+            let (spec, of_grid) = (&self.spec, &self.clouds);
+            self.sums
+                .begin(&spec.plan, self.occupied, |source| spec.bits(source, of_grid));
+            for (i, cloud) in taken.iter().enumerate() {
+                self.add(i, cloud);
+            }
+            self.sums.count_unusable(&mut self.unusable);
+        }
+        self.taken = emptied(taken);
         self.counters
     }
 
@@ -181,13 +175,13 @@ impl CpuVoxelizer {
         self.points.converted = 0;
         self.points.blocks.clear();
         self.points.clouds.clear();
-        self.taken.clear(&self.spec.plan);
+        self.clouds.clear(&self.spec.plan);
         self.unusable.fill(0);
         self.counters = VoxelCounters::default();
     }
 
     /// The first pass: the cells of the points.
-    fn index(&mut self, input: usize, cloud: &Cloud<'_>) -> CloudPoints {
+    fn index(&mut self, input: usize, cloud: &HostCloud<'_>) -> CloudPoints {
         let points = &mut self.points;
         let transform = self.spec.transforms[input].as_ref();
         let needs_points = self.spec.needs_points();
@@ -252,11 +246,11 @@ impl CpuVoxelizer {
         }
     }
 
-    /// Numbers the occupied cells.
-    fn number(&mut self) {
+    /// Ranks the occupied cells.
+    fn rank_cells(&mut self) {
         let occupied = match self.spec.layout == VoxelLayout::Bits && !self.spec.needs_points() {
             true => self.cells.count(),
-            false => self.cells.number(self.counters.points_kept as usize),
+            false => self.cells.rank(self.counters.points_kept as usize),
         };
         self.occupied = occupied.min(self.spec.max_voxels);
         if self.spec.layout == VoxelLayout::Coo {
@@ -264,42 +258,21 @@ impl CpuVoxelizer {
         }
     }
 
-    fn begin_sums(&mut self) {
-        let (plan, sums) = (&self.spec.plan, &mut self.sums);
-        let slots = self.occupied + 1;
-        if plan.counts {
-            // Here and not where they are read, so that they are in the cache when points are added to them.
-            sums.rows.clear();
-            sums.rows.resize(slots, Row::default());
-        }
-        for (field, sums) in plan.fields.iter().zip(&mut sums.fields) {
-            sums.clear();
-            sums.resize(if field.mean { slots } else { 0 }, 0);
-        }
-        for (extreme, keys) in plan.extremes.iter().zip(&mut sums.extremes) {
-            keys.clear();
-            keys.resize(slots, if extreme.greatest { i32::MIN } else { i32::MAX });
-        }
-        sums.exceptions.iter_mut().for_each(Vec::clear);
-    }
-
     /// The second pass: adds the points of the `i`-th cloud that are kept to their cells.
-    fn add(&mut self, i: usize, cloud: &Cloud<'_>) {
-        let (plan, sums, points) = (&self.spec.plan, &mut self.sums, &self.points);
-        let Some(of_cloud) = &points.clouds[i] else { return };
+    fn add(&mut self, i: usize, cloud: &HostCloud<'_>) {
+        let (plan, points) = (&self.spec.plan, &self.points);
+        let of_cloud = &points.clouds[i];
         let xyz = match of_cloud.xyz {
             Some(begin) => points.xyz.each_ref().map(|axis| axis.get(begin..begin + cloud.len())),
             None => cloud.xyz().each_ref().map(|axis| axis.as_f32(0)),
         };
-        let scales = [0, 1, 2].map(|axis| quantum::power_of_two(self.spec.bits(Source::Axis(axis), &self.taken)));
         let limit = self.occupied as u32;
         let mut first = of_cloud.first;
         for (i, from) in (0..cloud.len()).step_by(BLOCK).enumerate() {
             let n = BLOCK.min(cloud.len() - from);
             let kept = first..first + usize::from(points.blocks[of_cloud.first_block + i]);
             first = kept.end;
-            let Scratch { slots, of_field, .. } = &mut *self.scratch;
-            let slots = &mut slots[..kept.len()];
+            let slots = &mut self.scratch.slots[..kept.len()];
             let over = self.cells.find(&points.cells[kept.clone()], limit, slots) as u64;
             self.counters.dropped_overflow += over;
             self.counters.points_kept -= over;
@@ -307,47 +280,15 @@ impl CpuVoxelizer {
                 indices: &points.indices[kept],
                 slots,
             };
-            // They are there where a channel needs them.
+            // They are there if a channel needs them.
             let xyz = xyz.map(|axis| axis.map_or(&[][..], |axis| &axis[from..from + n]));
-            if plan.axis_sums() > 0 {
-                kernels::add_points(&mut sums.rows, block, xyz, scales);
-            } else if plan.counts {
-                kernels::add_ones(&mut sums.rows, block);
-            }
-            for (extreme, keys) in plan.extremes.iter().zip(&mut sums.extremes) {
-                if let Source::Axis(axis) = extreme.source {
-                    kernels::add_extreme(keys, block, xyz[axis], extreme.greatest);
-                }
-            }
+            self.sums.add_points(plan, block, xyz);
             for (i, field) in plan.fields.iter().enumerate() {
                 // It was there when the cloud was taken.
-                let Ok(values) = cloud.field(&field.name) else { continue };
-                let scale = quantum::power_of_two(quantum::bits(self.taken.is_wide(i)));
-                of_field.read(field, &values, from, n);
-                if of_field.has_odd(field, scale, n) {
-                    let exceptions = &mut sums.exceptions[i];
-                    exceptions.resize(self.occupied + 1, Exceptions::default());
-                    of_field.set_aside(field, scale, block, exceptions);
-                }
-                if field.mean {
-                    kernels::fix(&of_field.exact[..n], scale, &mut of_field.fixed);
-                    kernels::add_fixed(&mut sums.fields[i], block, &of_field.fixed);
-                }
-                for (extreme, keys) in plan.extremes.iter().zip(&mut sums.extremes) {
-                    if extreme.source == Source::Field(i) {
-                        kernels::add_extreme(keys, block, &of_field.values[..n], extreme.greatest);
-                    }
+                if let Ok(values) = cloud.field(&field.name) {
+                    self.sums.add_field(plan, i, &values, [from, n], block);
                 }
             }
-        }
-    }
-
-    fn end_sums(&mut self) {
-        let sums = &mut self.sums;
-        // The last one is of the points past max_voxels.
-        for (unusable, exceptions) in self.unusable.iter_mut().zip(&mut sums.exceptions) {
-            exceptions.truncate(self.occupied);
-            *unusable = exceptions.iter().map(|of_cell| of_cell.unusable as u64).sum();
         }
     }
 
@@ -363,7 +304,7 @@ impl CpuVoxelizer {
         &self.unusable
     }
 
-    /// How many cells are occupied, of those that the output has.
+    /// Number of occupied cells of those that the output has.
     pub fn voxels(&self) -> usize {
         self.occupied
     }
@@ -372,11 +313,13 @@ impl CpuVoxelizer {
     pub fn layout(&self) -> &Layout {
         &self.output
     }
+}
 
-    /// What an integer that was summed of a source is worth.
-    pub(super) fn unit(&self, source: Source) -> f64 {
-        quantum::power_of_two(-self.spec.bits(source, &self.taken))
-    }
+/// The memory of a list, without its clouds, for others: they may be borrowed for another time.
+fn emptied<'b>(mut clouds: Vec<HostCloud<'_>>) -> Vec<HostCloud<'b>> {
+    clouds.clear();
+    // Of as many bytes each, they are collected in place.
+    clouds.into_iter().map(|_| unreachable!("there is none")).collect()
 }
 
 /// Makes a buffer that long at least.
@@ -387,76 +330,18 @@ fn grow<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
 }
 
 /// The coordinates of a cloud, if all are contiguous float32.
-fn as_they_lie<'a>(cloud: &Cloud<'a>) -> Option<[&'a [f32]; 3]> {
+fn as_they_lie<'a>(cloud: &HostCloud<'a>) -> Option<[&'a [f32]; 3]> {
     let [x, y, z] = cloud.xyz();
     Some([x.as_f32(0)?, y.as_f32(0)?, z.as_f32(0)?])
 }
 
-/// A block of coordinates in float32: as they lie where they are contiguous float32, else converted into `out`.
-fn coordinates<'a>(field: &Field<'a>, from: usize, out: &'a mut [f32]) -> &'a [f32] {
+/// A block of coordinates in float32: as they lie if they are contiguous float32, else converted into `out`.
+fn coordinates<'a>(field: &HostField<'a>, from: usize, out: &'a mut [f32]) -> &'a [f32] {
     match field.as_f32(from) {
         Some(values) => &values[..out.len()],
         None => {
             field.to_f32(from, out);
             out
-        }
-    }
-}
-
-impl FieldBlock {
-    /// Reads `n` values of a field from point `from` on.
-    fn read(&mut self, plan: &NamedField, values: &Field<'_>, from: usize, n: usize) {
-        if plan.extreme {
-            values.to_f32(from, &mut self.values[..n]);
-        }
-        if plan.mean {
-            values.to_f64(from, &mut self.exact[..n]);
-        }
-    }
-
-    /// Whether there is a value that the sum can't take or the extremes must not see.
-    fn has_odd(&self, plan: &NamedField, scale: f64, n: usize) -> bool {
-        match plan.mean {
-            true => kernels::any_beyond(&self.exact[..n], quantum::SMALL / scale),
-            false => kernels::any_nonfinite(&self.values[..n]),
-        }
-    }
-
-    /// Takes out what the sum can't take or the extremes must not see, and notes it for the cells of the points.
-    #[cold]
-    fn set_aside(&mut self, plan: &NamedField, scale: f64, block: Block<'_>, exceptions: &mut [Exceptions]) {
-        for (i, slot) in block.points() {
-            let scaled = self.exact[i] * scale;
-            let (is_whole, is_usable) = match plan.mean {
-                true => (scaled.abs() <= quantum::SMALL, scaled.abs() <= quantum::LARGE),
-                false => (self.values[i].is_finite(), self.values[i].is_finite()),
-            };
-            if is_whole {
-                continue;
-            }
-            let of_cell = &mut exceptions[slot];
-            if is_usable {
-                let (high, low) = quantum::split(kernels::round_large(scaled));
-                of_cell.high += high;
-                self.exact[i] = low as f64 / scale;
-            } else {
-                of_cell.unusable += 1;
-                (self.values[i], self.exact[i]) = (f32::NAN, 0.0);
-            }
-        }
-    }
-}
-
-impl Scratch {
-    fn new() -> Self {
-        Self {
-            raw: [[0.0; BLOCK]; 3],
-            slots: [0; BLOCK],
-            of_field: FieldBlock {
-                values: [0.0; BLOCK],
-                exact: [0.0; BLOCK],
-                fixed: [0; BLOCK],
-            },
         }
     }
 }

@@ -28,7 +28,7 @@ impl VoxelGrid {
     }
 
     /// `1 / voxel_size_m` in float32, by which coordinates are multiplied.
-    pub fn inverse(&self) -> [f32; 3] {
+    pub(crate) fn inverse(&self) -> [f32; 3] {
         self.inverse
     }
 
@@ -44,9 +44,9 @@ impl VoxelGrid {
 
     /// The number s for which a coordinate along `axis` is summed as the integer nearest to `coordinate * 2^s`.
     ///
-    /// It is `38 - ceil(log2(A))`, A the greater magnitude of the two corners: no integer is over 2^38 (but for the
+    /// s is `38 - ceil(log2(A))`, A the greater magnitude of the two corners: no integer is over 2^38 (but for the
     /// rounding of the index), and the sum of 2^22 of them is less than 2^63.
-    pub fn coordinate_bits(&self, axis: usize) -> i32 {
+    pub(crate) fn coordinate_bits(&self, axis: usize) -> i32 {
         let least = f64::from(self.origin[axis]);
         let greatest = least + self.shape[axis] as f64 * f64::from(self.voxel_size[axis]);
         38 - ceil_log2(least.abs().max(greatest.abs()))

@@ -1,9 +1,6 @@
-use super::channel::Name;
 use robocache_yaml::did_you_mean;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de};
 use std::fmt;
-use std::marker::PhantomData;
-use std::str::FromStr;
 
 /// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,27 +30,17 @@ impl fmt::Display for VoxelLayout {
     }
 }
 
-impl FromStr for VoxelLayout {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "dense" => Ok(Self::Dense),
-            "bits" => Ok(Self::Bits),
-            "coo" => Ok(Self::Coo),
-            "pillars" | "tsdf" | "esdf" | "hash" => {
-                Err(format!("`{name}` is not supported yet (allowed: dense, bits, coo)"))
-            }
-            _ => Err(format!(
-                "`{name}` is no layout{} (allowed: dense, bits, coo)",
-                did_you_mean(name, &["dense", "bits", "coo"])
-            )),
-        }
-    }
-}
-
 impl<'de> Deserialize<'de> for VoxelLayout {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(Name(PhantomData))
+        let name = String::deserialize(deserializer)?;
+        let problem = match name.as_str() {
+            "dense" => return Ok(Self::Dense),
+            "bits" => return Ok(Self::Bits),
+            "coo" => return Ok(Self::Coo),
+            "pillars" | "tsdf" | "esdf" | "hash" => "supported yet".to_owned(),
+            name => format!("a layout{}", did_you_mean(name, &["dense", "bits", "coo"])),
+        };
+        let allowed = "allowed: dense, bits, coo";
+        Err(de::Error::custom(format!("`{name}` is not {problem} ({allowed})")))
     }
 }

@@ -7,40 +7,41 @@
 //! `docs/semantics.md` defines the cell of a point, the value of each channel and how sums are made, to
 //! the bit: neither the order of the points nor the backend changes one.
 
+mod backends;
 mod cells;
 mod channel;
-mod cloud;
 mod collector;
 mod config;
 mod cpu;
-#[cfg(feature = "cuda")]
-pub mod cuda;
-#[cfg(not(feature = "cuda"))]
-#[path = "no_cuda.rs"]
-pub(crate) mod cuda;
+mod gathered;
+pub mod gpu;
 mod grid;
 mod kernels;
+pub mod key;
 mod layout;
 mod plan;
 mod quantum;
 mod spec;
+mod sums;
 mod voxelizer;
 mod write;
 
 pub use channel::Channel;
-pub use cloud::{Cloud, CloudError, Field};
 pub use collector::{Arrival, Collector};
 pub use config::{Extrinsic, VoxelInput, VoxelizeConfig};
 pub use cpu::CpuVoxelizer;
+pub use gathered::GatheredGrid;
 pub use grid::VoxelGrid;
 pub use layout::VoxelLayout;
-pub use voxelizer::{GatheredGrid, Pushed, Unused, Voxelizer};
+pub use spec::CloudError;
+pub use voxelizer::{Pushed, Unused, Voxelizer};
 
 use super::ConfigError;
+use robocache_stream::Header;
 use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;
 
-/// What became of the points of a grid: `points_in` is the sum of the others.
+/// The points of a grid by what became of them: `points_in` is the sum of the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VoxelCounters {
     /// Points of all clouds.
@@ -53,6 +54,17 @@ pub struct VoxelCounters {
     pub dropped_outside: u64,
     /// Points in cells past `max_voxels`.
     pub dropped_overflow: u64,
+}
+
+impl VoxelCounters {
+    /// Writes them to the metadata of a grid, or of diagnostics.
+    pub fn describe(&self, header: &mut Header) {
+        key::points_in.set(header, self.points_in as i64);
+        key::points_kept.set(header, self.points_kept as i64);
+        super::key::dropped_nonfinite.set(header, self.dropped_nonfinite as i64);
+        key::dropped_outside.set(header, self.dropped_outside as i64);
+        super::key::dropped_overflow.set(header, self.dropped_overflow as i64);
+    }
 }
 
 impl AddAssign for VoxelCounters {

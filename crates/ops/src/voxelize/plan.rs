@@ -1,107 +1,85 @@
-//! What has to be gathered for a list of channels: each thing once, and nothing that no channel asks for.
+//! Plans what each cell accumulates: exactly the sums and extremes that the channels need, each one once.
 
-use super::Channel;
-use super::channel::Output;
-
-/// Where a value comes from.
+/// Input of a sum or an extreme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// A coordinate in the frame of the grid.
+    /// Coordinate in the frame of the grid: 0 is x, 1 is y, 2 is z.
     Axis(usize),
-    /// A field, by its index in [`Plan::fields`].
+    /// Field, by its index in [`Plan::fields`].
     Field(usize),
 }
 
-/// A field other than the coordinates.
+/// Field other than x, y and z, with the uses that channels make of it.
 #[derive(Debug)]
 pub(super) struct NamedField {
     pub(super) name: String,
-    /// Whether a mean of it is asked for.
+    /// Tells whether a channel needs its mean.
     pub(super) mean: bool,
-    /// Whether an extreme of it is asked for.
+    /// Tells whether a channel needs its greatest or its least value.
     pub(super) extreme: bool,
 }
 
-/// What is kept for each cell to be the greatest or the least.
+/// Greatest or least value of a source, which each cell keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extreme {
     pub(super) source: Source,
+    /// Selects the greatest value if true, the least if false.
     pub(super) greatest: bool,
 }
 
+/// Sums and extremes of each cell, with the fields and coordinates that they read.
+///
+/// The methods only append to the lists, so an index that they return stays valid.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
+    /// Fields that channels need, in the order in which channels first named them.
     pub(super) fields: Vec<NamedField>,
-    /// The sources of the sum planes from 1 on; plane 0 is the count.
+    /// Sources of the sum planes: entry `i` is the source of plane `i + 1`. Plane 0 is the count.
     pub(super) sums: Vec<Source>,
+    /// Extremes that each cell keeps.
     pub(super) extremes: Vec<Extreme>,
-    pub(super) outputs: Vec<Output>,
-    /// Whether there is a count.
+    /// Tells whether plane 0 exists. Every mean needs it.
     pub(super) counts: bool,
-    /// The coordinates that are needed once the cell is known.
+    /// Tells for x, y and z whether a sum or an extreme reads it. The search for the cell does not count.
     pub(super) axes: [bool; 3],
 }
 
 impl Plan {
-    pub(super) fn new(channels: &[Channel]) -> Self {
-        let mut plan = Self::default();
-        // x, y, z come first, in this order, so that the three are summed in one pass.
-        for (axis, name) in ["x", "y", "z"].into_iter().enumerate() {
-            if channels
-                .iter()
-                .any(|c| matches!(c, Channel::Mean(field) if field == name))
-            {
-                plan.sums.push(Source::Axis(axis));
-            }
-        }
-        for channel in channels {
-            let output = channel.output(&mut plan);
-            plan.outputs.push(output);
-        }
-        plan
-    }
-
-    /// Sums for each cell, the count among them.
+    /// Returns the number of sums that each cell has, the count included.
     pub(super) fn stride(&self) -> usize {
         usize::from(self.counts) + self.sums.len()
     }
 
-    /// The sums of coordinates, which come before those of fields.
+    /// Returns the number of sums of coordinates.
     pub(super) fn axis_sums(&self) -> usize {
         self.sums.len() - self.field_sums()
     }
 
-    /// The sums of fields.
+    /// Returns the number of sums of fields.
     pub(super) fn field_sums(&self) -> usize {
         self.fields.iter().filter(|field| field.mean).count()
     }
 
-    /// The columns of the table that the channels are, where all are made of the row of a cell alone: see
-    /// [`kernels::features`](super::kernels::features).
-    pub(super) fn table(&self) -> Option<Vec<u8>> {
-        let columns = self.outputs.iter().map(|output| output.table_column(self));
-        columns.collect::<Option<_>>().filter(|_| self.counts)
-    }
-
-    /// The plane of the sum of a field or coordinate, from which a mean is made.
+    /// Adds what a mean of a field or coordinate needs, its sum and the count, and returns the plane of the sum.
     pub(super) fn sum_plane(&mut self, field: &str) -> usize {
         self.counts = true;
         let source = self.source(field, |field| field.mean = true);
-        1 + index_of(&mut self.sums, source)
+        1 + find_or_push(&mut self.sums, source)
     }
 
-    /// The index of the greatest or least value of a field or coordinate.
+    /// Adds the greatest or least value of a field or coordinate, and returns its index in [`Plan::extremes`].
     pub(super) fn extreme(&mut self, field: &str, greatest: bool) -> usize {
         let source = self.source(field, |field| field.extreme = true);
-        index_of(&mut self.extremes, Extreme { source, greatest })
+        find_or_push(&mut self.extremes, Extreme { source, greatest })
     }
 
-    /// Whether the first sums are x, y and z.
+    /// Returns true if the first three sums are x, y and z, in this order.
     pub(super) fn sums_all_axes(&self) -> bool {
         self.sums
             .starts_with(&[Source::Axis(0), Source::Axis(1), Source::Axis(2)])
     }
 
+    /// Finds or adds the source with this name, and notes its use: in `axes` for a coordinate, by `need` for a field.
     fn source(&mut self, name: &str, need: impl FnOnce(&mut NamedField)) -> Source {
         if let Some(axis) = ["x", "y", "z"].iter().position(|axis| *axis == name) {
             self.axes[axis] = true;
@@ -121,10 +99,10 @@ impl Plan {
     }
 }
 
-/// The index of a thing in a list, to which it is added if it is not there yet.
-fn index_of<T: PartialEq>(list: &mut Vec<T>, thing: T) -> usize {
-    list.iter().position(|known| *known == thing).unwrap_or_else(|| {
-        list.push(thing);
+/// Returns the index of `item` in `list`, and appends it first if it is missing.
+fn find_or_push<T: PartialEq>(list: &mut Vec<T>, item: T) -> usize {
+    list.iter().position(|known| *known == item).unwrap_or_else(|| {
+        list.push(item);
         list.len() - 1
     })
 }

@@ -1,4 +1,4 @@
-//! How a value of a field is summed: as the integer nearest to `value * 2^s`, s by the type of the field.
+//! Sums a value of a field as the integer nearest to `value * 2^s`, s by the type of the field.
 
 use robocache_device::Dtype;
 
@@ -9,7 +9,7 @@ pub(super) const SMALL: f64 = 1_099_511_627_776.0;
 pub(super) const LARGE: f64 = 4_611_686_018_427_387_904.0;
 const LOW_BITS: u32 = 40;
 
-/// Whether it is a 32- or 64-bit integer. Every other type goes with float32.
+/// True if it is a 32- or 64-bit integer. Every other type goes with float32.
 pub(super) fn is_wide(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::Int32 | Dtype::Int64 | Dtype::UInt32 | Dtype::UInt64)
 }

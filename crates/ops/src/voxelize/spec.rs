@@ -1,20 +1,50 @@
-//! What both backends make of a configuration, and which clouds they take.
+//! A configuration as both backends read it, and the clouds that go with it.
 
-use super::cloud::{Cloud, CloudError};
+use super::channel::{Output, plan};
 use super::grid::VoxelGrid;
 use super::plan::{Plan, Source};
 use super::{Channel, ConfigError, VoxelLayout, VoxelizeConfig, quantum};
 use robocache_device::Dtype;
 use robocache_geometry::RigidTransform;
-use robocache_stream::{Cells, ColumnLayout, Layout};
+use robocache_stream::{Cells, ColumnLayout, FieldType, Layout, PointCloud, PointCloudError};
 
 /// The most points of a grid, for which no sum can overflow.
 pub(super) const MAX_POINTS: usize = 1 << 22;
+
+/// A cloud that can't be part of a grid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CloudError {
+    /// A message that is not a cloud, or lacks a field that a channel is computed from.
+    #[error(transparent)]
+    Cloud(#[from] PointCloudError),
+    /// The clouds of one grid have a field in types whose sums have different scales.
+    #[error(
+        "field `{name}` is {dtype} here, but an earlier cloud of the grid has it as {}: \
+         for mean_{name} all inputs must give 32- and 64-bit integers, or none",
+        if *wide { "a float or an 8- or 16-bit integer" } else { "a 32- or 64-bit integer" }
+    )]
+    Types {
+        /// The field.
+        name: String,
+        /// Its type in this cloud.
+        dtype: Dtype,
+        /// True if that is a 32- or 64-bit integer.
+        wide: bool,
+    },
+    /// A grid can't take more points.
+    #[error("{points} points in one grid are too many (at most 2^22)")]
+    TooMany {
+        /// The points with those of this cloud.
+        points: usize,
+    },
+}
 
 /// A configuration that was checked, and what follows from it.
 pub(super) struct Spec {
     pub(super) grid: VoxelGrid,
     pub(super) plan: Plan,
+    /// For each channel.
+    pub(super) outputs: Vec<Output>,
     pub(super) layout: VoxelLayout,
     pub(super) channels: Vec<Channel>,
     /// For each input.
@@ -27,10 +57,12 @@ impl Spec {
     pub(super) fn new(config: &VoxelizeConfig) -> Result<Self, ConfigError> {
         let grid = config.grid()?;
         let extrinsic = |input: &super::VoxelInput| input.extrinsic.as_ref().map(super::Extrinsic::transform);
+        let (plan, outputs) = plan(&config.channels);
         Ok(Self {
             coordinate_bits: [0, 1, 2].map(|axis| grid.coordinate_bits(axis)),
             grid,
-            plan: Plan::new(&config.channels),
+            plan,
+            outputs,
             layout: config.layout,
             channels: config.channels.clone(),
             transforms: config.inputs.iter().map(extrinsic).collect(),
@@ -53,80 +85,59 @@ impl Spec {
     /// The form of the output; without rows where they are the occupied cells.
     pub(super) fn output(&self, dtype: Dtype) -> Layout {
         let columns = self.channels.len();
+        let column = |name: &'static str, dtype, elements| ColumnLayout {
+            name: name.into(),
+            dtype,
+            cells: Cells::Fixed(elements),
+        };
         match self.layout {
             VoxelLayout::Dense => Layout::flat(dtype, columns * self.grid.cells()),
             VoxelLayout::Bits => Layout::flat(Dtype::UInt8, self.grid.cells().div_ceil(8)),
             VoxelLayout::Coo => Layout {
                 rows: 0,
                 columns: vec![
-                    ColumnLayout {
-                        name: "coords".into(),
-                        dtype: Dtype::Int32,
-                        cells: Cells::Fixed(3),
-                    },
-                    ColumnLayout {
-                        name: "features".into(),
-                        dtype: Dtype::Float32,
-                        cells: Cells::Fixed(columns),
-                    },
+                    column("coords", Dtype::Int32, 3),
+                    column("features", Dtype::Float32, columns),
                 ],
             },
         }
     }
 
-    /// Whether the cell of each point is needed again after the occupied cells are known.
+    /// Returns true if the cell of each point is needed again after the occupied cells are known.
     pub(super) fn needs_points(&self) -> bool {
         self.plan.counts || !self.plan.extremes.is_empty() || self.max_voxels != usize::MAX
     }
 
-    /// Whether a cloud can be added to an empty grid.
-    pub(super) fn check(&self, cloud: &impl Fields) -> Result<(), CloudError> {
+    /// Checks that a cloud can be added to an empty grid.
+    pub(super) fn check(&self, cloud: &PointCloud<'_>) -> Result<(), CloudError> {
         for field in &self.plan.fields {
-            cloud.dtype(&field.name)?;
+            cloud.field_type(&field.name)?;
         }
-        match cloud.points() {
+        match cloud.len() {
             0..=MAX_POINTS => Ok(()),
             points => Err(CloudError::TooMany { points }),
         }
     }
 
-    /// Of the sum of a source the number s of its scale 2^s.
-    pub(super) fn bits(&self, source: Source, taken: &Taken) -> i32 {
+    /// The number s of the scale 2^s of the sum of a source.
+    pub(super) fn bits(&self, source: Source, clouds: &GridClouds) -> i32 {
         match source {
             Source::Axis(axis) => self.coordinate_bits[axis],
-            Source::Field(field) => quantum::bits(taken.is_wide(field)),
+            Source::Field(field) => quantum::bits(clouds.is_wide(field)),
         }
     }
 }
 
-/// What a backend has to know of a cloud to take it.
-pub(super) trait Fields {
-    fn points(&self) -> usize;
-    /// The type of a field, and whether it is summed as 32- and 64-bit integers are; or why it can't be had.
-    fn dtype(&self, name: &str) -> Result<(Dtype, bool), CloudError>;
-}
-
-impl Fields for Cloud<'_> {
-    fn points(&self) -> usize {
-        self.len()
-    }
-
-    fn dtype(&self, name: &str) -> Result<(Dtype, bool), CloudError> {
-        let field = self.field(name)?;
-        Ok((field.dtype(), field.is_wide()))
-    }
-}
-
-/// What is known of the clouds that a grid has taken so far.
+/// The clouds that a grid is made of so far: their points and the types of their fields.
 #[derive(Default)]
-pub(super) struct Taken {
+pub(super) struct GridClouds {
     pub(super) points: usize,
-    /// For each field of the plan: whether its type is a 32- or 64-bit integer, once a cloud has said so.
+    /// For each field of the plan: true if its type is a 32- or 64-bit integer; `None` before the first cloud.
     wide: Vec<Option<bool>>,
 }
 
-impl Taken {
-    /// Whether a field of the plan is summed as 32- and 64-bit integers are.
+impl GridClouds {
+    /// Returns true if a field of the plan is summed as 32- and 64-bit integers are.
     pub(super) fn is_wide(&self, field: usize) -> bool {
         self.wide[field].unwrap_or(false)
     }
@@ -137,25 +148,26 @@ impl Taken {
         self.wide.resize(plan.fields.len(), None);
     }
 
-    /// Takes a cloud into account, if it can be added to those before.
-    pub(super) fn take(&mut self, spec: &Spec, cloud: &impl Fields) -> Result<(), CloudError> {
+    /// Adds a cloud, if it goes with those before.
+    pub(super) fn add(&mut self, spec: &Spec, cloud: &PointCloud<'_>) -> Result<(), CloudError> {
         spec.check(cloud)?;
-        let points = self.points + cloud.points();
+        let points = self.points + cloud.len();
         if points > MAX_POINTS {
             return Err(CloudError::TooMany { points });
         }
         for (plan, wide) in spec.plan.fields.iter().zip(&self.wide) {
-            let (dtype, came) = cloud.dtype(&plan.name)?;
-            if plan.mean && wide.is_some_and(|wide| wide != came) {
+            let FieldType { dtype, sent } = cloud.field_type(&plan.name)?;
+            let is_wide = quantum::is_wide(sent);
+            if plan.mean && wide.is_some_and(|wide| wide != is_wide) {
                 return Err(CloudError::Types {
                     name: plan.name.clone(),
                     dtype,
-                    wide: came,
+                    wide: is_wide,
                 });
             }
         }
         for (plan, wide) in spec.plan.fields.iter().zip(&mut self.wide) {
-            *wide = Some(cloud.dtype(&plan.name)?.1);
+            *wide = Some(quantum::is_wide(cloud.field_type(&plan.name)?.sent));
         }
         self.points = points;
         Ok(())

@@ -1,4 +1,4 @@
-//! From what was gathered to the layouts.
+//! The layouts that the CPU writes.
 
 use super::cpu::CpuVoxelizer;
 use super::kernels;
@@ -47,16 +47,16 @@ impl CpuVoxelizer {
         let cells = self.spec.grid.cells();
         assert_eq!(
             out.len(),
-            cells * self.spec.plan.outputs.len(),
+            cells * self.spec.outputs.len(),
             "one element for each channel of each cell"
         );
         clear(out);
         let mut saturated = 0;
         let mut values = [0.0; BLOCK];
         for (i, order) in self.cells.list()[..self.voxels()].chunks(BLOCK).enumerate() {
-            for (&output, out) in self.spec.plan.outputs.iter().zip(out.chunks_exact_mut(cells)) {
+            for (&output, out) in self.spec.outputs.iter().zip(out.chunks_exact_mut(cells)) {
                 let values = &mut values[..order.len()];
-                output.write(self, i * BLOCK, values);
+                output.write(&self.spec.plan, &self.sums, i * BLOCK..i * BLOCK + values.len(), values);
                 for (&cell, &value) in order.iter().zip(&*values) {
                     let (value, is_saturated) = saturate::<E>(value);
                     saturated += u64::from(is_saturated);
@@ -67,7 +67,7 @@ impl CpuVoxelizer {
         self.saturated = saturated;
     }
 
-    /// How many values of the dense grid that was written last its type can't hold.
+    /// The number of values of the dense grid that was written last which its type can't hold.
     pub fn saturated(&self) -> u64 {
         self.saturated
     }
@@ -91,13 +91,13 @@ impl CpuVoxelizer {
     /// # Panics
     /// If `coords` has not 3, or `features` not C elements for each of [`voxels`](Self::voxels).
     pub fn write_coo(&self, coords: &mut [i32], features: &mut [f32]) {
-        let (voxels, columns) = (self.voxels(), self.spec.plan.outputs.len());
+        let (voxels, columns) = (self.voxels(), self.spec.outputs.len());
         assert_eq!(coords.len(), voxels * 3, "three coordinates for each voxel");
         assert_eq!(features.len(), voxels * columns, "one feature for each channel");
         let [_, ny, nz] = self.spec.grid.shape().map(|n| n as u32);
         kernels::coordinates(&self.cells.list()[..voxels], ny, nz, coords);
         if let Some(table_columns) = &self.table_columns {
-            let units = [0, 1, 2].map(|axis| self.unit(Source::Axis(axis)));
+            let units = [0, 1, 2].map(|axis| self.sums.unit(Source::Axis(axis)));
             kernels::features(&self.sums.rows[..voxels], units, table_columns, features);
             return;
         }
@@ -105,8 +105,8 @@ impl CpuVoxelizer {
         let mut values = [0.0; BLOCK];
         for (i, rows) in features.chunks_mut(BLOCK * columns).enumerate() {
             let values = &mut values[..rows.len() / columns];
-            for (column, &output) in self.spec.plan.outputs.iter().enumerate() {
-                output.write(self, i * BLOCK, values);
+            for (column, &output) in self.spec.outputs.iter().enumerate() {
+                output.write(&self.spec.plan, &self.sums, i * BLOCK..i * BLOCK + values.len(), values);
                 for (row, &value) in rows.chunks_exact_mut(columns).zip(&*values) {
                     row[column] = value;
                 }

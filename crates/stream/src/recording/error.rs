@@ -1,5 +1,5 @@
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A message can't be recorded.
 #[derive(Debug, thiserror::Error)]
@@ -9,7 +9,7 @@ pub enum WriteError {
     Io {
         /// The folder or file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// A batch of messages could not be written and is lost; the recording can go on.
@@ -17,12 +17,12 @@ pub enum WriteError {
     Lost {
         /// The file.
         path: PathBuf,
-        /// How many messages the batch had.
+        /// Number of messages of the batch.
         lost: usize,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// There is a recording of that stream already, and it is not written over.
+    /// A recording of that stream exists already, and is not written over.
     #[error("{}: the file exists (allowed: a folder without a recording of this stream)", path.display())]
     Exists {
         /// The file.
@@ -38,7 +38,7 @@ pub enum WriteError {
     OtherRun {
         /// A file of it.
         path: PathBuf,
-        /// The run that it is of, where it says so.
+        /// The run that it is of, if it says so.
         of: Option<String>,
     },
     /// Another process records that stream.
@@ -62,11 +62,11 @@ pub enum WriteError {
     Misfit {
         /// The stream.
         stream: String,
-        /// What differs.
+        /// Property that differs.
         what: &'static str,
-        /// What came.
+        /// Its value in the message.
         came: String,
-        /// What the recording has.
+        /// Its value in the recording.
         recorded: String,
     },
     /// A message has no form that a recording can hold.
@@ -74,7 +74,7 @@ pub enum WriteError {
     Form {
         /// The stream.
         stream: String,
-        /// What came, and what is allowed.
+        /// The problem: what came, and what is allowed.
         problem: String,
     },
 }
@@ -87,7 +87,7 @@ pub enum ReadError {
     Io {
         /// The folder or file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// A file of a stream is missing: later ones are there.
@@ -96,7 +96,7 @@ pub enum ReadError {
         /// The file.
         path: PathBuf,
     },
-    /// There is no file of a stream in the folder.
+    /// The folder has no file of a stream.
     #[error("{}: no streams (allowed: a folder with a file `<output id>.arrow` for each stream)", path.display())]
     NoStreams {
         /// The folder.
@@ -108,7 +108,7 @@ pub enum ReadError {
         /// The file.
         path: PathBuf,
     },
-    /// A file is no Arrow IPC file.
+    /// The file is not an Arrow IPC file.
     #[error("{}: no Arrow IPC file (allowed: one that starts with `ARROW1`)", path.display())]
     NotArrow {
         /// The file.
@@ -132,9 +132,9 @@ pub enum ReadError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where the part starts that can't be read.
+        /// Start of the part that can't be read.
         at: u64,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
     /// A file has no valid footer: what wrote it did not end in order, or it was cut off. What is whole in it was read.
@@ -142,11 +142,11 @@ pub enum ReadError {
     Unfinished {
         /// The file.
         path: PathBuf,
-        /// Where the last whole batch ends.
+        /// End of the last whole batch.
         at: u64,
-        /// How many bytes follow.
+        /// Number of bytes that follow.
         left: u64,
-        /// What is wrong with them.
+        /// The problem with them.
         problem: String,
     },
     /// A file is whole up to its last batch, and its recorder did not say that it was the last.
@@ -155,17 +155,13 @@ pub enum ReadError {
         /// The file.
         path: PathBuf,
     },
-    /// A column is not there.
-    #[error("{}: no column `{column}`, the file has {came} (allowed: {allowed})", path.display())]
-    MissingColumn {
+    /// A column of a file, or its schema's metadata, is not that of a recording.
+    #[error("{}: {problem}", path.display())]
+    Form {
         /// The file.
         path: PathBuf,
-        /// The column.
-        column: &'static str,
-        /// The columns there are.
-        came: String,
-        /// What a file must have.
-        allowed: &'static str,
+        /// The problem: what came, and what is allowed.
+        problem: String,
     },
     /// A file that says a `dtype`, as robocache writes it, has columns that no tensor has. The others are read.
     #[error(
@@ -179,38 +175,30 @@ pub enum ReadError {
         /// The columns.
         columns: String,
     },
-    /// A column has the wrong type.
-    #[error("{}: column `{column}` is {came} (allowed: {allowed})", path.display())]
-    ColumnType {
-        /// The file.
-        path: PathBuf,
-        /// The column.
-        column: String,
-        /// Its type.
-        came: String,
-        /// What it may be.
-        allowed: &'static str,
-    },
-    /// The schema's metadata has a value that it can't have.
-    #[error("{}: metadata `{key}` is `{came}` (allowed: {allowed})", path.display())]
-    Metadata {
-        /// The file.
-        path: PathBuf,
-        /// The key.
-        key: &'static str,
-        /// Its value.
-        came: String,
-        /// What it may be.
-        allowed: &'static str,
-    },
-    /// A row is no message.
+    /// A row is not a message.
     #[error("{}: row {row}: {problem}", path.display())]
     Row {
         /// The file.
         path: PathBuf,
         /// The row, counted over the whole file.
         row: u64,
-        /// What came, and what is allowed.
+        /// The problem: what came, and what is allowed.
         problem: String,
     },
+}
+
+impl WriteError {
+    /// Makes an error of the system one of a folder or a file.
+    pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        |source| Self::Io { path, source }
+    }
+}
+
+impl ReadError {
+    /// Makes an error of the system one of a folder or a file.
+    pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        |source| Self::Io { path, source }
+    }
 }

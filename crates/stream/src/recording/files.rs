@@ -9,10 +9,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Which run a folder is of: what is recorded by an earlier process of the same run is gone on with.
+/// File that names the run of a folder: the recording of an earlier process of the same run is continued.
 pub(super) const RUN: &str = ".run";
 
-/// The stream and the number of a file, from 1; `None` where it is none of a recording.
+/// The stream and the number of a file, from 1; `None` if it is none of a recording.
 fn part_of(file: &str) -> Option<(&str, u32)> {
     if let Some(stream) = file.strip_suffix(EXTENSION).and_then(|stem| stem.strip_suffix('.')) {
         return Some((stream, 1));

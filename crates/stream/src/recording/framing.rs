@@ -10,11 +10,11 @@ use arrow_ipc::{
     self, Block, Footer, FooterBuilder, KeyValueBuilder, Message, MessageHeader, MetadataVersion, RecordBatch, Type,
     root_as_footer, root_as_message,
 };
-use arrow_schema::ArrowError;
-use arrow_schema::{DataType, Fields, Schema};
+use arrow_schema::{ArrowError, DataType, Fields, Schema};
 use flatbuffers::FlatBufferBuilder;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// The start of a file: the magic, padded to 8 bytes, to which messages are aligned.
@@ -23,7 +23,7 @@ const MAGIC: &[u8] = b"ARROW1";
 const CONTINUATION: [u8; 4] = [0xff; 4];
 /// A continuation marker and a length of 0.
 const END_OF_STREAM: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
-/// What follows the footer: its length, and the magic.
+/// Length of the part behind the footer: the footer's length, and the magic.
 const TAIL: usize = 4 + MAGIC.len();
 /// Bytes of a footer for each batch.
 pub(super) const BLOCK: usize = size_of::<Block>();
@@ -34,12 +34,12 @@ const SHORT_FOOTER: u64 = 1 << 20;
 const LONGEST_HEADER: u64 = 64 << 20;
 /// The most bytes that the metadata of one message may take as text.
 pub(super) const MOST_METADATA: usize = 16 << 20;
-/// Where the parts of a body begin is a multiple of this.
+/// Alignment of the parts of a body.
 const ALIGNMENT: i64 = 8;
 /// The most bytes of a body that belong to no part of it.
 const PADDING: u64 = 4096;
 
-/// In the metadata of the footer of a file whose recorder goes on. Its last footer has no such entry.
+/// Key in the metadata of the footer of a file whose recorder goes on. Its last footer lacks the entry.
 const OPEN: &str = "robocache.open";
 
 /// Appends what follows the last batch so far: the end of the stream and the footer, which says if its recorder goes on.
@@ -83,13 +83,14 @@ pub(super) fn block(offset: u64, bytes: &[u8]) -> Block {
 /// The messages of a file, from its start.
 pub(super) struct Messages {
     file: BufReader<File>,
-    at: u64,
+    /// Start of the next message.
+    pub at: u64,
     len: u64,
     /// The batches by the footer, in file order; `None` without a valid footer.
     batches: Option<Vec<Span>>,
-    /// Whether the footer says that the recorder goes on.
-    is_open: bool,
-    /// The file as memory, where bodies are not to be copied.
+    /// True if the footer says that the recorder goes on: it has not ended the file in order, or is still at it.
+    pub is_open: bool,
+    /// The file as memory, if bodies are not to be copied.
     map: Option<Arc<Map>>,
 }
 
@@ -99,7 +100,7 @@ struct Span {
     len: u64,
 }
 
-/// Why the next message can't be had.
+/// The reason why the next message can't be had.
 #[derive(Debug)]
 pub(super) enum Stop {
     /// The stream ended.
@@ -135,7 +136,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// What it says of its body.
+    /// Header of the message, which describes its body.
     pub fn header(&self) -> Result<Message<'_>, Stop> {
         root_as_message(&self.header).map_err(|error| Stop::Bad(error.to_string()))
     }
@@ -144,8 +145,8 @@ impl Frame {
 /// Opens a file; `None` if it is not an Arrow IPC file. A file that breaks off within its first bytes has no messages.
 pub(super) fn open(mut file: File) -> io::Result<Option<Messages>> {
     let len = file.seek(SeekFrom::End(0))?;
-    let (batches, is_open) = footer_batches(&mut file, len)?.unzip();
-    file.seek(SeekFrom::Start(0))?;
+    let (batches, is_open) = footer_batches(&file, len)?.unzip();
+    file.rewind()?;
     let mut file = BufReader::new(file);
     let mut start = [0; START.len()];
     let there = start.len().min(len as usize);
@@ -165,13 +166,12 @@ pub(super) fn open(mut file: File) -> io::Result<Option<Messages>> {
 }
 
 /// The batches of a valid footer, and whether it says that the recorder goes on.
-fn footer_batches(file: &mut File, len: u64) -> io::Result<Option<(Vec<Span>, bool)>> {
+fn footer_batches(file: &File, len: u64) -> io::Result<Option<(Vec<Span>, bool)>> {
     let Some(tail_at) = len.checked_sub(TAIL as u64).filter(|&at| at >= START.len() as u64) else {
         return Ok(None);
     };
     let mut tail = [0; TAIL];
-    file.seek(SeekFrom::Start(tail_at))?;
-    file.read_exact(&mut tail)?;
+    file.read_exact_at(&mut tail, tail_at)?;
     let [a, b, c, d, magic @ ..] = tail;
     let footer_len = u64::from(u32::from_le_bytes([a, b, c, d]));
     let footer_at = tail_at.checked_sub(footer_len).filter(|&at| at >= START.len() as u64);
@@ -181,15 +181,13 @@ fn footer_batches(file: &mut File, len: u64) -> io::Result<Option<(Vec<Span>, bo
     // Don't allocate a wrong length: a long footer must follow an end of stream.
     if footer_len > SHORT_FOOTER {
         let mut end = [0; END_OF_STREAM.len()];
-        file.seek(SeekFrom::Start(footer_at - end.len() as u64))?;
-        file.read_exact(&mut end)?;
+        file.read_exact_at(&mut end, footer_at - END_OF_STREAM.len() as u64)?;
         if end != END_OF_STREAM {
             return Ok(None);
         }
     }
     let mut footer = vec![0; footer_len as usize];
-    file.seek(SeekFrom::Start(footer_at))?;
-    file.read_exact(&mut footer)?;
+    file.read_exact_at(&mut footer, footer_at)?;
     let Ok(footer) = root_as_footer(&footer) else {
         return Ok(None);
     };
@@ -224,24 +222,14 @@ impl Messages {
         self.file.seek(SeekFrom::Start(at)).map(|_| ())
     }
 
-    /// Where the next message starts.
-    pub fn at(&self) -> u64 {
-        self.at
-    }
-
     /// The bytes of the file that are still to be read.
     pub fn left(&self) -> u64 {
         self.len - self.at
     }
 
-    /// How many batches there are by the footer; `None` without a valid one.
+    /// Number of batches by the footer; `None` without a valid one.
     pub fn expected(&self) -> Option<usize> {
         self.batches.as_ref().map(Vec::len)
-    }
-
-    /// Whether the recorder has not ended the file in order, or is still at it.
-    pub fn is_open(&self) -> bool {
-        self.is_open
     }
 
     /// Skips to the next batch by the footer, and says whether there is one.
@@ -250,9 +238,8 @@ impl Messages {
         let Some(next) = batches.find(|span| span.at > self.at) else {
             return Ok(false);
         };
-        self.at = next.at;
-        self.file.seek(SeekFrom::Start(self.at))?;
-        Ok(true)
+        let at = next.at;
+        self.seek(at).map(|()| true)
     }
 
     /// The next message.
@@ -301,13 +288,12 @@ impl Messages {
         Ok(Frame { header, body })
     }
 
-    /// The next so many bytes, which start at `at`.
+    /// The next `bytes` bytes, which start at `at`.
     fn body(&mut self, at: u64, bytes: u64) -> io::Result<Buffer> {
         if let Some(map) = &self.map {
             self.file.seek_relative(bytes as i64)?;
             return Ok(map.buffer(at, bytes));
         }
-        let _ = at;
         let mut copy = vec![0; bytes as usize];
         self.file.read_exact(&mut copy)?;
         Ok(Buffer::from_vec(copy))
@@ -320,23 +306,22 @@ fn body_length(message: &Message<'_>) -> Result<u64, Stop> {
         MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|batch| batch.data()),
         _ => message.header_as_record_batch(),
     };
-    let torn = |problem: String| Stop::Torn(problem);
-    let body = u64::try_from(message.bodyLength()).map_err(|_| torn("a body of negative length".to_owned()))?;
+    let torn = |problem: &str| Stop::Torn(problem.to_owned());
+    let body = u64::try_from(message.bodyLength()).map_err(|_| torn("a body of negative length"))?;
     if let Some(compression) = batch.and_then(|batch| batch.compression()) {
         let codec = compression.codec();
         return Err(Stop::Compressed(codec.variant_name().unwrap_or("an unknown codec")));
     }
     let mut end = 0;
     for buffer in batch.and_then(|batch| batch.buffers()).into_iter().flatten() {
-        let there = u64::try_from(buffer.offset()).ok();
-        let there = there.zip(u64::try_from(buffer.length()).ok());
-        let there = there.and_then(|(offset, length)| offset.checked_add(length));
-        let there = there
-            .filter(|&end| end <= body)
-            .ok_or_else(|| torn("a part of a batch is outside of it".to_owned()))?;
         let (at, length) = (buffer.offset(), buffer.length());
+        let there = u64::try_from(at).ok().zip(u64::try_from(length).ok());
+        let there = there
+            .and_then(|(at, length)| at.checked_add(length))
+            .filter(|&end| end <= body);
+        let there = there.ok_or_else(|| torn("a part of a batch is outside of it"))?;
         if length > 0 && (at % ALIGNMENT != 0 || (at as u64) < end) {
-            return Err(torn(format!(
+            return Err(Stop::Torn(format!(
                 "a part of a batch at byte {at} of its body (allowed: a multiple of {ALIGNMENT}, behind the part before it, \
                  which ends at {end})"
             )));
@@ -345,20 +330,21 @@ fn body_length(message: &Message<'_>) -> Result<u64, Stop> {
     }
     for node in batch.and_then(|batch| batch.nodes()).into_iter().flatten() {
         if !(0..=node.length()).contains(&node.null_count()) {
-            return Err(torn("a column has more nulls than rows".to_owned()));
+            return Err(torn("a column has more nulls than rows"));
         }
     }
     if body - end > PADDING {
-        return Err(torn(format!("a body of {body} bytes whose parts take {end}")));
+        return Err(Stop::Torn(format!("a body of {body} bytes whose parts take {end}")));
     }
     Ok(body)
 }
 
-/// Whether the Arrow crate can read a schema: it panics on others.
+/// True if the Arrow crate can read a schema: it panics on others.
 pub(super) fn is_readable(schema: &arrow_ipc::Schema<'_>) -> bool {
     // The depth is bounded, as the message has been verified.
     fn fits(field: arrow_ipc::Field<'_>) -> bool {
         let children = field.children();
+        let is_unit = |unit: arrow_ipc::TimeUnit| unit.variant_name().is_some();
         let is_int = |int: arrow_ipc::Int<'_>| matches!(int.bitWidth(), 8 | 16 | 32 | 64);
         let fits_itself = match field.type_type() {
             Type::NONE => false,
@@ -367,14 +353,8 @@ pub(super) fn is_readable(schema: &arrow_ipc::Schema<'_>) -> bool {
                 let float = field.type_as_floating_point();
                 float.is_some_and(|float| float.precision().variant_name().is_some())
             }
-            Type::Timestamp => {
-                let time = field.type_as_timestamp();
-                time.is_some_and(|time| time.unit().variant_name().is_some())
-            }
-            Type::Duration => {
-                let time = field.type_as_duration();
-                time.is_some_and(|time| time.unit().variant_name().is_some())
-            }
+            Type::Timestamp => field.type_as_timestamp().is_some_and(|time| is_unit(time.unit())),
+            Type::Duration => field.type_as_duration().is_some_and(|time| is_unit(time.unit())),
             Type::List | Type::LargeList | Type::FixedSizeList => children.is_some_and(|children| children.len() == 1),
             other => other.variant_name().is_some(),
         };
@@ -387,8 +367,8 @@ pub(super) fn is_readable(schema: &arrow_ipc::Schema<'_>) -> bool {
     schema.fields().is_some_and(|fields| fields.iter().all(fits))
 }
 
-/// Whether the columns of a batch have no more rows than an offset can count, and as many bits that say what is null,
-/// where they have nulls: Arrow's code relies on it. `None` where a column is of a type that no recording has.
+/// True if the columns of a batch have no more rows than an offset can count, and, if they have nulls, as many bits
+/// that mark them: Arrow's code relies on it. `None` if a column is of a type that no recording has.
 pub(super) fn lengths_fit(batch: &RecordBatch<'_>, fields: &Fields) -> Option<bool> {
     let (nodes, buffers) = (batch.nodes()?, batch.buffers()?);
     let (mut nodes, mut buffers) = (nodes.iter(), buffers.iter());
@@ -404,22 +384,13 @@ pub(super) fn lengths_fit(batch: &RecordBatch<'_>, fields: &Fields) -> Option<bo
             if node.length() > bits.min(i64::from(i32::MAX)) {
                 return Some(false);
             }
+            let has_offsets = matches!(data_type, DataType::List(_) | DataType::Utf8);
+            if has_offsets && buffers.next()?.length() % size_of::<i32>() as i64 != 0 {
+                return Some(false);
+            }
             of = match data_type {
-                DataType::List(item) => {
-                    if buffers.next()?.length() % size_of::<i32>() as i64 != 0 {
-                        return Some(false);
-                    }
-                    Some(item.data_type())
-                }
-                DataType::FixedSizeList(item, _) => Some(item.data_type()),
-                DataType::Utf8 => {
-                    if buffers.next()?.length() % size_of::<i32>() as i64 != 0 {
-                        return Some(false);
-                    }
-                    buffers.next()?;
-                    None
-                }
-                plain if plain.is_primitive() => {
+                DataType::List(item) | DataType::FixedSizeList(item, _) => Some(item.data_type()),
+                plain if plain.is_primitive() || *plain == DataType::Utf8 => {
                     buffers.next()?;
                     None
                 }

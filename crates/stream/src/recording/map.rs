@@ -19,7 +19,7 @@ unsafe impl Send for Map {}
 unsafe impl Sync for Map {}
 
 impl Map {
-    /// Maps the first so many bytes of a file.
+    /// Maps the first `bytes` bytes of a file.
     pub fn new(file: &File, bytes: u64) -> io::Result<Self> {
         // There is no mapping of nothing.
         let bytes = usize::try_from(bytes.max(1)).map_err(|_| io::ErrorKind::FileTooLarge)?;

@@ -1,4 +1,4 @@
-use super::reader::Stream;
+use super::reader::StreamFiles;
 use super::{ReadError, files};
 use crate::Message;
 use std::path::Path;
@@ -11,10 +11,10 @@ use std::path::Path;
 /// The files beside it in which a recorder that was started again went on belong to it. As with [`Reader`](super::Reader), a
 /// file without a valid footer is read up to its last whole batch.
 pub struct Mapped {
-    stream: Stream,
-    /// Of each batch that has a row: its file, where it is there, and its first message.
+    stream: StreamFiles,
+    /// The file, the position in it and the first message of each batch that has a row.
     batches: Vec<(usize, u64, usize)>,
-    /// Which of them the stream is at.
+    /// Index of the batch at which the stream is.
     current: Option<usize>,
     timestamps_ns: Vec<i64>,
     arrivals_ns: Vec<i64>,
@@ -37,39 +37,34 @@ impl Mapped {
     /// If none of it can be.
     pub fn open_readable(file: impl AsRef<Path>) -> Result<(Self, Vec<ReadError>), ReadError> {
         let file = file.as_ref();
-        let files = files::beside(file).map_err(|source| ReadError::Io {
-            path: file.to_owned(),
-            source,
-        })?;
-        let (stream, mut problems) = Stream::open(String::new(), files, true);
-        let Some(stream) = stream else {
+        let files = files::beside(file).map_err(ReadError::io(file))?;
+        let (stream, mut problems) = StreamFiles::open("", files, true);
+        let Some(mut stream) = stream else {
             return Err(problems.swap_remove(0));
         };
-        let mut mapped = Self {
-            stream,
-            batches: Vec::new(),
-            current: None,
-            timestamps_ns: Vec::new(),
-            arrivals_ns: Vec::new(),
-            samples: 0,
-        };
+        let (mut batches, mut timestamps_ns, mut arrivals_ns, mut samples) = (Vec::new(), Vec::new(), Vec::new(), 0);
         loop {
-            match mapped.stream.batch_at_hand() {
-                Ok(None) => return Ok((mapped, problems)),
-                Ok(Some(batch)) => {
-                    mapped.batches.push((batch.file, batch.at, mapped.timestamps_ns.len()));
-                    mapped.timestamps_ns.extend_from_slice(batch.timestamps_ns);
-                    mapped
-                        .arrivals_ns
-                        .extend_from_slice(batch.arrivals_ns.unwrap_or_default());
-                    mapped.samples += batch.samples;
-                }
-                Err(error) => problems.push(error),
+            if let Some(error) = stream.failed.take() {
+                problems.push(error);
+            } else if let Some((plan, batch)) = stream.at_hand() {
+                batches.push((stream.at_file, stream.batch_at, timestamps_ns.len()));
+                timestamps_ns.extend_from_slice(plan.timestamps(batch).values());
+                arrivals_ns.extend(plan.arrivals(batch).into_iter().flat_map(|arrivals| arrivals.values()));
+                samples += plan.samples(batch);
+            } else {
+                break;
             }
-            if let Err(error) = mapped.stream.next_batch() {
-                mapped.stream.fail(error);
-            }
+            stream.failed = stream.next_batch().err();
         }
+        let mapped = Self {
+            stream,
+            batches,
+            current: None,
+            timestamps_ns,
+            arrivals_ns,
+            samples,
+        };
+        Ok((mapped, problems))
     }
 
     /// The `timestamp_ns` of each message, in the order in which they were recorded.
@@ -77,12 +72,12 @@ impl Mapped {
         &self.timestamps_ns
     }
 
-    /// When each message came, in the same order; `None` where the recording does not say.
+    /// Arrival of each message, in the same order; `None` if the recording does not have it.
     pub fn arrivals_ns(&self) -> Option<&[i64]> {
         (self.arrivals_ns.len() == self.timestamps_ns.len()).then_some(&self.arrivals_ns)
     }
 
-    /// How many samples the messages have, those that are masked among them.
+    /// Number of samples of the messages, those that are masked among them.
     pub fn samples(&self) -> usize {
         self.samples
     }
@@ -93,13 +88,10 @@ impl Mapped {
     /// The file was changed meanwhile.
     ///
     /// # Panics
-    /// If there are not so many messages.
+    /// If `index` is not below the number of messages.
     pub fn read(&mut self, index: usize, message: &mut Message) -> Result<(), ReadError> {
-        assert!(
-            index < self.timestamps_ns.len(),
-            "message {index} of {}",
-            self.timestamps_ns.len()
-        );
+        let count = self.timestamps_ns.len();
+        assert!(index < count, "message {index} of {count}");
         let batch = self.batches.partition_point(|&(.., first)| first <= index) - 1;
         let (file, at, first) = self.batches[batch];
         if self.current != Some(batch) {

@@ -4,36 +4,36 @@
 //! |---|---|---|
 //! | `timestamp_ns` | Int64 | capture time of the newest sample |
 //! | `data` | `List<T>` | the elements of a tensor, row-major |
-//! | `shape` | `List<Int64>` | its dimensions, empty where the message had none |
-//! | `timestamps_ns` | `List<Int64>` | one for each sample, where messages carry several |
-//! | `valid` | `List<Int64>` | 0/1 as a fused tensor carries it, where messages do |
+//! | `shape` | `List<Int64>` | its dimensions, empty if the message had none |
+//! | `timestamps_ns` | `List<Int64>` | one for each sample, if messages carry several |
+//! | `valid` | `List<Int64>` | 0/1 as a fused tensor carries it, if messages do |
 //! | `arrival_ns` | Int64 | when the recorder got it, ns since 1970 by its host; ascending over all streams |
-//! | `metadata` | Utf8 | where it differs from the first message, as a JSON object; null where it does not |
+//! | `metadata` | Utf8 | if it differs from the first message, as a JSON object; null if it does not |
 //!
 //! Messages that are a StructArray have a List column for each of their fields instead of `data`, and `shape` only
-//! where the first of them says one. A field of several elements a row is a `List<FixedSizeList<T, n>>` or a
+//! if the first of them says one. A field of several elements a row is a `List<FixedSizeList<T, n>>` or a
 //! `List<List<T>>`, one of text a `List<Utf8>`. A field that is called like one of the columns above has `data.` before its name, and its own name
 //! in the column's metadata, as `field`.
 //!
-//! What the first message says is in the schema's metadata: `fields` (a JSON list of strings), `dtype` (by name;
+//! The metadata of the first message are in those of the schema: `fields` (a JSON list of strings), `dtype` (by name;
 //! `bfloat16` is stored as UInt16), `frame_id`, `dim`, and everything else as one JSON object, `metadata`. A struct's
 //! column of bfloat16 has its own `dtype`, in the metadata of its field, and its messages say the same, unless there is
-//! a `null` for `dtype` in `metadata`. Where a message differs from the first one, its row has the keys that differ in the
-//! column `metadata`, `null` for one that is not there. Recordings of earlier versions have no such column: there the custom
-//! metadata of a batch has a `metadata`, a JSON list with an object for each row.
+//! a `null` for `dtype` in `metadata`. If a message differs from the first one, its row has the keys that differ in the
+//! column `metadata`, `null` for one that is not there. Recordings of earlier versions lack this column: in them the
+//! custom metadata of a batch has a `metadata`, a JSON list with an object for each row.
 //!
 //! | in JSON | type |
 //! |---|---|
 //! | `1`, `[1, 2]` | integers |
 //! | `1.0`, `[0.5, 1e300]` | floats |
 //! | `{"float": "NaN"}`, `{"list_float": ["inf", "1.0"]}` | floats that JSON has no number for, and no floats |
-//! | `{"list_int": []}` | no integers; `[]` is no strings |
+//! | `{"list_int": []}` | no integers; `[]` means no strings |
 //! | `{"timestamp": 1700000000000000000}` | a time of dora's, ns since 1970 |
 //!
 //! A recorder that was started again in the same run goes on in further files: `<output id>.arrow.2`, `<output id>.arrow.3`, and so
 //! on. They are one stream, in this order.
 //!
-//! `arrival_ns` is there where the [`Writer`] was told to keep it: it gives the messages of all streams in the order in
+//! `arrival_ns` is there if the [`Writer`] was told to keep it: it gives the messages of all streams in the order in
 //! which they came, and so under `max_wait_ms` the observations of an operation that got them in the same process.
 //!
 //! [`Writer`] makes such a folder, message by message, and a process that dies loses at most what came in the last half
@@ -99,17 +99,14 @@ pub use writer::Writer;
 /// If there is no such folder.
 pub fn streams(folder: impl AsRef<Path>) -> Result<Vec<String>, ReadError> {
     let path = folder.as_ref();
-    let files = files::streams(path).map_err(|source| ReadError::Io {
-        path: path.to_owned(),
-        source,
-    })?;
+    let files = files::streams(path).map_err(ReadError::io(path))?;
     Ok(files.into_keys().collect())
 }
 
-/// What a file of a recording is called: the stream's name and this.
+/// Suffix of a recording's file, behind the stream's name.
 const EXTENSION: &str = "arrow";
 
 /// The column of a tensor's elements. The other columns are called like the metadata keys that they hold.
 const DATA: &str = "data";
-/// When each message came; a struct's field has no column of this name.
+/// Column of the messages' arrivals; a struct's field does not have this name.
 const ARRIVAL: &str = "arrival_ns";

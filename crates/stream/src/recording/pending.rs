@@ -1,12 +1,11 @@
 //! Messages that wait to be written as one batch.
 
-use super::schema::{Common, Part, Row};
+use super::schema::{Common, LISTS, lists_of};
 use crate::{Column, Message, Metadata};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, make_array};
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow_data::ArrayData;
-use arrow_schema::ArrowError;
-use arrow_schema::{DataType, SchemaRef};
+use arrow_schema::{ArrowError, DataType, SchemaRef};
 use robocache_device::Dtype;
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use std::sync::Arc;
 struct List {
     /// Ends of the rows of the batch in rows of the payload, from 0.
     ends: Vec<i32>,
-    /// Ends of the rows of the payload in elements, where they are ragged or text, from 0.
+    /// Ends of the rows of the payload in elements, if they are ragged or text, from 0.
     cells: Vec<i32>,
     bytes: Vec<u8>,
 }
@@ -29,9 +28,13 @@ impl List {
         self.bytes.clear();
     }
 
+    /// Rows of the payload.
+    fn rows(&self) -> usize {
+        self.ends.last().copied().unwrap_or(0) as usize
+    }
+
     fn push_rows(&mut self, rows: usize) {
-        let end = self.ends.last().copied().unwrap_or(0);
-        self.ends.push(end + rows as i32);
+        self.ends.push((self.rows() + rows) as i32);
     }
 
     fn push_int64(&mut self, values: &[i64]) {
@@ -49,54 +52,39 @@ impl List {
     }
 
     /// Copies it into an array of `data_type`, and keeps its memory for the next batch.
-    fn array(&self, data_type: &DataType, part: &Part) -> Result<ArrayRef, ArrowError> {
+    fn array(&self, data_type: &DataType, dtype: Dtype) -> Result<ArrayRef, ArrowError> {
         let DataType::List(row) = data_type else {
-            return Err(ArrowError::SchemaError(format!("{data_type} is no List")));
+            return Err(ArrowError::SchemaError(format!("{data_type} is not a List")));
         };
-        let rows = self.ends.last().copied().unwrap_or(0) as usize;
-        let elements = self.bytes.len() / part.dtype.size();
-        let values = |data_type: &DataType| {
-            ArrayData::builder(data_type.clone())
-                .len(elements)
-                .add_buffer(Buffer::from(self.bytes.as_slice()))
-                .build()
+        let array = |data_type: &DataType, len, buffers, children| {
+            let array = ArrayData::builder(data_type.clone()).len(len).buffers(buffers);
+            array.child_data(children).build()
         };
-        let payload = match row.data_type() {
-            DataType::FixedSizeList(item, _) => ArrayData::builder(row.data_type().clone())
-                .len(rows)
-                .add_child_data(values(item.data_type())?)
-                .build()?,
-            DataType::List(item) => ArrayData::builder(row.data_type().clone())
-                .len(rows)
-                .add_buffer(Buffer::from_slice_ref(&self.cells))
-                .add_child_data(values(item.data_type())?)
-                .build()?,
-            DataType::Utf8 => ArrayData::builder(DataType::Utf8)
-                .len(rows)
-                .add_buffer(Buffer::from_slice_ref(&self.cells))
-                .add_buffer(Buffer::from(self.bytes.as_slice()))
-                .build()?,
+        let bytes = || Buffer::from(self.bytes.as_slice());
+        let cells = || Buffer::from_slice_ref(&self.cells);
+        let elements = self.bytes.len() / dtype.size();
+        let values = |data_type: &DataType| array(data_type, elements, vec![bytes()], Vec::new());
+        let (row, rows) = (row.data_type(), self.rows());
+        let payload = match row {
+            DataType::FixedSizeList(item, _) => array(row, rows, Vec::new(), vec![values(item.data_type())?])?,
+            DataType::List(item) => array(row, rows, vec![cells()], vec![values(item.data_type())?])?,
+            DataType::Utf8 => array(row, rows, vec![cells(), bytes()], Vec::new())?,
             plain => values(plain)?,
         };
-        let list = ArrayData::builder(data_type.clone())
-            .len(self.ends.len() - 1)
-            .add_buffer(Buffer::from_slice_ref(&self.ends))
-            .add_child_data(payload)
-            .build()?;
-        Ok(make_array(list))
+        let ends = Buffer::from_slice_ref(&self.ends);
+        array(data_type, self.ends.len() - 1, vec![ends], vec![payload]).map(make_array)
     }
 }
 
 /// The rows of a batch to be, in memory that is reused.
 pub(super) struct Pending {
-    common: Common,
-    schema: SchemaRef,
+    pub common: Common,
+    pub schema: SchemaRef,
     timestamps: Vec<i64>,
     arrivals: Vec<i64>,
     payload: Vec<List>,
-    shape: List,
-    timestamps_ns: List,
-    valid: List,
+    /// As [`LISTS`].
+    lists: [List; LISTS.len()],
     /// Texts of the metadata of each row that differs from the first message's, where each ends, from 0, and whether the row has
     /// one.
     metadata: String,
@@ -112,9 +100,7 @@ impl Pending {
             timestamps: Vec::new(),
             arrivals: Vec::new(),
             payload: common.parts.iter().map(|_| List::default()).collect(),
-            shape: List::default(),
-            timestamps_ns: List::default(),
-            valid: List::default(),
+            lists: Default::default(),
             metadata: String::new(),
             metadata_ends: Vec::new(),
             differs: Vec::new(),
@@ -125,26 +111,14 @@ impl Pending {
         pending
     }
 
-    pub fn common(&self) -> &Common {
-        &self.common
-    }
-
-    pub fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
     pub fn rows(&self) -> usize {
         self.timestamps.len()
     }
 
     /// Bytes of payloads and metadata; or the number of rows if that is higher, as with empty lists.
     pub fn bytes(&self) -> usize {
-        let lists = self
-            .payload
-            .iter()
-            .chain([&self.shape, &self.timestamps_ns, &self.valid]);
-        let rows = |list: &List| list.ends.last().copied().unwrap_or(0) as usize;
-        let bytes = |list: &List| (list.bytes.len() + size_of::<i32>() * list.cells.len()).max(rows(list));
+        let bytes = |list: &List| (list.bytes.len() + size_of::<i32>() * list.cells.len()).max(list.rows());
+        let lists = self.payload.iter().chain(&self.lists);
         lists.map(bytes).sum::<usize>() + self.metadata.len()
     }
 
@@ -155,10 +129,7 @@ impl Pending {
         self.metadata_ends.clear();
         self.metadata_ends.push(0);
         self.differs.clear();
-        let lists = self.payload.iter_mut();
-        for list in lists.chain([&mut self.shape, &mut self.timestamps_ns, &mut self.valid]) {
-            list.clear();
-        }
+        self.payload.iter_mut().chain(&mut self.lists).for_each(List::clear);
     }
 
     /// Adds a message that fits [`Common`] and came at `arrival_ns`. Refuses one whose metadata takes more than `most` bytes as text, and returns
@@ -170,13 +141,13 @@ impl Pending {
         self.common
             .push_differences(message, &mut self.scratch, &mut self.metadata);
         let length = self.metadata.len() - empty;
-        if length == 0 || length > most {
-            self.metadata.truncate(before);
-        } else {
-            self.metadata.push('}');
-        }
-        if length > most {
-            return Err(length);
+        match length {
+            0 => self.metadata.truncate(before),
+            _ if length <= most => self.metadata.push('}'),
+            _ => {
+                self.metadata.truncate(before);
+                return Err(length);
+            }
         }
         self.metadata_ends.push(self.metadata.len() as i32);
         self.differs.push(length > 0);
@@ -186,45 +157,29 @@ impl Pending {
         for (list, column) in self.payload.iter_mut().zip(message.columns()) {
             list.push_column(column, message.rows);
         }
-        let header = &message.header;
-        self.shape.push_int64(&header.shape);
-        self.timestamps_ns.push_int64(&header.timestamps_ns);
-        self.valid.push_int64(&header.valid);
+        for (list, values) in self.lists.iter_mut().zip(lists_of(message)) {
+            list.push_int64(values);
+        }
         Ok(())
     }
 
     /// All rows as a batch.
     pub fn batch(&self) -> Result<RecordBatch, ArrowError> {
-        let int64 = Part {
-            name: String::new(),
-            dtype: Dtype::Int64,
-            row: Row::One,
-        };
         let common = &self.common;
-        let optional = [
-            (&self.shape, common.has_shape),
-            (&self.timestamps_ns, common.has_timestamps),
-            (&self.valid, common.has_valid),
-        ];
-        let optional = optional
-            .into_iter()
-            .filter(|(_, there)| *there)
-            .map(|(list, _)| (list, &int64));
+        let payload = self.payload.iter().zip(common.parts.iter().map(|part| part.dtype));
+        let optional = self.lists.iter().zip(common.has).filter(|(_, has)| *has);
+        let lists = payload.chain(optional.map(|(list, _)| (list, Dtype::Int64)));
         let mut columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(self.timestamps.clone()))];
-        let lists = self.payload.iter().zip(&common.parts).chain(optional);
-        for ((list, part), field) in lists.zip(&self.schema.fields()[1..]) {
-            columns.push(list.array(field.data_type(), part)?);
+        for ((list, dtype), field) in lists.zip(&self.schema.fields()[1..]) {
+            columns.push(list.array(field.data_type(), dtype)?);
         }
         if common.has_arrival {
             columns.push(Arc::new(Int64Array::from(self.arrivals.clone())));
         }
         let ends = OffsetBuffer::new(self.metadata_ends.clone().into());
         let nulls = NullBuffer::from(self.differs.as_slice());
-        columns.push(Arc::new(StringArray::try_new(
-            ends,
-            self.metadata.as_bytes().into(),
-            Some(nulls),
-        )?));
+        let metadata = StringArray::try_new(ends, self.metadata.as_bytes().into(), Some(nulls))?;
+        columns.push(Arc::new(metadata));
         RecordBatch::try_new(self.schema.clone(), columns)
     }
 }

@@ -17,16 +17,16 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// That of their `timestamp_ns`.
+    /// Order of their `timestamp_ns`.
     #[default]
     Stamp,
-    /// That of their `arrival_ns`: as they came to the recorder.
+    /// Order of their `arrival_ns`: as they came to the recorder.
     Arrival,
 }
 
 /// Reads a recording: the messages of all its streams, in the order of their `timestamp_ns` or their `arrival_ns`.
 ///
-/// Of messages with the same time those of the stream whose name sorts first come first. The messages of one stream keep
+/// Among messages of the same time those of the stream whose name sorts first come first. The messages of one stream keep
 /// the order in which they were recorded, also where their times go back. One batch of each stream is in memory at a time.
 ///
 /// A stream may have several files, where its recorder was started again: they are read one after the other, each message with
@@ -36,21 +36,21 @@ pub enum Order {
 /// then told as [`ReadError::Unfinished`]. Of a damaged file every whole batch is read; those behind the damage only with a
 /// footer.
 pub struct Reader {
-    streams: Vec<Stream>,
+    streams: Vec<StreamFiles>,
     order: Order,
 }
 
 /// The files of a stream, one of which is open.
-pub(super) struct Stream {
+pub(super) struct StreamFiles {
     name: String,
     /// In the order in which they were written.
     files: Vec<PathBuf>,
-    /// Which of them is open.
-    at_file: usize,
+    /// Index of the one that is open.
+    pub at_file: usize,
     path: PathBuf,
-    /// Whether elements are not read before they are looked at.
+    /// True if elements are not read before they are looked at.
     is_mapped: bool,
-    /// Whether all files say when messages came, and have a valid footer.
+    /// True if all files have the arrivals of their messages, and a valid footer.
     has_arrivals: bool,
     is_finished: bool,
     messages: Messages,
@@ -58,16 +58,16 @@ pub(super) struct Stream {
     /// The batch with the next message, which is its row `row`.
     batch: Option<Batch>,
     row: usize,
-    /// Where that batch starts.
-    batch_at: u64,
+    /// Start of that batch.
+    pub batch_at: u64,
     /// Rows before this batch, of those that could be counted.
     rows_before: u64,
     /// Batches that were read, or told of as damaged.
     batches: usize,
-    /// Whether the file has no further batch.
+    /// True if the file has no further batch.
     ended: bool,
-    /// Why there is no next batch, until it is returned.
-    failed: Option<ReadError>,
+    /// The reason why there is no next batch, until it is returned.
+    pub failed: Option<ReadError>,
 }
 
 impl Reader {
@@ -94,19 +94,14 @@ impl Reader {
     /// If there is no such folder or no stream in it.
     pub fn open_readable(folder: impl AsRef<Path>) -> Result<(Self, Vec<ReadError>), ReadError> {
         let folder = folder.as_ref();
-        let io = |source| ReadError::Io {
-            path: folder.to_owned(),
-            source,
-        };
-        let files = files::streams(folder).map_err(io)?;
+        let files = files::streams(folder).map_err(ReadError::io(folder))?;
         if files.is_empty() {
-            return Err(ReadError::NoStreams {
-                path: folder.to_owned(),
-            });
+            let path = folder.to_owned();
+            return Err(ReadError::NoStreams { path });
         }
         let (mut streams, mut refused) = (Vec::new(), Vec::new());
         for (name, files) in files {
-            let (stream, problems) = Stream::open(name, files, false);
+            let (stream, problems) = StreamFiles::open(&name, files, false);
             streams.extend(stream);
             refused.extend(problems);
         }
@@ -114,7 +109,7 @@ impl Reader {
         Ok((Self { streams, order }, refused))
     }
 
-    /// Whether every stream says when its messages came, as [`Order::Arrival`] needs it.
+    /// True if every stream has the arrivals of its messages, as [`Order::Arrival`] needs them.
     pub fn has_arrivals(&self) -> bool {
         self.streams.iter().all(|stream| stream.has_arrivals)
     }
@@ -127,9 +122,8 @@ impl Reader {
         if order == Order::Arrival
             && let Some(stream) = self.streams.iter().find(|stream| !stream.has_arrivals)
         {
-            return Err(ReadError::NoArrivals {
-                path: stream.path.clone(),
-            });
+            let path = stream.path.clone();
+            return Err(ReadError::NoArrivals { path });
         }
         self.order = order;
         Ok(self)
@@ -141,8 +135,8 @@ impl Reader {
         self.streams.iter().map(|stream| stream.name.as_str())
     }
 
-    /// Whether the files of a stream, by its index in [`streams`](Self::streams), have valid footers: their writers ended in
-    /// order.
+    /// True if the files of a stream, by its index in [`streams`](Self::streams), have valid footers: their writers
+    /// ended in order.
     pub fn is_finished(&self, stream: usize) -> bool {
         self.streams[stream].is_finished
     }
@@ -157,17 +151,10 @@ impl Reader {
         self.streams.retain(|stream| keep(&stream.name));
     }
 
-    /// The time of the next message, ns, by which they are in order; `None` at the end.
-    pub fn next_timestamp_ns(&self) -> Option<i64> {
-        self.next_stamp().map(|(time, _)| time)
-    }
-
     /// The time of the next message, ns, by which they are in order, and the index of its stream in [`streams`](Self::streams); `None` at the end.
     pub fn next_stamp(&self) -> Option<(i64, usize)> {
-        let times = self.streams.iter().enumerate();
-        times
-            .filter_map(|(i, stream)| Some((stream.time_ns(self.order)?, i)))
-            .min()
+        let times = self.streams.iter().map(|stream| stream.time_ns(self.order));
+        times.enumerate().filter_map(|(i, time)| Some((time?, i))).min()
     }
 
     /// Makes `message` the next one. Returns the index of its stream in [`streams`](Self::streams), `None` at the end.
@@ -190,13 +177,13 @@ impl Reader {
     }
 }
 
-impl Stream {
-    /// Opens those files that can be opened, the first of them to be read. Says of each other one why it can't; where that is
+impl StreamFiles {
+    /// Opens those files that can be opened, the first of them to be read. Says of each other one why it can't; if that is
     /// all of them, there is no stream.
-    pub fn open(name: String, files: Vec<PathBuf>, is_mapped: bool) -> (Option<Self>, Vec<ReadError>) {
+    pub fn open(name: &str, files: Vec<PathBuf>, is_mapped: bool) -> (Option<Self>, Vec<ReadError>) {
         let (mut stream, mut refused): (Option<Self>, _) = (None, Vec::new());
         for path in files {
-            match Self::open_file(path, is_mapped) {
+            match Self::open_file(name, path, is_mapped) {
                 Ok(file) => {
                     let plan = file.schema.as_ref().map(|(_, plan)| plan);
                     refused.extend(plan.and_then(|plan| plan.unknown(&file.path)));
@@ -206,12 +193,7 @@ impl Stream {
                             stream.is_finished &= file.is_finished;
                             stream.files.push(file.path);
                         }
-                        None => {
-                            stream = Some(Self {
-                                name: name.clone(),
-                                ..file
-                            })
-                        }
+                        None => stream = Some(file),
                     }
                 }
                 Err(ReadError::Io { path, source }) if source.kind() == io::ErrorKind::NotFound => {
@@ -227,15 +209,15 @@ impl Stream {
         (stream, refused)
     }
 
-    fn open_file(path: PathBuf, is_mapped: bool) -> Result<Self, ReadError> {
+    fn open_file(name: &str, path: PathBuf, is_mapped: bool) -> Result<Self, ReadError> {
         let messages = messages_of(&path, is_mapped)?;
         let mut stream = Self {
-            name: String::new(),
+            name: name.to_owned(),
             files: vec![path.clone()],
             at_file: 0,
             is_mapped,
             has_arrivals: true,
-            is_finished: messages.expected().is_some() && !messages.is_open(),
+            is_finished: messages.expected().is_some() && !messages.is_open,
             path,
             messages,
             schema: None,
@@ -271,27 +253,9 @@ impl Stream {
         Ok(())
     }
 
-    /// The batch that was read; `None` at the end.
-    ///
-    /// # Errors
-    /// Why it could not be read.
-    pub fn batch_at_hand(&mut self) -> Result<Option<AtHand<'_>>, ReadError> {
-        if let Some(error) = self.failed.take() {
-            return Err(error);
-        }
-        let at_hand = self.schema.as_ref().zip(self.batch.as_ref());
-        Ok(at_hand.map(|((_, plan), batch)| AtHand {
-            file: self.at_file,
-            at: self.batch_at,
-            timestamps_ns: plan.timestamps(batch).values(),
-            arrivals_ns: plan.arrivals(batch).map(|arrivals| &arrivals.values()[..]),
-            samples: plan.samples(batch),
-        }))
-    }
-
-    /// Keeps why there is no next batch.
-    pub fn fail(&mut self, error: ReadError) {
-        self.failed = Some(error);
+    /// The batch at hand, and how its rows are read.
+    pub fn at_hand(&self) -> Option<(&Plan, &Batch)> {
+        self.schema.as_ref().map(|(_, plan)| plan).zip(self.batch.as_ref())
     }
 
     /// Reads the batch that starts at `at` of a file.
@@ -302,18 +266,15 @@ impl Stream {
             // The schema comes before all batches. What is wrong with the first of these was told.
             let _ = self.next_batch();
         }
-        self.messages.seek(at).map_err(|source| ReadError::Io {
-            path: self.path.clone(),
-            source,
-        })?;
+        self.messages.seek(at).map_err(ReadError::io(&self.path))?;
         self.ended = false;
         self.next_batch()
     }
 
     /// Reads a message of the batch at hand.
     pub fn read_row(&self, row: usize, message: &mut Message) -> Result<(), ReadError> {
-        match self.schema.as_ref().zip(self.batch.as_ref()) {
-            Some(((_, plan), batch)) if row < batch.rows.num_rows() => plan.read(batch, row, message),
+        let (plan, batch) = match self.at_hand() {
+            Some((plan, batch)) if row < batch.rows.num_rows() => (plan, batch),
             _ => {
                 return Err(ReadError::Damaged {
                     path: self.path.clone(),
@@ -321,12 +282,13 @@ impl Stream {
                     problem: "the file was written over while it was read".to_owned(),
                 });
             }
-        }
+        };
+        plan.read(batch, row, message);
         Ok(())
     }
 
     fn time_ns(&self, order: Order) -> Option<i64> {
-        let ((_, plan), batch) = self.schema.as_ref().zip(self.batch.as_ref())?;
+        let (plan, batch) = self.at_hand()?;
         let times = match order {
             Order::Stamp => plan.timestamps(batch),
             Order::Arrival => plan.arrivals(batch)?,
@@ -336,12 +298,11 @@ impl Stream {
 
     /// Reads the next message, which there is, and goes on to the one after it.
     fn read(&mut self, message: &mut Message) {
-        let Some(((_, plan), batch)) = self.schema.as_ref().zip(self.batch.as_ref()) else {
-            return;
-        };
+        let Some((plan, batch)) = self.at_hand() else { return };
         plan.read(batch, self.row, message);
+        let rows = batch.rows.num_rows();
         self.row += 1;
-        if self.row == batch.rows.num_rows() {
+        if self.row == rows {
             self.failed = self.next_batch().err();
         }
     }
@@ -360,12 +321,8 @@ impl Stream {
                 }
                 self.begin(self.at_file + 1)?;
             }
-            let at = self.messages.at();
-            let batch = match self.messages.next() {
-                Ok(frame) => self.decode(&frame),
-                Err(stop) => Err(stop),
-            };
-            match batch {
+            let at = self.messages.at;
+            match self.messages.next().and_then(|frame| self.decode(&frame)) {
                 Ok(Decoded::Schema(schema)) => {
                     let plan = Plan::new(&self.path, &schema)?;
                     self.schema = Some((schema, plan));
@@ -373,13 +330,9 @@ impl Stream {
                 Ok(Decoded::Other) => {}
                 Ok(Decoded::Batch(Err((row, problem)), rows)) => {
                     self.batches += 1;
-                    let row = self.rows_before + row as u64;
+                    let (path, row) = (self.path.clone(), self.rows_before + row as u64);
                     self.rows_before += rows as u64;
-                    return Err(ReadError::Row {
-                        path: self.path.clone(),
-                        row,
-                        problem,
-                    });
+                    return Err(ReadError::Row { path, row, problem });
                 }
                 Ok(Decoded::Batch(Ok(batch), rows)) => {
                     self.batches += 1;
@@ -444,15 +397,9 @@ impl Stream {
 
     /// Handles that there was no message at `at`.
     fn stopped(&mut self, at: u64, stop: Stop) -> Result<(), ReadError> {
-        let path = || self.path.clone();
-        let damaged = |problem| ReadError::Damaged {
-            path: path(),
-            at,
-            problem,
-        };
-        let left = self.messages.left();
-        let unfinished = |problem| ReadError::Unfinished {
-            path: path(),
+        let (path, expected, left) = (self.path.clone(), self.messages.expected(), self.messages.left());
+        let unfinished = |path, problem| ReadError::Unfinished {
+            path,
             at,
             left,
             problem,
@@ -460,81 +407,56 @@ impl Stream {
         let error = match stop {
             Stop::Io(source) => {
                 self.ended = true;
-                return Err(ReadError::Io { path: path(), source });
+                return Err(ReadError::Io { path, source });
             }
             Stop::Compressed(codec) => {
                 self.ended = true;
-                return Err(ReadError::Compressed { path: path(), codec });
+                return Err(ReadError::Compressed { path, codec });
             }
             // The next message follows as if this one were good.
             Stop::Bad(problem) => {
                 self.batches += 1;
-                return Err(damaged(problem));
+                return Err(ReadError::Damaged { path, at, problem });
             }
-            Stop::Torn(problem) => Some(match self.messages.expected() {
-                Some(_) => damaged(problem),
-                None => unfinished(problem),
-            }),
-            Stop::End => match self.messages.expected() {
-                Some(expected) if expected > self.batches => Some(damaged(format!(
-                    "the stream ends after {} batches, the footer has {expected}",
-                    self.batches
-                ))),
-                Some(_) if self.messages.is_open() => Some(ReadError::NotEnded { path: path() }),
-                Some(_) => None,
-                None => Some(unfinished("the stream ends, and no valid footer follows".to_owned())),
+            Stop::Torn(problem) if expected.is_some() => Some(ReadError::Damaged { path, at, problem }),
+            Stop::Torn(problem) => Some(unfinished(path, problem)),
+            Stop::End => match expected {
+                Some(expected) if expected > self.batches => {
+                    let problem = format!(
+                        "the stream ends after {} batches, the footer has {expected}",
+                        self.batches
+                    );
+                    Some(ReadError::Damaged { path, at, problem })
+                }
+                Some(_) => self.messages.is_open.then_some(ReadError::NotEnded { path }),
+                None => Some(unfinished(
+                    path,
+                    "the stream ends, and no valid footer follows".to_owned(),
+                )),
             },
         };
-        match self.messages.skip() {
-            Ok(skipped) => self.ended = !skipped,
-            Err(source) => {
-                self.ended = true;
-                return Err(ReadError::Io { path: path(), source });
-            }
-        }
+        self.ended = true;
+        self.ended = !self.messages.skip().map_err(ReadError::io(&self.path))?;
         // Skipped batches have been reported.
-        self.batches = self
-            .messages
-            .expected()
-            .map_or(self.batches, |expected| expected.min(self.batches + 1));
+        self.batches = expected.map_or(self.batches, |expected| expected.min(self.batches + 1));
         error.map_or(Ok(()), Err)
     }
 }
 
 /// The messages of a file, from its start.
 fn messages_of(path: &Path, is_mapped: bool) -> Result<Messages, ReadError> {
-    let io = |source: io::Error| ReadError::Io {
-        path: path.to_owned(),
-        source,
-    };
-    let Some(messages) = file::open(path).and_then(framing::open).map_err(io)? else {
-        return Err(ReadError::NotArrow { path: path.to_owned() });
-    };
+    let opened = file::open(path).and_then(framing::open).map_err(ReadError::io(path))?;
+    let mut messages = opened.ok_or_else(|| ReadError::NotArrow { path: path.to_owned() })?;
     if is_mapped {
-        let mut messages = messages;
-        messages.map().map_err(io)?;
-        return Ok(messages);
+        messages.map().map_err(ReadError::io(path))?;
     }
-    let _ = is_mapped;
     Ok(messages)
 }
 
-/// A batch of messages.
-pub(super) struct AtHand<'a> {
-    /// Which of the stream's files it is in.
-    pub file: usize,
-    /// Where it starts in the file.
-    pub at: u64,
-    pub timestamps_ns: &'a [i64],
-    pub arrivals_ns: Option<&'a [i64]>,
-    /// How many samples its messages have.
-    pub samples: usize,
-}
-
-/// What a message of a file holds.
+/// Contents of a message of a file.
 enum Decoded {
     Schema(SchemaRef),
-    /// A batch, or the row that is no message, and how many rows there are.
+    /// A batch, or the row that is not a message; and the number of rows.
     Batch(Result<Batch, (usize, String)>, usize),
     /// A dictionary, which no message needs.
     Other,

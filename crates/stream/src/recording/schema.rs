@@ -1,53 +1,47 @@
-//! What every message of a stream has in common, as the schema of its file.
+//! Facts that every message of a stream has in common, as the schema of its file.
 
 use super::text::{list_of, push_differences, push_entry};
 use super::{ARRIVAL, DATA, WriteError};
-use crate::{Cells, Message, Metadata, MetadataRef, MetadataValue as Value, key};
+use crate::{Cells, Column, Message, Metadata, MetadataRef, MetadataValue as Value, arrow, key};
 use arrow_schema::{DataType, Field, Schema};
 use robocache_device::Dtype;
 use std::collections::HashMap;
 
-/// Key of the schema's metadata for what else the first message says, and the column of what a row says instead, null where
+/// Key of the schema's metadata for what else the first message says, and the column of what a row says instead, null if
 /// that is nothing. Earlier versions had a list of the latter under this key in the custom metadata of a batch.
 pub(super) const METADATA: &str = "metadata";
-/// In a column's metadata: the struct's field, where the column can't have its name.
+/// In a column's metadata: the struct's field, if the column can't have its name.
 pub(super) const FIELD: &str = "field";
 
-/// How many elements a row of a payload column has, without how many there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Row {
-    One,
-    Fixed(usize),
-    Ragged,
-    Text,
-}
-
-impl From<Cells> for Row {
-    fn from(cells: Cells) -> Self {
-        match cells {
-            Cells::One => Self::One,
-            Cells::Fixed(n) => Self::Fixed(n),
-            Cells::Ragged(_) => Self::Ragged,
-            Cells::Text(_) => Self::Text,
-        }
-    }
-}
+/// Columns of whole numbers beside the payload, of those messages that have them.
+pub(super) const LISTS: [&str; 3] = [key::shape, key::timestamps_ns, key::valid];
 
 /// One column of the payload; a flat array has one without a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub name: String,
     pub dtype: Dtype,
-    pub row: Row,
+    /// Without the number of elements of all rows.
+    pub cells: Cells,
+}
+
+impl From<&Column> for Part {
+    fn from(column: &Column) -> Self {
+        Self {
+            name: column.name.clone(),
+            dtype: column.dtype,
+            cells: column.cells.form(),
+        }
+    }
 }
 
 impl Part {
     pub fn in_words(&self) -> String {
-        match self.row {
-            Row::One => self.dtype.to_string(),
-            Row::Fixed(n) => format!("FixedSizeList<{}, {n}>", self.dtype),
-            Row::Ragged => format!("List<{}>", self.dtype),
-            Row::Text => "text".to_owned(),
+        match self.cells {
+            Cells::One => self.dtype.to_string(),
+            Cells::Fixed(n) => format!("FixedSizeList<{}, {n}>", self.dtype),
+            Cells::Ragged(_) => format!("List<{}>", self.dtype),
+            Cells::Text(_) => "text".to_owned(),
         }
     }
 
@@ -61,59 +55,37 @@ impl Part {
             METADATA,
             DATA,
             "",
-        ]
-        .contains(&self.name.as_str());
-        if own || self.name.starts_with("data.") {
-            format!("data.{}", self.name)
-        } else {
-            self.name.clone()
-        }
-    }
-
-    /// The type of one row of the payload.
-    fn row_type(&self) -> DataType {
-        let item = || Field::new_list_field(self.dtype.arrow_type(), true).into();
-        match self.row {
-            Row::One => self.dtype.arrow_type(),
-            Row::Fixed(n) => DataType::FixedSizeList(item(), n as i32),
-            Row::Ragged => DataType::List(item()),
-            Row::Text => DataType::Utf8,
+        ];
+        match own.contains(&self.name.as_str()) || self.name.starts_with("data.") {
+            true => format!("data.{}", self.name),
+            false => self.name.clone(),
         }
     }
 }
 
-/// What the first message of a stream fixes for all of them.
+/// Facts that the first message of a stream fixes for all of them.
 pub(super) struct Common {
     pub parts: Vec<Part>,
     /// The metadata that no column holds. Later messages may differ.
     metadata: Metadata,
-    pub has_shape: bool,
-    pub has_timestamps: bool,
-    pub has_valid: bool,
+    /// Presence of each of [`LISTS`].
+    pub has: [bool; 3],
     pub has_arrival: bool,
 }
 
 impl Common {
     pub fn of(stream: &str, message: &Message, has_arrival: bool) -> Result<Self, WriteError> {
-        let parts: Vec<Part> = message
-            .columns()
-            .iter()
-            .map(|column| Part {
-                name: column.name.clone(),
-                dtype: column.dtype,
-                row: column.cells.into(),
-            })
-            .collect();
+        let parts: Vec<Part> = message.columns().iter().map(Part::from).collect();
         if parts.is_empty() {
             return Err(WriteError::Form {
                 stream: stream.to_owned(),
                 problem: "no payload (allowed: a primitive array or a StructArray with fields)".to_owned(),
             });
         }
+        let is_flat = message.flat().is_some();
+        let [shape, timestamps, valid] = lists_of(message).map(|list| !list.is_empty());
         let mut common = Self {
-            has_shape: message.flat().is_some() || !message.header.shape.is_empty(),
-            has_timestamps: !message.header.timestamps_ns.is_empty(),
-            has_valid: message.flat().is_some() && !message.header.valid.is_empty(),
+            has: [is_flat || shape, timestamps, is_flat && valid],
             has_arrival,
             parts,
             metadata: Metadata::default(),
@@ -124,7 +96,7 @@ impl Common {
         Ok(common)
     }
 
-    /// Whether the payload is a primitive array and not a struct.
+    /// True if the payload is a primitive array and not a struct.
     pub fn is_flat(&self) -> bool {
         matches!(self.parts.as_slice(), [only] if only.name.is_empty())
     }
@@ -140,21 +112,17 @@ impl Common {
             })
         };
         let columns = message.columns();
-        let names = |names: &mut dyn Iterator<Item = &str>| format!("[{}]", names.collect::<Vec<_>>().join(", "));
+        let names = |names: Vec<&str>| format!("[{}]", names.join(", "));
         if !columns.iter().map(|c| &c.name).eq(self.parts.iter().map(|p| &p.name)) {
-            let came = names(&mut columns.iter().map(|c| c.name.as_str()));
-            let recorded = names(&mut self.parts.iter().map(|p| p.name.as_str()));
+            let came = names(columns.iter().map(|c| c.name.as_str()).collect());
+            let recorded = names(self.parts.iter().map(|p| p.name.as_str()).collect());
             return misfit("the payload has the columns", came, recorded);
         }
         for (column, part) in columns.iter().zip(&self.parts) {
-            if column.dtype != part.dtype || Row::from(column.cells) != part.row {
-                let came = Part {
-                    name: column.name.clone(),
-                    dtype: column.dtype,
-                    row: column.cells.into(),
-                };
+            if column.dtype != part.dtype || column.cells.form() != part.cells {
                 let name = if part.name.is_empty() { DATA } else { &part.name };
-                return misfit("a column is", format!("`{name}` {}", came.in_words()), part.in_words());
+                let came = format!("`{name}` {}", Part::from(column).in_words());
+                return misfit("a column is", came, part.in_words());
             }
         }
         Ok(())
@@ -167,16 +135,13 @@ impl Common {
         for (name, value) in message.header.iter() {
             // An empty row of a column is a key that is not there.
             let is_row = matches!(value, MetadataRef::ListInt([_, ..]));
+            let is_in_column = LISTS.into_iter().zip(self.has).any(|(list, has)| has && list == name);
             let is_left_out = match name {
-                key::timestamp_ns => matches!(value, MetadataRef::Integer(_)),
-                key::shape => self.has_shape && is_row,
-                key::timestamps_ns => self.has_timestamps && is_row,
-                key::valid => self.has_valid && is_row,
-                // Of the process that published it, which a recording outlives.
-                key::sender => matches!(value, MetadataRef::Integer(_)),
+                // The stamp has a column, and a recording outlives the process that published it.
+                key::timestamp_ns | key::sender => matches!(value, MetadataRef::Integer(_)),
                 // The column's own type says it.
                 key::dtype => is_flat_bfloat16 && value == MetadataRef::String(Dtype::BFloat16.name()),
-                _ => false,
+                _ => is_row && is_in_column,
             };
             if !is_left_out {
                 out.set(name).assign(value);
@@ -207,21 +172,12 @@ impl Common {
             if !self.is_flat() && name != part.name {
                 metadata.insert(FIELD.to_owned(), part.name.clone());
             }
-            let mut column = list(&name, part.row_type());
+            let mut column = list(&name, part.cells.arrow_type(part.dtype, true));
             column.set_metadata(metadata);
             columns.push(column);
         }
-        let optional = [
-            (key::shape, self.has_shape),
-            (key::timestamps_ns, self.has_timestamps),
-            (key::valid, self.has_valid),
-        ];
-        columns.extend(
-            optional
-                .into_iter()
-                .filter(|(_, there)| *there)
-                .map(|(name, _)| list(name, DataType::Int64)),
-        );
+        let lists = LISTS.into_iter().zip(self.has).filter(|(_, has)| *has);
+        columns.extend(lists.map(|(name, _)| list(name, DataType::Int64)));
         if self.has_arrival {
             columns.push(Field::new(ARRIVAL, DataType::Int64, false));
         }
@@ -260,11 +216,15 @@ impl Common {
     }
 }
 
+/// The values of a message for the columns of [`LISTS`].
+pub(super) fn lists_of(message: &Message) -> [&[i64]; 3] {
+    let header = &message.header;
+    [&header.shape, &header.timestamps_ns, &header.valid].map(|list| list.get().unwrap_or_default())
+}
+
 /// The element type of that Arrow type, `bfloat16` told from `uint16` by `named`.
-pub(super) fn dtype_of(arrow: &DataType, named: Option<Dtype>) -> Option<Dtype> {
-    let plain = Dtype::ALL
-        .into_iter()
-        .find(|&dtype| dtype != Dtype::BFloat16 && dtype.arrow_type() == *arrow)?;
+pub(super) fn dtype_of(of: &DataType, named: Option<Dtype>) -> Option<Dtype> {
+    let plain = arrow::dtype_of(of)?;
     match named {
         Some(Dtype::BFloat16) if plain == Dtype::UInt16 => Some(Dtype::BFloat16),
         Some(named) if named != plain => None,

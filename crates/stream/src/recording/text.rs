@@ -4,8 +4,9 @@
 //! "NaN"}`, `{"list_float": ["inf", "1.0"]}`, `{"list_int": []}`, `{"timestamp": 1700000000000000000}` in ns since 1970.
 
 use crate::{Metadata, MetadataRef as Ref, MetadataValue as Value};
+use robocache_yaml::JsonValue;
 
-/// A change of a message's metadata: the key, and its value where it has one.
+/// A change of a message's metadata: the key, and its value if it has one.
 pub type Change = (String, Option<Value>);
 
 /// Appends where metadata differ from those of the first message, as entries of an object.
@@ -22,7 +23,7 @@ pub fn push_differences(first: &Metadata, now: &Metadata, out: &mut String) {
     }
 }
 
-/// Whether two values are of one type and have the same bits.
+/// True if two values are of one type and have the same bits.
 fn is_same(a: &Value, b: &Value) -> bool {
     let bits = |list: &[f64]| list.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
     match (a, b) {
@@ -106,251 +107,89 @@ pub(super) fn list_of(names: &[String]) -> String {
 }
 
 /// Reads an object.
+///
+/// # Errors
+/// No JSON, no object, or a value that is none of metadata.
 pub fn object(text: &str) -> Result<Vec<Change>, String> {
-    let mut parser = Parser::new(text);
-    let object = parser.object()?;
-    parser.end(object)
+    JsonValue::parse(text).and_then(changes_of)
 }
 
 /// Reads a list of objects.
 pub(super) fn objects(text: &str) -> Result<Vec<Vec<Change>>, String> {
-    let mut parser = Parser::new(text);
-    let mut objects = Vec::new();
-    parser.items('[', ']', |parser| {
-        objects.push(parser.object()?);
-        Ok(())
-    })?;
-    parser.end(objects)
+    match JsonValue::parse(text)? {
+        JsonValue::List(items) => items.into_iter().map(changes_of).collect(),
+        other => Err(format!("{} (allowed: a list)", other.word())),
+    }
 }
 
-/// Reads JSON. It calls itself nowhere, so that no nesting can exhaust the stack.
-pub struct Parser<'a> {
-    text: &'a str,
-    at: usize,
+fn changes_of(value: JsonValue) -> Result<Vec<Change>, String> {
+    let JsonValue::Object(entries) = value else {
+        return Err(format!("{} (allowed: an object)", value.word()));
+    };
+    let changes = entries.into_iter().map(|(key, value)| match value {
+        JsonValue::Null => Ok((key, None)),
+        value => match value_of(value) {
+            Some(value) => Ok((key, Some(value))),
+            None => Err(format!("`{key}` has a value that metadata don't have")),
+        },
+    });
+    changes.collect()
 }
 
-impl<'a> Parser<'a> {
-    /// Begins at the start of a text.
-    pub fn new(text: &'a str) -> Self {
-        Self { text, at: 0 }
+fn value_of(value: JsonValue) -> Option<Value> {
+    match value {
+        JsonValue::Null => None,
+        JsonValue::Bool(yes) => Some(Value::Bool(yes)),
+        JsonValue::Text(text) => Some(Value::String(text)),
+        JsonValue::List(items) => list(&items),
+        JsonValue::Object(entries) => tagged(&entries),
+        number => whole(&number)
+            .map(Value::Integer)
+            .or_else(|| float(&number).map(Value::Float)),
     }
+}
 
-    /// The next character that is no space.
-    pub fn peek(&mut self) -> Option<char> {
-        let rest = &self.text[self.at..];
-        self.at += rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len();
-        self.text[self.at..].chars().next()
+fn whole(value: &JsonValue) -> Option<i64> {
+    match value {
+        JsonValue::Whole(number) => i64::try_from(*number).ok(),
+        _ => None,
     }
+}
 
-    /// Refuses the text where the parser is, for want of something.
-    pub fn wrong<T>(&self, wanted: &str) -> Result<T, String> {
-        Err(format!("no {wanted} at byte {} of the text", self.at))
+fn float(value: &JsonValue) -> Option<f64> {
+    match value {
+        JsonValue::Whole(number) => Some(*number as f64),
+        JsonValue::Float(number) => Some(*number).filter(|number| number.is_finite()),
+        _ => None,
     }
+}
 
-    /// Takes one character, after spaces.
-    pub fn take(&mut self, wanted: char) -> Result<(), String> {
-        if self.peek() != Some(wanted) {
-            return self.wrong(&format!("`{wanted}`"));
-        }
-        self.at += wanted.len_utf8();
-        Ok(())
-    }
+/// A list of one kind; one without items is of strings.
+fn list(items: &[JsonValue]) -> Option<Value> {
+    let texts = items.iter().map(|item| item.text().map(str::to_owned));
+    let strings = texts.collect::<Option<_>>().map(Value::ListString);
+    let integers = || items.iter().map(whole).collect::<Option<_>>().map(Value::ListInt);
+    let floats = || items.iter().map(float).collect::<Option<_>>().map(Value::ListFloat);
+    strings.or_else(integers).or_else(floats)
+}
 
-    /// Gives `value` where the text ends, and an error elsewhere.
-    pub fn end<T>(&mut self, value: T) -> Result<T, String> {
-        match self.peek() {
-            None => Ok(value),
-            Some(_) => self.wrong("end"),
-        }
-    }
-
-    /// Takes what stands between two brackets, with commas between its items.
-    pub fn items(
-        &mut self,
-        open: char,
-        close: char,
-        mut item: impl FnMut(&mut Self) -> Result<(), String>,
-    ) -> Result<(), String> {
-        self.take(open)?;
-        if self.peek() == Some(close) {
-            return self.take(close);
-        }
-        loop {
-            item(self)?;
-            if self.peek() == Some(close) {
-                return self.take(close);
-            }
-            self.take(',')?;
-        }
-    }
-
-    fn object(&mut self) -> Result<Vec<Change>, String> {
-        let mut entries = Vec::new();
-        self.items('{', '}', |parser| {
-            let key = parser.string()?;
-            parser.take(':')?;
-            let value = match parser.peek() {
-                Some('n') => parser.word("null", None)?,
-                _ => Some(parser.value()?),
-            };
-            entries.push((key, value));
-            Ok(())
-        })?;
-        Ok(entries)
-    }
-
-    /// Takes a word, which stands for a value.
-    pub fn word<T>(&mut self, word: &str, value: T) -> Result<T, String> {
-        if !self.text[self.at..].starts_with(word) {
-            return self.wrong(word);
-        }
-        self.at += word.len();
-        Ok(value)
-    }
-
-    fn value(&mut self) -> Result<Value, String> {
-        match self.peek() {
-            Some('t') => self.word("true", Value::Bool(true)),
-            Some('f') => self.word("false", Value::Bool(false)),
-            Some('"') => Ok(Value::String(self.string()?)),
-            Some('[') => self.list(),
-            Some('{') => self.tagged(),
-            _ => self.number(),
-        }
-    }
-
-    /// The characters of a number.
-    pub fn digits(&mut self) -> &'a str {
-        self.peek();
-        let rest = &self.text[self.at..];
-        let end = rest.find(|c: char| !matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E'));
-        let digits = &rest[..end.unwrap_or(rest.len())];
-        self.at += digits.len();
-        digits
-    }
-
-    fn number(&mut self) -> Result<Value, String> {
-        let from = self.at;
-        let digits = self.digits();
-        let whole = digits.parse().map(Value::Integer);
-        let number = whole.or_else(|_| digits.parse().map(Value::Float));
-        number.or_else(|_| {
-            self.at = from;
-            self.peek();
-            self.wrong("value")
-        })
-    }
-
-    fn list(&mut self) -> Result<Value, String> {
-        let (mut texts, mut integers, mut floats) = (Vec::new(), Vec::new(), Vec::new());
-        self.items('[', ']', |parser| {
-            match parser.peek() {
-                Some('"') => texts.push(parser.string()?),
-                _ => match parser.number()? {
-                    Value::Integer(number) => {
-                        integers.push(number);
-                        floats.push(number as f64);
-                    }
-                    Value::Float(number) => floats.push(number),
-                    _ => {}
-                },
-            }
-            Ok(())
-        })?;
-        match (texts.is_empty(), floats.is_empty()) {
-            (_, true) => Ok(Value::ListString(texts)),
-            (false, false) => self.wrong("list of one kind before this"),
-            (true, false) if integers.len() == floats.len() => Ok(Value::ListInt(integers)),
-            (true, false) => Ok(Value::ListFloat(floats)),
-        }
-    }
-
-    fn tagged(&mut self) -> Result<Value, String> {
-        self.take('{')?;
-        let tag = self.string()?;
-        self.take(':')?;
-        let content = match self.peek() {
-            Some('[') => self.list()?,
-            Some('"') => Value::String(self.string()?),
-            _ => self.number()?,
-        };
-        self.take('}')?;
-        let float = |text: &String| text.parse::<f64>().ok();
-        let value = match (tag.as_str(), content) {
-            ("float", Value::String(text)) => float(&text).map(Value::Float),
-            ("timestamp", Value::Integer(ns)) => Some(Value::Timestamp(ns)),
-            ("list_int", Value::ListString(list)) if list.is_empty() => Some(Value::ListInt(Vec::new())),
-            ("list_float", Value::ListString(list)) => {
-                list.iter().map(float).collect::<Option<_>>().map(Value::ListFloat)
-            }
-            _ => None,
-        };
-        value.map_or_else(|| self.wrong("value of a known kind before this"), Ok)
-    }
-
-    /// Takes a string.
-    pub fn string(&mut self) -> Result<String, String> {
-        self.take('"')?;
-        let mut text = String::new();
-        loop {
-            let rest = &self.text[self.at..];
-            let Some(end) = rest.find(['"', '\\']) else {
-                return self.wrong("end of a string");
-            };
-            text.push_str(&rest[..end]);
-            self.at += end + 1;
-            if rest[end..].starts_with('"') {
-                return Ok(text);
-            }
-            text.push(self.escaped()?);
-        }
-    }
-
-    fn escaped(&mut self) -> Result<char, String> {
-        let plain = match self.text.as_bytes().get(self.at) {
-            Some(b'u') => None,
-            Some(b'n') => Some('\n'),
-            Some(b't') => Some('\t'),
-            Some(b'r') => Some('\r'),
-            Some(b'b') => Some('\u{8}'),
-            Some(b'f') => Some('\u{c}'),
-            Some(&c @ (b'"' | b'\\' | b'/')) => Some(c as char),
-            _ => return self.wrong("escape"),
-        };
-        self.at += 1;
-        match plain {
-            Some(c) => Ok(c),
-            None => self.utf16(),
-        }
-    }
-
-    fn utf16(&mut self) -> Result<char, String> {
-        let mut unit = || {
-            let digits = self.text.get(self.at..self.at + 4)?;
-            self.at += 4;
-            u16::from_str_radix(digits, 16).ok()
-        };
-        let first = unit();
-        let mut units = vec![first.unwrap_or(0)];
-        if first.is_some_and(|unit| (0xd800..0xdc00).contains(&unit)) && self.text[self.at..].starts_with("\\u") {
-            self.at += 2;
-            let digits = self.text.get(self.at..self.at + 4).unwrap_or_default();
-            units.extend(u16::from_str_radix(digits, 16).ok());
-            self.at += digits.len();
-        }
-        match (
-            first,
-            String::from_utf16(&units).ok().and_then(|text| text.chars().next()),
-        ) {
-            (Some(_), Some(c)) => Ok(c),
-            _ => self.wrong("character of four hexadecimal digits before this"),
-        }
+/// An object that stands for what JSON has no form for.
+fn tagged(entries: &[(String, JsonValue)]) -> Option<Value> {
+    let [(tag, content)] = entries else { return None };
+    let parsed = |text: &JsonValue| text.text()?.parse().ok();
+    match (tag.as_str(), content) {
+        ("float", text) => parsed(text).map(Value::Float),
+        ("timestamp", number) => whole(number).map(Value::Timestamp),
+        ("list_int", JsonValue::List(items)) if items.is_empty() => Some(Value::ListInt(Vec::new())),
+        ("list_float", JsonValue::List(items)) => items.iter().map(parsed).collect::<Option<_>>().map(Value::ListFloat),
+        _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Names;
 
     #[test]
     fn every_value_comes_back_bit_for_bit() {
@@ -366,8 +205,8 @@ mod tests {
             Some(Value::ListFloat(vec![])),
             Some(Value::ListFloat(numbers.to_vec())),
             Some(Value::ListFloat(vec![f64::NAN, 1.0, f64::NEG_INFINITY])),
-            Some(Value::ListString(vec![])),
-            Some(Value::ListString(texts.to_vec())),
+            Some(Value::ListString(Names::default())),
+            Some(Value::ListString(texts.iter().collect())),
             Some(Value::Float(f64::NAN)),
             Some(Value::Float(f64::INFINITY)),
         ];

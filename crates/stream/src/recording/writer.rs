@@ -5,7 +5,7 @@ use super::{WriteError, files};
 use crate::Message;
 use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 use arrow_ipc::{Block, MetadataVersion};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -16,9 +16,9 @@ const FLUSH_AFTER: Duration = Duration::from_millis(500);
 /// A batch is written when its payloads have reached this, whatever their age.
 const FLUSH_BYTES: usize = 8 << 20;
 /// A footer grows with the recording, so one after every batch would make the work quadratic. All footers together take at
-/// most this share of what is recorded,
+/// most this share of the recording, and [`FOOTER_CREDIT`].
 const FOOTER_SHARE: u64 = 4;
-/// plus this much, so that a recording of minutes has one after every batch.
+/// Bytes of footers beyond their share, so that a recording of minutes has one after every batch.
 const FOOTER_CREDIT: u64 = 1 << 20;
 
 /// Records streams into a folder, one file each.
@@ -31,27 +31,27 @@ const FOOTER_CREDIT: u64 = 1 << 20;
 /// In the first minutes every batch is followed by a footer, which says that the file goes on, and which the next batch
 /// overwrites; later only some are, so that the bytes written stay in proportion to what is recorded.
 ///
-/// What was written survives the process. It survives a loss of power once the system has put it on the disk, which
+/// Data that was written survives the process. It survives a loss of power once the system has put it on the disk, which
 /// [`finish`](Self::finish) waits for.
 ///
 /// Memory grows with the recording by 24 bytes a batch, and by nothing else.
 pub struct Writer {
     folder: PathBuf,
-    streams: Vec<Stream>,
+    streams: Vec<StreamFile>,
     arrivals: Arrivals,
-    /// Whether the streams of an earlier process are gone on with.
+    /// True if the streams of an earlier process are continued.
     goes_on: bool,
     most_bytes: Option<usize>,
 }
 
-/// Which `arrival_ns` a recording keeps.
+/// Source of the `arrival_ns` that a recording keeps.
 enum Arrivals {
     Not,
     Of(Clock),
     OfMessages,
 }
 
-/// When messages come, by the host's real-time clock at the start and its monotonic one since.
+/// Arrival of messages, by the host's real-time clock at the start and its monotonic one since.
 struct Clock {
     start: Instant,
     start_ns: i64,
@@ -68,7 +68,7 @@ impl Clock {
     }
 }
 
-struct Stream {
+struct StreamFile {
     name: String,
     path: PathBuf,
     file: File,
@@ -76,15 +76,15 @@ struct Stream {
     first_pending: Option<Instant>,
     encoder: StreamWriter<Vec<u8>>,
     blocks: Vec<Block>,
-    /// Where the next batch goes: the end of the last one.
+    /// Position of the next batch: the end of the last one.
     end: u64,
     /// Bytes that footers may take until the next one.
     credit: u64,
     /// Bytes of a footer without batches.
     footer: u64,
-    /// What is in the file after `end`.
+    /// Contents of the file after `end`.
     tail: Tail,
-    /// What no batch of several messages goes past.
+    /// Size that no batch of several messages exceeds.
     most_bytes: Option<usize>,
 }
 
@@ -95,7 +95,7 @@ enum Tail {
     Footer,
     /// The last footer.
     End,
-    /// What a write that failed left there.
+    /// Remains of a write that failed.
     Rest,
 }
 
@@ -106,10 +106,7 @@ impl Writer {
     /// If the folder can't be made.
     pub fn create(folder: impl Into<PathBuf>) -> Result<Self, WriteError> {
         let folder = folder.into();
-        fs::create_dir_all(&folder).map_err(|source| WriteError::Io {
-            path: folder.clone(),
-            source,
-        })?;
+        fs::create_dir_all(&folder).map_err(WriteError::io(&folder))?;
         Ok(Self {
             folder,
             streams: Vec::new(),
@@ -125,23 +122,20 @@ impl Writer {
     ///
     /// # Errors
     /// If the folder can't be made, or has a recording of another run, or of none.
-    pub fn create_or_go_on(folder: impl Into<PathBuf>, run: &str) -> Result<Self, WriteError> {
+    pub fn create_or_resume(folder: impl Into<PathBuf>, run: &str) -> Result<Self, WriteError> {
         let mut new = Self::create(folder)?;
-        let io = |source| WriteError::Io {
-            path: new.folder.clone(),
-            source,
-        };
+        let io = || WriteError::io(&new.folder);
         let file = new.folder.join(files::RUN);
         let known = || fs::read_to_string(&file).ok().map(|text| text.trim().to_owned());
         if known().as_deref() != Some(run) {
-            let there = files::streams(&new.folder).map_err(io)?;
+            let there = files::streams(&new.folder).map_err(io())?;
             if let Some(path) = there.into_values().flatten().next() {
                 return Err(WriteError::OtherRun { path, of: known() });
             }
             // Renamed, so that nobody reads half of it.
             let half = new.folder.join(format!("{}-{}", files::RUN, std::process::id()));
-            fs::write(&half, format!("{run}\n")).map_err(io)?;
-            fs::rename(&half, &file).map_err(io)?;
+            fs::write(&half, format!("{run}\n")).map_err(io())?;
+            fs::rename(&half, &file).map_err(io())?;
             if known().as_deref() != Some(run) {
                 let of = known();
                 return Err(WriteError::OtherRun { path: file, of });
@@ -170,7 +164,7 @@ impl Writer {
         self
     }
 
-    /// Has no batch of several messages with more than so many bytes. What is cut off a file is then at most that.
+    /// Bounds a batch of several messages to `bytes` bytes. A file that is cut off then loses at most that.
     pub fn with_batches_of(mut self, bytes: usize) -> Self {
         self.most_bytes = Some(bytes);
         self
@@ -207,11 +201,9 @@ impl Writer {
             None => {
                 let has_arrival = arrival_ns.is_some();
                 let path = next_file(&self.folder, stream, self.goes_on)?;
-                let new = Stream::create(path, stream, message, has_arrival)?;
-                self.streams.push(Stream {
-                    most_bytes: self.most_bytes,
-                    ..new
-                });
+                let mut new = StreamFile::create(path, stream, message, has_arrival)?;
+                new.most_bytes = self.most_bytes;
+                self.streams.push(new);
                 self.streams.len() - 1
             }
         };
@@ -235,9 +227,9 @@ impl Writer {
         }
     }
 
-    /// When [`tick`](Self::tick) has something to do next; `None` while no message waits.
+    /// Time at which [`tick`](Self::tick) has something to do next; `None` while no message waits.
     pub fn due(&self) -> Option<Instant> {
-        self.streams.iter().filter_map(Stream::due).min()
+        self.streams.iter().filter_map(StreamFile::due).min()
     }
 
     /// Writes what waits, and waits until the system has put it on the disk. More messages may follow.
@@ -247,12 +239,12 @@ impl Writer {
     pub fn finish(&mut self) -> Result<(), WriteError> {
         self.each(|stream| {
             stream.close()?;
-            stream.file.sync_all().map_err(|source| stream.io(source))
+            stream.file.sync_all().map_err(WriteError::io(&stream.path))
         })
     }
 
     /// Calls `act` for all streams. Returns the first error, and logs the others.
-    fn each(&mut self, mut act: impl FnMut(&mut Stream) -> Result<(), WriteError>) -> Result<(), WriteError> {
+    fn each(&mut self, mut act: impl FnMut(&mut StreamFile) -> Result<(), WriteError>) -> Result<(), WriteError> {
         let mut result = Ok(());
         for error in self.streams.iter_mut().filter_map(|stream| act(stream).err()) {
             match result {
@@ -264,26 +256,19 @@ impl Writer {
     }
 }
 
-impl Stream {
+impl StreamFile {
     fn create(path: PathBuf, name: &str, first: &Message, has_arrival: bool) -> Result<Self, WriteError> {
         let pending = Pending::new(Common::of(name, first, has_arrival)?);
         let io = |source: io::Error| match source.kind() {
             io::ErrorKind::AlreadyExists => WriteError::Exists { path: path.clone() },
-            _ => WriteError::Io {
-                path: path.clone(),
-                source,
-            },
+            _ => WriteError::io(&path)(source),
         };
         let options = IpcWriteOptions::try_new(8, false, MetadataVersion::V5);
         let encoder = options
-            .and_then(|options| StreamWriter::try_new_with_options(START.to_vec(), pending.schema(), options))
+            .and_then(|options| StreamWriter::try_new_with_options(START.to_vec(), &pending.schema, options))
             .map_err(|error| io(io::Error::other(error)))?;
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .map_err(&io)?;
-        // Where nothing can be locked, nobody asks either.
+        let file = File::create_new(&path).map_err(&io)?;
+        // A file system without locks has nobody who asks for one.
         let _ = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
         let mut stream = Self {
             name: name.to_owned(),
@@ -304,7 +289,7 @@ impl Stream {
     }
 
     fn append(&mut self, message: &Message, arrival_ns: Option<i64>, now: Instant) -> Result<(), WriteError> {
-        self.pending.common().check(&self.name, message)?;
+        self.pending.common.check(&self.name, message)?;
         let fits = |most| self.pending.bytes() + message.bytes() <= most;
         if !self.most_bytes.is_none_or(fits) {
             self.flush()?;
@@ -316,23 +301,16 @@ impl Stream {
         // Offsets of a List column have 32 bits. An element takes at least a byte, unless the rows have none.
         let size = message.bytes().max(message.rows);
         if size > i32::MAX as usize - FLUSH_BYTES {
-            return Err(form(format!(
-                "a message of {size} bytes or rows (allowed: 2 GiB less 8 MiB)"
-            )));
+            let problem = format!("a message of {size} bytes or rows (allowed: 2 GiB less 8 MiB)");
+            return Err(form(problem));
         }
-        let arrival_ns = match (arrival_ns, self.pending.common().has_arrival) {
-            (None, true) => {
-                return Err(form(
-                    "a message without `arrival_ns` (allowed: one, as the first has)".into(),
-                ));
-            }
-            (arrival_ns, _) => arrival_ns.unwrap_or(0),
-        };
-        self.pending.push(message, arrival_ns, MOST_METADATA).map_err(|size| {
-            form(format!(
-                "metadata that takes {size} bytes as text (allowed: {MOST_METADATA})"
-            ))
-        })?;
+        if arrival_ns.is_none() && self.pending.common.has_arrival {
+            let problem = "a message without `arrival_ns` (allowed: one, as the first has)";
+            return Err(form(problem.into()));
+        }
+        let pushed = self.pending.push(message, arrival_ns.unwrap_or(0), MOST_METADATA);
+        let too_long = |size| format!("metadata that takes {size} bytes as text (allowed: {MOST_METADATA})");
+        pushed.map_err(|size| form(too_long(size)))?;
         self.first_pending.get_or_insert(now);
         if self.pending.bytes() >= self.most_bytes.unwrap_or(FLUSH_BYTES) || self.due().is_some_and(|due| due <= now) {
             self.flush()?;
@@ -376,7 +354,7 @@ impl Stream {
         self.credit = u64::MAX;
         let written = self.write_encoded(false);
         self.credit = 0;
-        written.map_err(|source| self.io(source))
+        written.map_err(WriteError::io(&self.path))
     }
 
     fn write_pending(&mut self) -> io::Result<()> {
@@ -401,7 +379,7 @@ impl Stream {
         self.credit = self.credit.saturating_add(added / FOOTER_SHARE);
         let has_footer = self.credit >= self.footer + (BLOCK * self.blocks.len()) as u64;
         if has_footer {
-            push_footer(bytes, self.pending.schema(), &self.blocks, goes_on);
+            push_footer(bytes, &self.pending.schema, &self.blocks, goes_on);
             let footer = bytes.len() as u64 - added;
             self.credit = self.credit.saturating_sub(footer);
             self.footer = footer.saturating_sub((BLOCK * self.blocks.len()) as u64);
@@ -425,49 +403,36 @@ impl Stream {
         self.end += added;
         Ok(())
     }
-
-    fn io(&self, source: io::Error) -> WriteError {
-        WriteError::Io {
-            path: self.path.clone(),
-            source,
-        }
-    }
 }
 
 /// The file in which a stream is recorded: its first, or where a recording is gone on with the one behind all that are there.
 fn next_file(folder: &Path, stream: &str, goes_on: bool) -> Result<PathBuf, WriteError> {
     if stream.is_empty() || stream.starts_with('.') || stream.contains(['/', '\\']) {
-        return Err(WriteError::Name {
-            name: stream.to_owned(),
-        });
+        let name = stream.to_owned();
+        return Err(WriteError::Name { name });
     }
     if !goes_on {
         return Ok(files::part(folder, stream, 1));
     }
-    let io = |source| WriteError::Io {
-        path: folder.to_owned(),
-        source,
-    };
-    let there = files::streams(folder).map_err(io)?.remove(stream).unwrap_or_default();
+    let mut streams = files::streams(folder).map_err(WriteError::io(folder))?;
+    let there = streams.remove(stream).unwrap_or_default();
     match there.iter().find(|path| is_locked(path)) {
         Some(path) => Err(WriteError::Busy { path: path.clone() }),
         None => Ok(files::part(folder, stream, files::number_after(&there))),
     }
 }
 
-/// Whether a process that lives writes a file.
+/// True if a living process writes a file.
 fn is_locked(path: &Path) -> bool {
-    if let Ok(file) = File::open(path) {
+    File::open(path).is_ok_and(|file| {
         let locked = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockShared);
-        return locked == Err(rustix::io::Errno::WOULDBLOCK);
-    }
-    let _ = path;
-    false
+        locked == Err(rustix::io::Errno::WOULDBLOCK)
+    })
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
         // Errors are lost here; `finish` returns them.
-        let _ = self.each(Stream::close);
+        let _ = self.each(StreamFile::close);
     }
 }

@@ -1,6 +1,6 @@
 use serde::Deserialize;
 
-/// Where the samples or the points of an input stand in a struct, and its stamp: the key `from`.
+/// Paths of an input's samples or points in a struct, and of its stamp: the key `from`.
 ///
 /// ```
 /// use robocache_stream::FromConfig;
@@ -18,16 +18,16 @@ pub struct FromConfig {
     /// came.
     #[serde(default)]
     pub columns: Vec<String>,
-    /// Which elements of the lists in `columns` are taken, by name.
+    /// Names of the elements that are taken from the lists in `columns`.
     #[serde(default)]
     pub names: Option<NamesConfig>,
-    /// Where the capture time stands. `None`: `timestamp_ns`, else what is recognised.
+    /// Place of the capture time. `None`: `timestamp_ns`, else the one that is recognised.
     #[serde(default)]
     pub stamp: Option<StampConfig>,
 }
 
 impl FromConfig {
-    /// The `fields` of what is taken by name; empty where nothing is.
+    /// The `fields` of what is taken by name; empty if nothing is.
     pub fn fields(&self) -> Vec<String> {
         let order = self.names.as_ref().map_or(&[][..], |names| &names.order);
         match self.columns.as_slice() {
@@ -50,7 +50,7 @@ pub struct NamesConfig {
     pub order: Vec<String>,
 }
 
-/// Where the capture time of a message stands.
+/// Place of a message's capture time.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(
     untagged,
@@ -102,12 +102,12 @@ impl TimeUnit {
     }
 }
 
-/// What is wrong with a [`FromConfig`].
+/// Mistake in a [`FromConfig`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FromError {
     /// The key, below `from`.
     pub key: String,
-    /// What came, and what is allowed.
+    /// The problem: what came, and what is allowed.
     pub problem: String,
 }
 
@@ -117,34 +117,31 @@ impl FromConfig {
     /// # Errors
     /// The first key that can't be used.
     pub fn check(&self, dim: Option<usize>) -> Result<(), FromError> {
-        let refused = |key: String, problem: String| Err(FromError { key, problem });
+        let refused = |key: &str, problem: String| Err(FromError::at(key, problem));
         for (i, path) in self.columns.iter().enumerate() {
-            check_path(path).or_else(|problem| refused(format!("columns[{i}]"), problem))?;
+            let key = format!("columns[{i}]");
+            check_path(path).or_else(|problem| refused(&key, problem))?;
             if self.columns[..i].contains(path) {
-                return refused(format!("columns[{i}]"), format!("`{path}` is there twice (each once)"));
+                return refused(&key, format!("`{path}` is there twice (each once)"));
             }
         }
         if let Some(names) = &self.names {
             self.check_names(names, dim)?;
         }
         match &self.stamp {
-            Some(StampConfig::Path(path)) => check_path(path).or_else(|problem| refused("stamp".into(), problem)),
+            Some(StampConfig::Path(path)) => check_path(path).or_else(|problem| refused("stamp", problem)),
             Some(StampConfig::Metadata(stamp)) if stamp.metadata.is_empty() => {
-                refused("stamp.metadata".into(), "it is empty (needed: a key)".into())
+                refused("stamp.metadata", "it is empty (needed: a key)".into())
             }
-            None if self.columns.is_empty() => refused(
-                "columns".into(),
-                "there is none, nor a `stamp` (needed: one of both)".into(),
-            ),
+            None if self.columns.is_empty() => {
+                refused("columns", "there is none, nor a `stamp` (needed: one of both)".into())
+            }
             _ => Ok(()),
         }
     }
 
     fn check_names(&self, names: &NamesConfig, dim: Option<usize>) -> Result<(), FromError> {
-        let refused = |key: &str, problem: String| {
-            let key = key.to_owned();
-            Err(FromError { key, problem })
-        };
+        let refused = |key: &str, problem: String| Err(FromError::at(key, problem));
         let Some(dim) = dim else {
             return refused("names", "points have no names (allowed: in a modality)".into());
         };
@@ -156,23 +153,24 @@ impl FromConfig {
         if let Some(i) = (0..order.len()).find(|&i| order[..i].contains(&order[i])) {
             return refused("names.order", format!("`{}` is there twice (each once)", order[i]));
         }
-        if order.len() * columns != dim {
-            let problem = format!(
-                "{} names of {columns} columns are {} values (allowed: {dim}, the `dim`)",
-                order.len(),
-                order.len() * columns
-            );
+        let (names, values) = (order.len(), order.len() * columns);
+        if values != dim {
+            let problem = format!("{names} names of {columns} columns are {values} values (allowed: {dim}, the `dim`)");
             return refused("names.order", problem);
         }
         Ok(())
     }
 }
 
-fn check_path(path: &str) -> Result<(), String> {
-    match path.split('.').any(str::is_empty) {
-        true => Err(format!(
-            "`{path}` is no path (allowed: names of fields with dots between them)"
-        )),
-        false => Ok(()),
+impl FromError {
+    fn at(key: &str, problem: String) -> Self {
+        let key = key.to_owned();
+        Self { key, problem }
     }
+}
+
+fn check_path(path: &str) -> Result<(), String> {
+    let problem = || format!("`{path}` is not a path (allowed: names of fields with dots between them)");
+    let is_path = !path.split('.').any(str::is_empty);
+    is_path.then_some(()).ok_or_else(problem)
 }

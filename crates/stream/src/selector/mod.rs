@@ -6,51 +6,51 @@
 mod cloud;
 mod config;
 mod error;
-mod known;
 mod names;
 mod path;
 mod samples;
 mod stamp;
 #[cfg(test)]
 mod tests;
+mod types;
 
 pub use cloud::DATATYPES;
 pub use config::{FromConfig, FromError, MetadataStamp, NamesConfig, StampConfig, TimeUnit};
 pub use error::SelectError;
-pub use known::FRAMES;
-pub use path::Path;
-pub use path::{integer, number};
+pub use path::{Path, integer, number};
 pub use samples::Losses;
 pub use stamp::ns_of;
+pub use types::FRAMES;
 
 use crate::arrow::Text;
 use crate::{Header, Message, MessageError, MetadataRef};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, StructArray};
 use arrow_schema::{DataType, Fields};
-use known::KnownCloud;
 use names::Names;
 use stamp::Stamp;
+use types::CloudType;
 
 const XYZ: [&str; 3] = ["x", "y", "z"];
 
-/// What the operations that take an input want of its payloads. By default these stay as they come.
+/// Form in which the operations that take an input want its payloads. By default these stay as they come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
-    /// Structs that are samples become flat arrays of so many values, with the names that these have in the struct as `fields`.
+pub struct Selection {
+    /// Makes structs that are samples flat arrays of this width, with the names that the values have in the struct as
+    /// `fields`.
     pub samples: Option<Width>,
     /// Structs that are clouds become structs of columns.
-    pub cloud: Option<Wanted>,
-    /// Where they stand. `None`: where it is recognised.
+    pub cloud: Option<CloudFields>,
+    /// Paths of the values. `None`: those that are recognised.
     pub from: Option<FromConfig>,
-    /// Whether columns of text are skipped, as nobody can use them.
+    /// True if columns of text are skipped, as nobody can use them.
     pub skips_text: bool,
 }
 
-/// How many values a sample has.
+/// Number of values of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// So many; a sample of others is refused.
+    /// This number; a sample of others is refused.
     Of(usize),
     /// As many as come.
     Any,
@@ -58,58 +58,55 @@ pub enum Width {
 
 /// Fields of a cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum CloudFields {
     /// Each that there is.
-    Every,
-    /// These, beside x, y and z.
-    These(Vec<String>),
+    All,
+    /// The fields of these names, beside x, y and z.
+    Named(Vec<String>),
 }
 
-impl Wanted {
+impl CloudFields {
     fn has(&self, name: &str) -> bool {
         match self {
-            Self::Every => true,
-            Self::These(_) => self.names().any(|wanted| wanted == name),
+            Self::All => true,
+            Self::Named(_) => self.names().any(|wanted| wanted == name),
         }
     }
 
-    /// Those that a cloud must have.
+    /// Names of the fields that a cloud must have.
     fn names(&self) -> impl Iterator<Item = &str> {
         let others = match self {
-            Self::Every => &[][..],
-            Self::These(names) => names,
+            Self::All => &[][..],
+            Self::Named(names) => names,
         };
         XYZ.into_iter().chain(others.iter().map(String::as_str))
     }
 }
 
-impl Reading {
-    /// That of samples of `dim` values.
+impl Selection {
+    /// Selection for samples of `dim` values.
     pub fn samples(dim: usize, from: Option<FromConfig>) -> Self {
-        let samples = Some(Width::Of(dim));
         Self {
-            samples,
+            samples: Some(Width::Of(dim)),
             from,
             ..Self::default()
         }
     }
 
-    /// That of samples of any number of values.
+    /// Selection for samples of any number of values.
     pub fn named_samples(from: Option<FromConfig>) -> Self {
-        let samples = Some(Width::Any);
         Self {
-            samples,
+            samples: Some(Width::Any),
             from,
             skips_text: true,
             ..Self::default()
         }
     }
 
-    /// That of clouds.
-    pub fn cloud(wanted: Wanted, from: Option<FromConfig>) -> Self {
-        let cloud = Some(wanted);
+    /// Selection for clouds.
+    pub fn cloud(wanted: CloudFields, from: Option<FromConfig>) -> Self {
         Self {
-            cloud,
+            cloud: Some(wanted),
             from,
             skips_text: true,
             ..Self::default()
@@ -117,15 +114,14 @@ impl Reading {
     }
 
     /// Gives a message the stamp that stands elsewhere in its metadata: where `from` says so, or in seconds under
-    /// `timestamp` where its sender gave no `timestamp_ns`. [`Selector::read`] does so; for a message of a recording it is
+    /// `timestamp` if its sender gave no `timestamp_ns`. [`Selector::read`] does so; for a message of a recording it is
     /// still to be done.
     ///
     /// # Errors
     /// A stamp that `from` names is not there, or is none. The message has the stamp that it had.
     pub fn restamp(&self, header: &mut Header) -> Result<(), SelectError> {
-        let has_own = header.timestamp_ns.is_present() && *header.unstamped == 0;
-        let told = self.from.as_ref().and_then(|from| from.stamp.as_ref());
-        let stamp_ns = match told {
+        let has_own = header.timestamp_ns.is_present() && !header.is_unstamped();
+        let stamp_ns = match self.stamp() {
             Some(StampConfig::Metadata(stamp)) => Some(stamp.read(header)?),
             _ if has_own => None,
             _ => stamp::from_seconds(header),
@@ -137,38 +133,41 @@ impl Reading {
         Ok(())
     }
 
-    /// Whether `from` says that the stamp stands in the metadata.
-    pub fn has_told_stamp(&self) -> bool {
-        let told = self.from.as_ref().and_then(|from| from.stamp.as_ref());
-        matches!(told, Some(StampConfig::Metadata(_)))
+    /// True if `from` takes the stamp from the metadata.
+    pub fn has_metadata_stamp(&self) -> bool {
+        matches!(self.stamp(), Some(StampConfig::Metadata(_)))
     }
 
-    /// Whether a payload of this type is what would be taken of a struct, as a recording has it. Of values that are taken by
-    /// name, the names say so.
+    fn stamp(&self) -> Option<&StampConfig> {
+        self.from.as_ref()?.stamp.as_ref()
+    }
+
+    /// True if a payload of this type has the form that would be taken of a struct, as a recording has it. If values
+    /// are taken by name, their names decide.
     fn is_taken(&self, schema: &DataType, header: &Header) -> bool {
         let is_named = self.from.as_ref().is_some_and(|from| from.names.is_some());
         let is_whole = match schema {
             DataType::Struct(fields) => self.cloud.is_some() && XYZ.iter().all(|name| fields.find(name).is_some()),
-            _ => self.samples.is_some() && !(is_named && header.fields.is_empty()),
+            _ => self.samples.is_some() && !(is_named && header.fields.get().is_none_or(<[String]>::is_empty)),
         };
         is_whole && header.timestamp_ns.is_present()
     }
 
-    /// What two operations want of one input. `None` where they can't both have it: one says where things stand, and the
-    /// other something else, or nothing.
+    /// Selection that serves two operations on one input. `None` if it can't serve both: one names paths, and the other
+    /// has different ones, or none.
     pub fn and(self, other: Self) -> Option<Self> {
-        let takes_any = |reading: &Self| *reading == Self::default();
+        let takes_any = |selection: &Self| *selection == Self::default();
         if self.from != other.from && !takes_any(&self) && !takes_any(&other) {
             return None;
         }
         let cloud = match (self.cloud, other.cloud) {
-            (Some(Wanted::These(mut names)), Some(Wanted::These(more))) => {
+            (Some(CloudFields::Named(mut names)), Some(CloudFields::Named(more))) => {
                 names.extend(more);
-                Some(Wanted::These(names))
+                Some(CloudFields::Named(names))
             }
             (None, None) => None,
             // Who takes whatever comes wants everything.
-            _ => Some(Wanted::Every),
+            _ => Some(CloudFields::All),
         };
         Some(Self {
             samples: self.samples.or(other.samples),
@@ -183,7 +182,7 @@ impl Reading {
 ///
 /// ```
 /// use arrow_array::{ArrayRef, Float64Array, StructArray};
-/// use robocache_stream::{Message, MetadataRef, Reading, Selector};
+/// use robocache_stream::{Message, MetadataRef, Selection, Selector};
 /// use std::sync::Arc;
 ///
 /// let numbers = |values: [f64; 1]| -> ArrayRef { Arc::new(Float64Array::from(values.to_vec())) };
@@ -195,7 +194,7 @@ impl Reading {
 /// let parts = vec![("linear", vector([1.0, 2.0, 3.0])), ("angular", vector([4.0, 5.0, 6.0]))];
 /// let twist: ArrayRef = Arc::new(StructArray::try_from(parts)?);
 ///
-/// let mut selector = Selector::new(Reading::samples(6, None));
+/// let mut selector = Selector::new(Selection::samples(6, None));
 /// let mut message = Message::default();
 /// selector.read([("timestamp_ns", MetadataRef::Integer(7))], &twist, &mut message)?;
 /// assert_eq!(message.flat().unwrap().as_slice::<f64>(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
@@ -203,41 +202,41 @@ impl Reading {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Selector {
-    reading: Reading,
+    selection: Selection,
     /// The type of the last payload, and what is done with those of that type.
     schema: Option<DataType>,
     plan: Result<Plan, SelectError>,
     /// The names of the values of a sample, which its type does not change: another type of list, or of one that is empty, still
     /// has the same joints.
     names: Vec<String>,
-    /// What was recognised and is to be said, and what was said of others.
+    /// Note to be logged on the type that was recognised, and the notes that were logged before.
     note: Option<String>,
-    said: Vec<String>,
+    noted: Vec<String>,
 }
 
-/// What is done with payloads of a type.
+/// Plan for payloads of a type.
 #[derive(Default)]
 struct Plan {
     take: Take,
     stamp: Option<Stamp>,
-    /// Where the coordinate frame stands.
+    /// Path of the coordinate frame.
     frame: Option<Path>,
-    /// What the struct was recognised as, and what is taken of it.
-    known: Option<String>,
+    /// Type that the struct was recognised as, and the parts that are taken.
+    recognised: Option<String>,
 }
 
-/// What a struct of these fields is recognised as.
+/// Type that a struct of these fields is recognised as.
 pub enum Recognised {
     /// A `PointCloud2`, or a struct of points.
     Cloud,
     /// The paths of what a sample is made of, and that of the names of its values.
-    Sample(&'static [&'static str], Option<&'static str>),
+    Sample(Vec<&'static str>, Option<&'static str>),
 }
 
-/// What a struct of these fields is, if it is one that is known.
+/// Recognises a struct by its fields, if its type is known.
 pub fn recognise(fields: &Fields) -> Option<Recognised> {
-    let sample = known::sample(fields).map(|known| Recognised::Sample(known.columns, known.names));
-    sample.or_else(|| known::cloud(fields).map(|_| Recognised::Cloud))
+    let sample = types::sample(fields).map(|known| Recognised::Sample(known.columns, known.names));
+    sample.or_else(|| types::cloud(fields).map(|_| Recognised::Cloud))
 }
 
 #[derive(Default)]
@@ -253,36 +252,33 @@ enum Take {
 
 impl Selector {
     /// For payloads that are wanted like this.
-    pub fn new(reading: Reading) -> Self {
+    pub fn new(selection: Selection) -> Self {
         Self {
-            reading,
+            selection,
             schema: None,
             plan: Ok(Plan::default()),
             names: Vec::new(),
             note: None,
-            said: Vec::new(),
+            noted: Vec::new(),
         }
     }
 
-    /// What is taken of a struct that was recognised, for the log: once for each kind that comes.
+    /// Note for the log on the parts that are taken of a struct that was recognised: once for each kind that comes.
     pub fn take_note(&mut self) -> Option<String> {
         self.note.take()
     }
 
-    /// Which numbers could not be taken as they are, so far.
+    /// Numbers that could not be taken as they are, up to now.
     pub fn losses(&self) -> Losses<'_> {
-        match &self.plan {
-            Ok(Plan {
-                take: Take::Samples(samples, _),
-                ..
-            }) => samples.losses(),
+        match self.taken() {
+            Some(Take::Samples(samples, _)) => samples.losses(),
             _ => Losses::default(),
         }
     }
 
-    /// How many messages have elements or fields that the first did not have, in words.
+    /// Number of messages with elements or fields that the first did not have, in words.
     pub fn others(&self) -> Option<String> {
-        match &self.plan.as_ref().ok()?.take {
+        match self.taken()? {
             Take::Samples(samples, _) => samples.others(),
             Take::PointCloud2(cloud) => cloud.others(),
             _ => None,
@@ -291,13 +287,14 @@ impl Selector {
 
     /// The fields of the last cloud that are in no column, in words.
     pub fn left_out(&self) -> Vec<String> {
-        match &self.plan {
-            Ok(Plan {
-                take: Take::PointCloud2(cloud),
-                ..
-            }) => cloud.left_out().to_vec(),
+        match self.taken() {
+            Some(Take::PointCloud2(cloud)) => cloud.left_out.clone(),
             _ => Vec::new(),
         }
+    }
+
+    fn taken(&self) -> Option<&Take> {
+        self.plan.as_ref().ok().map(|plan| &plan.take)
     }
 
     /// Makes `message` what is wanted of an Arrow array with this metadata, keeping its memory. Everything that is not to be
@@ -311,29 +308,29 @@ impl Selector {
         array: &ArrayRef,
         message: &mut Message,
     ) -> Result<(), MessageError> {
-        if self.reading == Reading::default() {
+        if self.selection == Selection::default() {
             return message.read_with(metadata, |message| {
                 message.copy(array, Text::Read)?;
-                self.reading.restamp(&mut message.header).map_err(MessageError::from)
+                self.selection.restamp(&mut message.header).map_err(MessageError::from)
             });
         }
         if self.schema.as_ref() != Some(array.data_type()) {
-            if let Ok(Plan {
-                take: Take::Samples(samples, _),
-                ..
-            }) = &self.plan
+            if let Some(Take::Samples(samples, _)) = self.taken()
                 && !samples.names().is_empty()
             {
                 self.names = samples.names().to_vec();
             }
             self.plan = self.compile(array.data_type());
-            self.note();
+            let known = self.plan.as_ref().ok().and_then(|plan| plan.recognised.as_ref());
+            if let Some(known) = known.filter(|known| !self.noted.contains(known)) {
+                self.note = Some(known.clone());
+                self.noted.push(known.clone());
+            }
             self.schema = Some(array.data_type().clone());
         }
-        let wants = &self.reading;
+        let wants = &self.selection;
         let plan = self.plan.as_mut().map_err(|error| error.clone());
-        let stamp = self.reading.from.as_ref().and_then(|from| from.stamp.as_ref());
-        let text = match self.reading.skips_text {
+        let text = match self.selection.skips_text {
             true => Text::Skipped,
             false => Text::Read,
         };
@@ -342,62 +339,49 @@ impl Selector {
                 Err(_) if wants.is_taken(array.data_type(), &message.header) => return message.copy(array, text),
                 plan => plan?,
             };
-            if wants.has_told_stamp() {
+            if wants.has_metadata_stamp() {
                 wants.restamp(&mut message.header)?;
             }
-            let is_told = matches!(stamp, Some(StampConfig::Path(_)));
+            let is_configured = matches!(wants.stamp(), Some(StampConfig::Path(_)));
             match array.as_struct_opt() {
-                Some(payload) if is_told || plan.needs_a_row(payload) => {
-                    plan.read(one_row(payload)?, array, is_told, text, message)?;
+                Some(payload) if is_configured || plan.needs_a_row(payload) => {
+                    plan.read(one_row(payload)?, array, is_configured, text, message)?;
                 }
                 _ => message.copy(array, text)?,
             }
-            match wants.has_told_stamp() {
-                true => Ok(()),
-                false => wants.restamp(&mut message.header).map_err(MessageError::from),
+            if !wants.has_metadata_stamp() {
+                wants.restamp(&mut message.header)?;
             }
+            Ok(())
         })?;
-        // What is in a ring is a tensor or columns, without parts that could be named.
-        match self.reading.from.is_some() && message.header.is_resident() {
-            true => Err(SelectError::Payload {
-                came: "in a ring".to_owned(),
-            }
-            .into()),
-            false => Ok(()),
+        // A payload in a ring is a tensor or columns, without parts that could be named.
+        if self.selection.from.is_some() && message.header.is_resident() {
+            return Err(SelectError::payload("in a ring").into());
         }
-    }
-
-    fn note(&mut self) {
-        let known = self.plan.as_ref().ok().and_then(|plan| plan.known.as_ref());
-        if let Some(known) = known.filter(|known| !self.said.contains(known)) {
-            self.note = Some(known.clone());
-            self.said.push(known.clone());
-        }
+        Ok(())
     }
 
     fn compile(&self, schema: &DataType) -> Result<Plan, SelectError> {
-        let from = self.reading.from.as_ref();
+        let from = self.selection.from.as_ref();
         let columns = from.map_or(&[][..], |from| &from.columns);
-        let told = from.and_then(|from| from.stamp.as_ref());
+        let configured = self.selection.stamp();
         let DataType::Struct(fields) = schema else {
-            return match (columns, told) {
+            return match (columns, configured) {
                 ([], None | Some(StampConfig::Metadata(_))) => Ok(Plan::default()),
-                _ => Err(SelectError::Payload {
-                    came: format!("Arrow type {schema}"),
-                }),
+                _ => Err(SelectError::payload(format!("Arrow type {schema}"))),
             };
         };
-        let (take, known) = match (columns, from) {
+        let (take, recognised) = match (columns, from) {
             ([_, ..], Some(from)) => (self.take_columns(from, fields)?, None),
-            _ => self.take_known(fields)?,
+            _ => self.take_recognised(fields)?,
         };
-        let stamp = match told {
+        let stamp = match configured {
             Some(StampConfig::Path(path)) => Some(Stamp::find(path, fields)?),
             Some(StampConfig::Metadata(_)) => None,
-            // A field of that name that is no stamp is none of ours.
+            // A field of that name that is not a stamp is none of ours.
             None => Stamp::find("header.stamp", fields).ok(),
         };
-        let frame = known::FRAMES.into_iter().find_map(|path| {
+        let frame = types::FRAMES.into_iter().find_map(|path| {
             let (path, field) = Path::find(path, fields).ok()?;
             path::is_text(field.data_type()).then_some(path)
         });
@@ -405,19 +389,19 @@ impl Selector {
             take,
             stamp,
             frame,
-            known,
+            recognised,
         })
     }
 
     fn take_columns(&self, from: &FromConfig, fields: &Fields) -> Result<Take, SelectError> {
-        if let (Some(dim), None) = (self.reading.samples, &self.reading.cloud) {
+        if let (Some(dim), None) = (self.selection.samples, &self.selection.cloud) {
             return Ok(Take::Samples(samples::Samples::find(from, fields)?, dim));
         }
-        let wanted = self.reading.cloud.as_ref().unwrap_or(&Wanted::Every);
+        let wanted = self.selection.cloud.as_ref().unwrap_or(&CloudFields::All);
         if let [only] = from.columns.as_slice() {
             let (_, field) = Path::find(only, fields)?;
             if let DataType::Struct(within) = field.data_type()
-                && known::cloud(within) == Some(KnownCloud::PointCloud2)
+                && let Some((CloudType::PointCloud2, _)) = types::cloud(within)
             {
                 let cloud = cloud::PointCloud2::ros(&format!("{only}."), fields, wanted)?;
                 return Ok(Take::PointCloud2(Box::new(cloud)));
@@ -427,50 +411,48 @@ impl Selector {
         Ok(Take::Lists(cloud::Lists::find(paths, fields, wanted)?))
     }
 
-    /// What is taken of a struct that is recognised, and the words for it.
-    fn take_known(&self, fields: &Fields) -> Result<(Take, Option<String>), SelectError> {
-        if let Some(dim) = self.reading.samples
-            && let Some(known) = known::sample(fields)
+    /// Parts that are taken of a struct that is recognised, and the words for it.
+    fn take_recognised(&self, fields: &Fields) -> Result<(Take, Option<String>), SelectError> {
+        if let Some(dim) = self.selection.samples
+            && let Some(known) = types::sample(fields)
         {
-            let names = known
-                .names
-                .map(|names| Names::as_they_come(names, self.names.clone(), fields));
-            let samples = samples::Samples::new(known.columns.iter().copied(), names.transpose()?, fields)?;
+            let names = known.names.map(|names| Names::find(names, self.names.clone(), fields));
             let words = format!("{}: {}", known.name, known.columns.join(", "));
+            let samples = samples::Samples::new(known.columns, names.transpose()?, fields)?;
             return Ok((Take::Samples(samples, dim), Some(words)));
         }
-        if let Some(wanted) = &self.reading.cloud
-            && let Some(known) = known::cloud(fields)
+        if let Some(wanted) = &self.selection.cloud
+            && let Some((known, name)) = types::cloud(fields)
         {
             let take = match known {
-                KnownCloud::PointCloud2 => Take::PointCloud2(Box::new(cloud::PointCloud2::ros("", fields, wanted)?)),
-                KnownCloud::Foxglove => Take::PointCloud2(Box::new(cloud::PointCloud2::foxglove(fields, wanted)?)),
-                KnownCloud::Livox => Take::Lists(cloud::Lists::find(["points"], fields, wanted)?),
-                KnownCloud::Std => Take::Bytes(cloud::Bytes::find(fields)?),
+                CloudType::PointCloud2 => Take::PointCloud2(Box::new(cloud::PointCloud2::ros("", fields, wanted)?)),
+                CloudType::Foxglove => Take::PointCloud2(Box::new(cloud::PointCloud2::foxglove(fields, wanted)?)),
+                CloudType::Livox => Take::Lists(cloud::Lists::find(["points"], fields, wanted)?),
+                CloudType::Std => Take::Bytes(cloud::Bytes::find(fields)?),
             };
-            return Ok((take, Some(format!("{}: its points", known.name()))));
+            return Ok((take, Some(format!("{name}: its points"))));
         }
         Ok((Take::Everything, None))
     }
 }
 
 impl Plan {
-    /// Whether something is taken out of the one row of a struct. A struct of another form may have points in its rows.
+    /// True if something is taken out of the one row of a struct. A struct of another form may have points in its rows.
     fn needs_a_row(&self, payload: &StructArray) -> bool {
         !matches!(self.take, Take::Everything) || payload.len() == 1 && payload.is_valid(0)
     }
 
-    /// Reads a payload. `is_told`: the configuration says where the stamp stands, whatever the metadata say.
+    /// Reads a payload. `is_configured`: the configuration says where the stamp stands, whatever the metadata say.
     fn read(
         &mut self,
         payload: &StructArray,
         array: &ArrayRef,
-        is_told: bool,
+        is_configured: bool,
         text: Text,
         message: &mut Message,
     ) -> Result<(), MessageError> {
         let header = &mut message.header;
-        let is_needed = is_told || !header.timestamp_ns.is_present();
+        let is_needed = is_configured || !header.timestamp_ns.is_present();
         let stamp_ns = match self.stamp.as_ref().map(|stamp| stamp.read(payload)) {
             Some(Err(error)) if is_needed => return Err(error.into()),
             stamp_ns => stamp_ns.and_then(Result::ok),
@@ -480,7 +462,7 @@ impl Plan {
         }
         self.read_frame(payload, header);
         // The times of points are by the clock of the payload's own stamp.
-        let stamp_ns = stamp_ns.unwrap_or(*header.timestamp_ns);
+        let stamp_ns = stamp_ns.or(header.timestamp_ns.get()).unwrap_or(0);
         match &mut self.take {
             Take::Everything => message.copy(array, text)?,
             Take::Samples(samples, dim) => samples.read(payload, *dim, message)?,
@@ -507,5 +489,5 @@ fn one_row(payload: &StructArray) -> Result<&StructArray, SelectError> {
         1 => "a struct whose row is null".to_owned(),
         rows => format!("a struct of {rows} rows"),
     };
-    Err(SelectError::Payload { came })
+    Err(SelectError::payload(came))
 }

@@ -1,19 +1,19 @@
 //! Elements of lists by name.
 
-use super::path::{List, Path, is_text, text};
-use super::{NamesConfig, SelectError};
+use super::SelectError;
+use super::path::{Path, is_text, item_of, text};
 use arrow_array::{ArrayRef, StructArray};
-use arrow_schema::Fields;
+use arrow_schema::{DataType, Fields};
 use std::ops::Range;
 
 /// Messages that have names which the first did not have.
 #[derive(Debug, Default)]
-pub(super) struct Others {
+pub(super) struct NewNames {
     messages: u64,
     names: Vec<String>,
 }
 
-impl Others {
+impl NewNames {
     const MOST: usize = 64;
 
     /// Counts a message with such names.
@@ -26,7 +26,7 @@ impl Others {
         }
     }
 
-    /// How many messages there are and what is wrong with them, if there are any.
+    /// Number of messages with a problem, and the problem, if there are any.
     pub fn line(&self, what: &str) -> Option<String> {
         let names: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
         let new = match names.is_empty() {
@@ -37,48 +37,35 @@ impl Others {
     }
 }
 
-/// Which elements of a list have which names.
+/// Names of a list's elements.
 #[derive(Debug)]
 pub(super) struct Names {
     path: Path,
-    list: List,
     /// The names of the elements that are taken. Empty until a message has said which there are.
     order: Vec<String>,
     /// The names in the last message, and where in it those of `order` are.
     last: Vec<String>,
     places: Vec<usize>,
     is_known: bool,
-    /// Whether the first message says which elements are taken; then the messages with more.
+    /// True if the first message decides which elements are taken; the note is then about the messages with more.
     is_of_first: bool,
-    others: Others,
+    others: NewNames,
 }
 
 impl Names {
-    /// Those of a configuration.
-    pub fn find(config: &NamesConfig, fields: &Fields) -> Result<Self, SelectError> {
-        Self::new(&config.key, config.order.clone(), fields)
-    }
-
-    /// Those of the first message, in its order: of one of another type, `order`, where there was such a one.
-    pub fn as_they_come(path: &str, order: Vec<String>, fields: &Fields) -> Result<Self, SelectError> {
-        Self::new(path, order, fields)
-    }
-
-    fn new(path: &str, order: Vec<String>, fields: &Fields) -> Result<Self, SelectError> {
-        let (path, field) = Path::find(path, fields)?;
-        match List::of(field.data_type()) {
-            Some((list, item)) if is_text(item.data_type()) => Ok(Self {
-                path,
-                list,
-                is_of_first: order.is_empty(),
-                others: Others::default(),
-                order,
-                last: Vec::new(),
-                places: Vec::new(),
-                is_known: false,
-            }),
-            _ => Err(SelectError::value(path.text(), field.data_type(), "a list of texts")),
-        }
+    /// Names at a path, of which `order` are taken; without any, those of the first message, in its order.
+    pub fn find(path: &str, order: Vec<String>, fields: &Fields) -> Result<Self, SelectError> {
+        let is_list = |data_type: &DataType| item_of(data_type).is_some_and(|item| is_text(item.data_type()));
+        let (path, _) = Path::typed(path, fields, is_list, "a list of texts")?;
+        Ok(Self {
+            path,
+            is_of_first: order.is_empty(),
+            others: NewNames::default(),
+            order,
+            last: Vec::new(),
+            places: Vec::new(),
+            is_known: false,
+        })
     }
 
     /// The path of the names.
@@ -93,8 +80,7 @@ impl Names {
 
     /// Finds the elements that are taken in a message.
     pub fn look(&mut self, payload: &StructArray) -> Result<(), SelectError> {
-        let array = self.path.follow(payload)?;
-        let (values, range) = self.list.first_row(array).ok_or_else(|| self.path.is_null())?;
+        let (values, range) = self.path.list(payload)?;
         let is_last = self.is_known
             && range.len() == self.last.len()
             && (range.clone().zip(&self.last)).all(|(i, last)| text(&**values, i) == Some(last.as_str()));
@@ -127,7 +113,7 @@ impl Names {
         }
     }
 
-    /// How many messages have elements that the first did not have, in words.
+    /// Number of messages with elements that the first did not have, in words.
     pub fn others(&self) -> Option<String> {
         let what = format!(
             "have names in `{}` that the first did not have, whose values are left out",
@@ -136,12 +122,12 @@ impl Names {
         self.others.line(&what)
     }
 
-    /// How many names the message has.
+    /// Number of names that the message has.
     pub fn len(&self) -> usize {
         self.last.len()
     }
 
-    /// Where the elements that are taken are in a list of the message.
+    /// Indices of the elements that are taken in a list of the message.
     pub fn places(&self) -> &[usize] {
         &self.places
     }
@@ -160,16 +146,14 @@ impl Names {
         let mut places = (0..self.last.len()).filter(|&i| self.last[i] == *name);
         match (places.next(), places.next()) {
             (Some(place), None) => Ok(place),
-            (None, _) => Err(SelectError::Missing {
-                path: name.clone(),
-                within: format!("`{}`", self.key()),
-                there: self.last.clone(),
-            }),
-            _ => Err(SelectError::value(
-                self.key(),
-                format!("a list with `{name}` twice"),
-                "each name once",
-            )),
+            (None, _) => {
+                let there = self.last.iter().map(String::as_str);
+                Err(SelectError::missing(name, &format!("`{}`", self.key()), there))
+            }
+            _ => {
+                let came = format!("a list with `{name}` twice");
+                Err(SelectError::value(self.key(), came, "each name once"))
+            }
         }
     }
 }

@@ -1,8 +1,7 @@
 //! A sample out of a struct of one row.
 
 use super::names::Names;
-use super::path::integer;
-use super::path::{Numbers, Path, number};
+use super::path::{Numbers, Path, integer, number};
 use super::{FromConfig, SelectError, Width};
 use crate::{Cells, Header, Message};
 use arrow_array::cast::AsArray;
@@ -18,9 +17,9 @@ const ALLOWED: &str = "a number, a list of numbers, or a struct of these";
 pub(super) struct Samples {
     numbers: Vec<Numbers>,
     names: Option<Names>,
-    /// float32 where every number is that, else float64.
+    /// float32 if every number is that, else float64.
     dtype: Dtype,
-    /// What the values are called, where they are named, and of how many values of each path.
+    /// Names of the values, if they have any, and the number of values of each path.
     labels: Vec<String>,
     labelled: Vec<usize>,
     losses: [Loss; 2],
@@ -35,7 +34,7 @@ pub struct Losses<'a> {
     pub missing: (u64, &'a str),
 }
 
-/// How many numbers, and which field the first of them is of.
+/// Number of losses, and the field of the first of them.
 #[derive(Debug, Default)]
 struct Loss {
     count: u64,
@@ -52,13 +51,14 @@ impl Loss {
 }
 
 impl Samples {
-    /// Those that a configuration names.
+    /// Samples that a configuration names.
     pub fn find(config: &FromConfig, fields: &Fields) -> Result<Self, SelectError> {
-        let names = config.names.as_ref().map(|names| Names::find(names, fields));
+        let names = config.names.as_ref();
+        let names = names.map(|names| Names::find(&names.key, names.order.clone(), fields));
         Self::new(config.columns.iter().map(String::as_str), names.transpose()?, fields)
     }
 
-    /// Those at these paths. With names, each path is that of a list.
+    /// Samples at these paths. With names, each path is that of a list.
     pub fn new<'a>(
         paths: impl IntoIterator<Item = &'a str>,
         names: Option<Names>,
@@ -68,7 +68,7 @@ impl Samples {
         for text in paths {
             let (path, field) = Path::find(text, fields)?;
             add(&path, &field, &mut numbers)?;
-            let is_list = matches!(numbers.last(), Some(last) if last.path.text() == text && last.is_list());
+            let is_list = matches!(numbers.last(), Some(last) if last.path.text() == text && last.is_list);
             if names.is_some() && !is_list {
                 let allowed = "a list of numbers, as its elements have names";
                 return Err(SelectError::value(text, field.data_type(), allowed));
@@ -85,15 +85,11 @@ impl Samples {
         })
     }
 
-    /// Which numbers could not be taken as they are, so far.
+    /// Numbers that could not be taken as they are, up to now.
     pub fn losses(&self) -> Losses<'_> {
         let [rounded, missing] = &self.losses;
-        let of = |loss: &Loss| {
-            (
-                loss.count,
-                self.numbers.get(loss.first).map_or("", |numbers| numbers.path.text()),
-            )
-        };
+        let place = |loss: &Loss| self.numbers.get(loss.first).map_or("", |numbers| numbers.path.text());
+        let of = |loss: &Loss| (loss.count, place(loss));
         Losses {
             rounded: of(rounded),
             missing: of(missing),
@@ -121,7 +117,7 @@ impl Samples {
         self.names.as_ref().map_or(&[], Names::order)
     }
 
-    /// How many messages have elements that the first did not have, in words.
+    /// Number of messages with elements that the first did not have, in words.
     pub fn others(&self) -> Option<String> {
         let (names, numbers) = (self.names.as_ref()?, self.numbers.first()?);
         names
@@ -180,7 +176,7 @@ impl Samples {
             let is_alone = self.numbers.len() == 1;
             for (numbers, &len) in self.numbers.iter().zip(&self.labelled) {
                 let path = numbers.path.text();
-                match (names.is_empty(), numbers.is_list()) {
+                match (names.is_empty(), numbers.is_list) {
                     (true, false) => self.labels.push(path.to_owned()),
                     (true, true) if is_alone => {}
                     (true, true) => self.labels.extend((0..len).map(|i| format!("{path}[{i}]"))),
@@ -195,7 +191,7 @@ impl Samples {
         Ok(())
     }
 
-    /// How many values a message has.
+    /// Number of values of a message.
     fn count(&self, payload: &StructArray) -> Result<usize, SelectError> {
         let mut values = 0;
         for numbers in &self.numbers {
@@ -204,12 +200,10 @@ impl Samples {
                 // Lists whose elements have no names are taken as they are.
                 Some(names) if names.len() + names.order().len() > 0 => {
                     if names.len() != len {
-                        return Err(SelectError::Length {
-                            path: numbers.path.text().to_owned(),
-                            values: len,
-                            key: names.key().to_owned(),
-                            names: names.len(),
-                        });
+                        let (path, key, named) = (numbers.path.text(), names.key(), names.len());
+                        let problem =
+                            format!("`{path}` has {len} values for the {named} of `{key}` (allowed: one for each)");
+                        return Err(SelectError::Broken(problem));
                     }
                     names.places().len()
                 }

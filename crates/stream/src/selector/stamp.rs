@@ -2,13 +2,10 @@
 
 use super::path::{Path, integer};
 use super::{MetadataStamp, SelectError};
+use crate::arrow::{bytes, ns_in};
 use crate::{Header, MetadataRef};
-use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
-};
 use arrow_array::{Array, ArrayRef, StructArray};
-use arrow_schema::{DataType, Fields, TimeUnit};
+use arrow_schema::{DataType, Fields};
 
 /// Nanoseconds in a second.
 pub(super) const S: i64 = 1_000_000_000;
@@ -51,8 +48,7 @@ impl Stamp {
     pub fn read(&self, payload: &StructArray) -> Result<i64, SelectError> {
         let (path, ns) = match self {
             Self::Parts([sec, nanosec]) => {
-                let part = |path: &Path| integer(path.follow(payload)?, 0).ok_or_else(|| path.is_null());
-                let (whole, rest) = (part(sec)?, part(nanosec)?);
+                let (whole, rest) = (sec.integer(payload)?, nanosec.integer(payload)?);
                 if !(0..i128::from(S)).contains(&rest) {
                     return Err(SelectError::value(nanosec.text(), rest, "0 to 999999999"));
                 }
@@ -73,18 +69,13 @@ impl Stamp {
 
 /// The time in the first row, ns.
 fn whole(array: &ArrayRef) -> Option<i128> {
-    let (value, unit) = match array.data_type() {
-        DataType::Timestamp(TimeUnit::Second, _) => (array.as_primitive::<TimestampSecondType>().value(0), S),
-        DataType::Timestamp(TimeUnit::Millisecond, _) => {
-            (array.as_primitive::<TimestampMillisecondType>().value(0), 1_000_000)
+    match array.data_type() {
+        DataType::Timestamp(unit, _) => {
+            let times: &[i64] = bytemuck::cast_slice(bytes(array));
+            Some(i128::from(times[0]) * i128::from(ns_in(*unit)))
         }
-        DataType::Timestamp(TimeUnit::Microsecond, _) => {
-            (array.as_primitive::<TimestampMicrosecondType>().value(0), 1000)
-        }
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => (array.as_primitive::<TimestampNanosecondType>().value(0), 1),
-        _ => return integer(array, 0),
-    };
-    Some(i128::from(value) * i128::from(unit))
+        _ => integer(array, 0),
+    }
 }
 
 impl MetadataStamp {
@@ -106,7 +97,7 @@ impl MetadataStamp {
     }
 }
 
-/// Seconds under the key `timestamp`, as nodes that have a time of their own send them: ns, where they are.
+/// Seconds under the key `timestamp`, as nodes that have a time of their own send them: ns, if they are.
 pub(super) fn from_seconds(header: &Header) -> Option<i64> {
     match header.other.get(TIMESTAMP)?.as_ref() {
         MetadataRef::Float(seconds) => ns_of(seconds, S),
@@ -114,7 +105,7 @@ pub(super) fn from_seconds(header: &Header) -> Option<i64> {
     }
 }
 
-/// So many units, ns. The whole units are taken exactly.
+/// Nanoseconds of `value` units. The whole units are taken exactly.
 pub fn ns_of(value: f64, unit_ns: i64) -> Option<i64> {
     const MAX: f64 = i64::MAX as f64;
     let whole = value.floor();

@@ -1,4 +1,4 @@
-//! Why there are no sets: what whoever runs the robot is told. It looks at the wall clock, and has no part in the sets.
+//! Tells the robot's operator why there are no sets. This looks at the wall clock, and has no part in the sets.
 
 use crate::app::diagnostics::is_silent;
 use crate::app::rate_limit::RateLimit;
@@ -7,7 +7,7 @@ use robocache_ops::group::Grouper;
 use robocache_time::ns_to_s;
 use std::time::{Duration, Instant};
 
-/// How often a line says why there is no set.
+/// Period of the lines that say why there is no set.
 const SAY_AGAIN: Duration = Duration::from_secs(10);
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 
@@ -21,7 +21,7 @@ pub(super) struct Silence {
     /// The longest time between two sets.
     usual: Duration,
     said: RateLimit,
-    /// What is wrong now, and with which input.
+    /// Present complaint, and its input.
     ailment: Option<(usize, Ailment)>,
 }
 
@@ -50,7 +50,7 @@ impl Silence {
         }
     }
 
-    /// What is wrong with an input.
+    /// Complaint about an input.
     pub fn ailment(&self, input: usize) -> Option<&Ailment> {
         let of_input = self.ailment.as_ref().filter(|(guilty, _)| *guilty == input);
         of_input.map(|(_, ailment)| ailment)
@@ -99,26 +99,18 @@ impl Silence {
         now + CHECK_EVERY
     }
 
-    /// Why there is no set, and the first input that is to blame.
+    /// The reason why there is no set, and the first input that is to blame.
     fn reason<M>(&self, grouper: &Grouper<M>) -> (usize, String) {
-        let first = |is_so: &dyn Fn(&Input) -> bool| self.inputs.iter().position(is_so).unwrap_or(0);
-        let names = |is_so: &dyn Fn(&Input) -> bool| {
-            let named = self.inputs.iter().filter(|input| is_so(input));
-            named
-                .map(|input| format!("`{}`", input.name))
-                .collect::<Vec<_>>()
-                .join(", ")
+        let those = |is_so: fn(&Input) -> bool| {
+            let those = || self.inputs.iter().enumerate().filter(|(_, input)| is_so(input));
+            let names: Vec<String> = those().map(|(_, input)| format!("`{}`", input.name)).collect();
+            those().next().map(|(first, _)| (first, names.join(", ")))
         };
-        let closed = names(&|input| input.is_closed);
-        if !closed.is_empty() {
-            return (first(&|input| input.is_closed), format!("closed: {closed}"));
+        if let Some((first, closed)) = those(|input| input.is_closed) {
+            return (first, format!("closed: {closed}"));
         }
-        let silent = names(&|input| input.messages == 0);
-        if !silent.is_empty() {
-            return (
-                first(&|input| input.messages == 0),
-                format!("nothing comes from {silent}"),
-            );
+        if let Some((first, silent)) = those(|input| input.messages == 0) {
+            return (first, format!("nothing comes from {silent}"));
         }
         let newest = |input: usize| grouper.newest_ns(input).unwrap_or(0);
         let inputs = || 0..self.inputs.len();

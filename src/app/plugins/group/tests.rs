@@ -1,6 +1,7 @@
 use super::*;
 use crate::app::{App, Config, Graph, Sink};
 use robocache_device::Dtype;
+use robocache_ops::{self as ops, group};
 use robocache_stream::{Cells, MetadataRef, MetadataValue, Payload};
 use std::path::Path;
 
@@ -8,9 +9,9 @@ const MS: i64 = 1_000_000;
 
 /// Keeps what is published.
 #[derive(Default)]
-struct Sent(Vec<(String, Message)>);
+struct Published(Vec<(String, Message)>);
 
-impl Sink for Sent {
+impl Sink for Published {
     fn send(
         &mut self,
         output: &str,
@@ -24,13 +25,18 @@ impl Sink for Sent {
     }
 }
 
-impl Sent {
-    /// Output, stamp in ms, group, span in ms and epoch of each message.
+impl Published {
+    /// Output, stamp in ms, group, span in ms and epoch of each message of a set.
     fn take(&mut self) -> Vec<(String, i64, i64, i64, i64)> {
         let sent = std::mem::take(&mut self.0).into_iter().map(|(output, message)| {
             let header = &message.header;
-            let (stamp, span) = (*header.timestamp_ns / MS, *header.group_span_ns / MS);
-            (output, stamp, *header.group, span, *header.epoch)
+            let stamp = header.timestamp_ns.get().unwrap() / MS;
+            let span = group::key::group_span_ns.get(header).unwrap() / MS;
+            let (group, epoch) = (
+                group::key::group.get(header).unwrap(),
+                ops::key::epoch.get(header).unwrap(),
+            );
+            (output, stamp, group, span, epoch)
         });
         sent.collect()
     }
@@ -91,15 +97,19 @@ fn faults(graph: &Graph, place: &str) -> u64 {
 #[test]
 fn members_go_out_unchanged_in_the_order_of_the_inputs() {
     let mut graph = group("policy: exact, inputs: [{ input: lidar }, { input: camera, latency_ms: 5 }]");
-    let mut sink = Sent::default();
+    let mut sink = Published::default();
     let mut camera = tensor(15, &[1.5, -0.0, f32::NAN, 4.0]);
     camera.header.shape.set([2, 2]);
     camera.header.frame_id.set("optical");
     camera.header.dtype.set("float32");
     camera.header.other.set("encoding").assign(MetadataRef::String("rgb8"));
     // Its sender has other ideas of these keys.
-    camera.header.other.set(key::group).assign(MetadataRef::String("left"));
-    camera.header.epoch.set(77);
+    camera
+        .header
+        .other
+        .set(group::key::group.name)
+        .assign(MetadataRef::String("left"));
+    ops::key::epoch.set(&mut camera.header, 77);
     let lidar = cloud(10, 5);
     for (input, message) in [("camera", &camera), ("lidar", &lidar)] {
         let input = graph.external_inputs().position(|(name, _)| name == input).unwrap();
@@ -124,14 +134,28 @@ fn members_go_out_unchanged_in_the_order_of_the_inputs() {
             );
             assert_eq!((sent.data.bytes(), &sent.offsets), (came.data.bytes(), &came.offsets));
         }
-        assert_eq!((*sent.header.group, *sent.header.group_span_ns), (0, 0));
-        assert_eq!(*sent.header.group_timestamp_ns, 10 * MS, "its stamp less its latency");
+        assert_eq!(
+            (
+                group::key::group.get(&sent.header),
+                group::key::group_span_ns.get(&sent.header)
+            ),
+            (Some(0), Some(0))
+        );
+        assert_eq!(
+            group::key::group_timestamp_ns.get(&sent.header),
+            Some(10 * MS),
+            "its stamp less its latency"
+        );
     }
-    assert_eq!(of_lidar.header.epoch.get(), Some(&0));
-    assert_eq!(of_camera.header.epoch.get(), Some(&77), "an observation's own");
+    assert_eq!(ops::key::epoch.get(&of_lidar.header), Some(0));
+    assert_eq!(ops::key::epoch.get(&of_camera.header), Some(77), "an observation's own");
     let mut rest = (*of_camera.header).clone();
     let mut own = (*camera.header).clone();
-    for key in [key::group, key::group_timestamp_ns, key::group_span_ns] {
+    for key in [
+        group::key::group.name,
+        group::key::group_timestamp_ns.name,
+        group::key::group_span_ns.name,
+    ] {
         rest.remove(key);
         own.remove(key);
     }
@@ -144,7 +168,7 @@ fn what_still_waits_at_the_end_is_counted() {
     for policy in ["approximate", "exact", "epsilon, max_span_ms: 1"] {
         let mut graph = group(&format!("policy: {policy}, inputs: [{{ input: a }}, {{ input: b }}]"));
         graph.gather_diagnostics();
-        let mut sink = Sent::default();
+        let mut sink = Published::default();
         for ms in [0, 10, 20, 30] {
             graph.message(0, &tensor(ms, &[1.0]), &mut sink);
         }
@@ -171,7 +195,7 @@ fn two_groups_run_in_one_process_under_names_of_their_own() {
     let mut graph = built(text).unwrap();
     let outputs: Vec<_> = graph.outputs().collect();
     assert_eq!(outputs, ["front/a", "front/b", "all/front/a", "all/c"]);
-    let mut sink = Sent::default();
+    let mut sink = Published::default();
     for input in 0..3 {
         graph.message(input, &tensor(10, &[1.0]), &mut sink);
     }
@@ -187,17 +211,18 @@ fn an_input_is_taken_from_the_operation_before_it() {
     let mut graph = built(text).unwrap();
     let inputs: Vec<_> = graph.external_inputs().map(|(name, _)| name).collect();
     assert_eq!(inputs, ["force", "camera"]);
-    let mut sink = Sent::default();
+    let mut sink = Published::default();
     graph.message(1, &tensor(20, &[5.0]), &mut sink);
     graph.message(0, &tensor(20, &[5.0]), &mut sink);
-    let outputs: Vec<_> = sink.take().into_iter().map(|(output, ..)| output).collect();
+    // The message of align is of no set.
+    let outputs: Vec<_> = sink.0.into_iter().map(|(output, _)| output).collect();
     assert_eq!(outputs, ["force", "sync/force", "sync/camera"]);
 }
 
 #[test]
 fn a_clock_jump_clears_everything_and_raises_the_epoch_once() {
     let mut graph = group("policy: exact, inputs: [{ input: a, reset_ms: 50 }, { input: b }]");
-    let mut sink = Sent::default();
+    let mut sink = Published::default();
     for ms in [5000, 5100] {
         graph.message(0, &tensor(ms, &[1.0]), &mut sink);
         graph.message(1, &tensor(ms, &[1.0]), &mut sink);
@@ -232,9 +257,9 @@ fn a_clock_jump_clears_everything_and_raises_the_epoch_once() {
 #[test]
 fn what_is_not_as_it_should_be_is_counted() {
     let mut graph = group("queue_size: 2, max_held_mb: 0.001, inputs: [{ input: a, min_period_ms: 10 }, { input: b }]");
-    let mut sink = Sent::default();
+    let mut sink = Published::default();
     let a = |graph: &mut Graph, ms, values: &[f32]| {
-        graph.message(0, &tensor(ms, values), &mut Sent::default());
+        graph.message(0, &tensor(ms, values), &mut Published::default());
         faults(graph, "group: input `a`")
     };
     assert_eq!(a(&mut graph, 0, &[1.0]), 0);
@@ -263,7 +288,7 @@ fn what_is_not_as_it_should_be_is_counted() {
 #[test]
 fn a_closed_input_settles_the_last_set() {
     let mut graph = group("inputs: [{ input: a }, { input: b }]");
-    let mut sink = Sent::default();
+    let mut sink = Published::default();
     graph.message(0, &tensor(0, &[1.0]), &mut sink);
     graph.message(1, &tensor(3, &[1.0]), &mut sink);
     assert!(sink.take().is_empty(), "the next of `a` may be nearer");
@@ -279,7 +304,7 @@ fn a_closed_input_settles_the_last_set() {
 #[test]
 fn memory_is_used_again_and_stays_within_its_bound() {
     const BOUND: usize = 100_000;
-    let mut pool = Pool::new(2, BOUND);
+    let mut pool = HeldPools::new(2, BOUND);
     let mut held = Vec::new();
     for bytes in [10_000, 30_000, 50_000] {
         let mut message = pool
@@ -296,7 +321,7 @@ fn memory_is_used_again_and_stays_within_its_bound() {
     assert!(before >= 90_000);
     let reused = pool.take(0, 9_000, 0).unwrap();
     assert!(reused.capacity() >= 9_000 && pool.bytes() < before);
-    // The memory of the other input goes, where there is room for no more.
+    // The memory of the other input goes, if there is room for no more.
     let fresh = pool.take(1, 80_000, 0).unwrap_or_default();
     assert!(fresh.capacity() == 0 && pool.bytes() <= 20_000);
 }

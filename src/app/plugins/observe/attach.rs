@@ -1,17 +1,18 @@
 //! Attached messages: held until no window needs them, and published with each observation.
 
-use super::super::held::Pool;
 use super::super::watch::Watch;
 use super::trigger;
 use crate::app::Outbox;
-use crate::app::handed::Handed;
+use crate::app::input_message::InputMessage;
+use crate::app::pool::HeldPools;
 use robocache_device::{Dtype, HostBuf};
 use robocache_ops::align::{Aligner, Arrival, Attached, Target, Timeline};
-use robocache_stream::{Cells, ColumnLayout, Header, Layout, Message, Payload, key};
+use robocache_ops::{self as ops, align};
+use robocache_stream::{Cells, ColumnLayout, Header, Layout, Message, Payload, form, key};
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// What a message takes beside its payload, bytes.
+/// Bytes that a message takes beside its payload.
 const OVERHEAD: usize = 4096;
 
 /// The attached streams of an observation.
@@ -23,7 +24,7 @@ pub(super) struct Attach {
     outputs: Vec<String>,
     /// The form of the output `observation`.
     layout: Layout,
-    /// The values of the window, where they go to two outputs.
+    /// The values of the window, if they go to two outputs.
     pub values: HostBuf,
     /// Memory for the name of a key.
     name: String,
@@ -32,16 +33,16 @@ pub(super) struct Attach {
 /// An attached stream, and what the last window has of it.
 struct Input {
     form: Option<Form>,
-    pool: Pool,
+    pool: HeldPools,
     layout: Layout,
-    /// What the header of its output says of it alone.
+    /// Metadata for the header of its output alone.
     header: Header,
     offsets: Vec<i64>,
 }
 
-/// What every message of a stream has in common.
+/// Form that every message of a stream has in common.
 struct Form {
-    /// Whether the messages are stacked. Otherwise their rows are put one after the other, of which each has its own number.
+    /// True if the messages are stacked. Otherwise their rows are put one after the other, each with its own number.
     is_stacked: bool,
     /// The shape of a message that is stacked, or of a row of one that is flat.
     shape: Vec<i64>,
@@ -51,14 +52,14 @@ struct Form {
 }
 
 impl Attach {
-    /// For the attached streams of a timeline; `None` where there is none.
+    /// For the attached streams of a timeline; `None` if there is none.
     pub fn new(timeline: &Timeline) -> Option<Self> {
         if timeline.attached().is_empty() {
             return None;
         }
         let inputs = timeline.attached().iter().map(|spec| Input {
             form: None,
-            pool: Pool::new(1, spec.max_held),
+            pool: HeldPools::new(1, spec.max_held),
             layout: Layout::default(),
             header: Header::default(),
             offsets: Vec::new(),
@@ -85,9 +86,9 @@ impl Attach {
     }
 
     /// Takes a message of an attached stream.
-    pub fn push(&mut self, aligner: &mut Aligner, stream: usize, message: Handed<'_>) -> Result<Arrival, String> {
+    pub fn push(&mut self, aligner: &mut Aligner, stream: usize, message: InputMessage<'_>) -> Result<Arrival, String> {
         let Input { form, pool, .. } = &mut self.inputs[stream];
-        let stamp_ns = *message
+        let stamp_ns = message
             .header
             .timestamp_ns
             .get()
@@ -159,7 +160,7 @@ impl Attach {
                     header.set(key, value);
                 }
                 header.timestamp_ns.set(target.time_ns);
-                header.epoch.set(target.epoch);
+                ops::key::epoch.set(header, target.epoch);
                 self.describe(header);
             });
         }
@@ -171,9 +172,7 @@ impl Attach {
         if let Err(problem) = self.lay_out_whole(dtype) {
             return out.fault_of_output(self.observation(), 1, problem);
         }
-        let Self { layout, name, .. } = self;
-        let mut name = std::mem::take(name);
-        let layout = std::mem::take(layout);
+        let (layout, mut name) = (std::mem::take(&mut self.layout), std::mem::take(&mut self.name));
         out.send(self.observation(), &layout, |payload, header| {
             payload.column::<u8>(0).copy_from_slice(self.values.bytes());
             let mut column = 1;
@@ -202,9 +201,9 @@ impl Attach {
 
     /// Writes what the header of every output of the observation says of the attached streams.
     pub fn describe(&self, header: &mut Header) {
-        header.attached.set(&self.outputs);
-        header.grid_index.set(self.held.index());
-        header.grid_age_ns.set(self.held.age_ns());
+        align::key::attached.set(header, &self.outputs);
+        align::key::grid_index.set(header, self.held.index());
+        align::key::grid_age_ns.set(header, self.held.age_ns());
     }
 
     /// Brings the form of `observation` up to date: a row, with a list for each column.
@@ -280,7 +279,7 @@ impl Input {
         header.clear();
         header.timestamps_ns.set(members.clone().map(Message::timestamp_ns));
         let Some(form) = form else {
-            // Of no type that is known: an empty list stands for them.
+            // Their type is not known: an empty list stands for them.
             layout.rows = 0;
             layout.columns.resize_with(1, || ColumnLayout {
                 name: Cow::Borrowed(""),
@@ -311,7 +310,7 @@ impl Input {
         if form.is_stacked {
             rows = count;
         } else {
-            header.grid_offsets.set(&*offsets);
+            form::grid_offsets.set(header, &*offsets);
         }
         if is_flat {
             header
@@ -323,20 +322,20 @@ impl Input {
 
 /// Copies the keys that say what a message is, and are the same in all of a stream.
 fn pass_on(header: &mut Header, from: &Header) {
-    header.channels.copy_from(&from.channels);
-    header.origin_m.copy_from(&from.origin_m);
-    header.voxel_size_m.copy_from(&from.voxel_size_m);
-    header.grid_shape.copy_from(&from.grid_shape);
+    form::channels.copy(from, header);
+    form::origin_m.copy(from, header);
+    form::voxel_size_m.copy(from, header);
+    form::grid_shape.copy(from, header);
     header.fields.copy_from(&from.fields);
     header.frame_id.copy_from(&from.frame_id);
 }
 
 impl Form {
-    /// That of a first message.
+    /// Form of a first message.
     fn of(message: &Message) -> Result<Self, String> {
         let is_flat = message.flat().is_some();
-        let fields = &message.header.fields;
-        let (is_stacked, shape) = match (is_flat, message.header.shape.as_slice()) {
+        let fields = message.header.fields.get().unwrap_or_default();
+        let (is_stacked, shape) = match (is_flat, message.header.shape.get().unwrap_or_default()) {
             (false, _) => (false, Vec::new()),
             (true, []) if fields.is_empty() => (true, vec![message.rows as i64]),
             (true, shape) if fields.is_empty() => (true, shape.to_vec()),
@@ -367,7 +366,7 @@ impl Form {
         Ok(form)
     }
 
-    /// Whether a message is of this form.
+    /// Checks that a message is of this form.
     fn check(&self, message: &Message) -> Result<(), String> {
         let columns = message.columns();
         if columns.is_empty() {
@@ -389,25 +388,25 @@ impl Form {
             form.name == column.name && form.dtype == column.dtype && form.cells == cells
         };
         if columns.len() != self.columns.len() || !self.columns.iter().zip(columns).all(is_same) {
-            let came = columns
-                .iter()
-                .map(|column| (column.name.as_str(), column.dtype, column.cells));
-            let first = self
-                .columns
-                .iter()
-                .map(|column| (&*column.name, column.dtype, column.cells));
+            let (came, first) = (columns.iter(), self.columns.iter());
+            let came = in_words(came.map(|column| (column.name.as_str(), column.dtype, column.cells)));
+            let first = in_words(first.map(|column| (&*column.name, column.dtype, column.cells)));
             return Err(format!(
-                "the payload is {} (allowed: {}, as of the first message)",
-                in_words(came),
-                in_words(first)
+                "the payload is {came} (allowed: {first}, as of the first message)"
             ));
         }
         let (form, own) = (&self.header, &*message.header);
         let keys = [
-            (key::channels, form.channels == own.channels),
-            (key::origin_m, form.origin_m == own.origin_m),
-            (key::voxel_size_m, form.voxel_size_m == own.voxel_size_m),
-            (key::grid_shape, form.grid_shape == own.grid_shape),
+            (form::channels.name, form::channels.get(form) == form::channels.get(own)),
+            (form::origin_m.name, form::origin_m.get(form) == form::origin_m.get(own)),
+            (
+                form::voxel_size_m.name,
+                form::voxel_size_m.get(form) == form::voxel_size_m.get(own),
+            ),
+            (
+                form::grid_shape.name,
+                form::grid_shape.get(form) == form::grid_shape.get(own),
+            ),
             (key::fields, form.fields == own.fields),
             (key::frame_id, form.frame_id == own.frame_id),
         ];
@@ -423,36 +422,34 @@ impl Form {
             ));
         }
         let Some(values) = message.flat() else { return Ok(()) };
-        let shape = own.shape.as_slice();
+        let shape = own.shape.get().unwrap_or_default();
         let is_same = match (self.is_stacked, shape) {
             (true, []) => self.shape == [values.len() as i64],
-            (true, shape) => self.shape == shape || own.grid_shape.is_present() && self.shape == [values.len() as i64],
-            // The bits of a voxel grid are no rows.
+            (true, shape) => {
+                self.shape == shape || form::grid_shape.get(own).is_some() && self.shape == [values.len() as i64]
+            }
+            // The bits of a voxel grid are not rows.
             (false, [_, ..]) if elements(shape) != values.len() => false,
             (false, []) => self.shape.len() == 1 && values.len() as i64 % self.shape[0] == 0,
             (false, [_]) => self.shape == shape,
             (false, [_, row @ ..]) => self.shape == row,
         };
-        match (is_same, self.is_stacked) {
-            (true, _) => Ok(()),
-            (false, true) => Err(format!(
-                "`shape` is {shape:?} with {} values (allowed: {:?}, as of the first message)",
-                values.len(),
-                self.shape
-            )),
-            (false, false) => Err(format!(
-                "`shape` is {shape:?} with {} values (allowed: rows of {:?}, as of the first message)",
-                values.len(),
-                self.shape
-            )),
+        if is_same {
+            return Ok(());
         }
+        let rows = if self.is_stacked { "" } else { "rows of " };
+        Err(format!(
+            "`shape` is {shape:?} with {} values (allowed: {rows}{:?}, as of the first message)",
+            values.len(),
+            self.shape
+        ))
     }
 
     /// The rows of a message of this form.
     fn rows(&self, message: &Message) -> usize {
         match (message.flat(), message.columns()) {
-            (Some(values), _) if !self.is_stacked => match message.header.shape.as_slice() {
-                [rows, _, ..] => *rows as usize,
+            (Some(values), _) if !self.is_stacked => match message.header.shape.get() {
+                Some(&[rows, _, ..]) => rows as usize,
                 _ => values.len() / self.shape[0].max(1) as usize,
             },
             (None, [first, ..]) if is_row_of_lists(message) => first.values().len(),
@@ -466,7 +463,7 @@ fn elements(shape: &[i64]) -> usize {
     shape.iter().map(|&n| n as usize).product()
 }
 
-/// Whether it is a struct of one row with a list of the same length in each column: as many rows of values.
+/// True if it is a struct of one row with a list of the same length in each column: as many rows of values.
 fn is_row_of_lists(message: &Message) -> bool {
     let Some(first) = message.columns().first() else {
         return false;

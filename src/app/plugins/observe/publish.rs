@@ -5,19 +5,20 @@ use super::{Observe, trigger};
 use crate::app::Outbox;
 use crate::app::plugins::watch::Watch;
 use robocache_device::Device;
-use robocache_device::cuda::{Budget, Gpu};
-use robocache_ops::align::{Aligner, Wanted, Window};
-use robocache_stream::{Header, Layout};
+use robocache_device::gpu::{Budget, Gpu};
+use robocache_ops::align::{Aligner, Destination, Window};
+use robocache_ops::{self as ops, align};
+use robocache_stream::{Header, Layout, form};
 
 /// Observations that are published before the operations that take them in this process get to see them.
 const AT_ONCE: usize = 256;
 
-/// What is said of every observation of an output.
+/// Metadata of every observation of an output.
 pub(super) struct Published {
     pub names: Vec<String>,
     pub offsets: Vec<i64>,
     pub layout: Layout,
-    /// The frame of the stream, where the output is that of one stream.
+    /// The frame of the stream, if the output is that of one stream.
     pub frame_id: Option<String>,
 }
 
@@ -30,7 +31,7 @@ impl Observe {
             && let Some(target) = self.aligner.due()
         {
             published += 1;
-            // Those that waited in front of it come first.
+            // Observations that waited in front of it come first.
             self.answer_refused(out);
             self.watch.observation(self.aligner.timeline());
             if let Some(mut figures) = out.figures() {
@@ -43,10 +44,10 @@ impl Observe {
             let observation = self.attach.as_ref().map(Attach::observation);
             let is_whole_wanted = observation.is_some_and(|output| out.is_wanted(output));
             let mut window = self.aligner.window_for(target, |output| match &device {
-                _ if is_whole_wanted => Wanted::OnHost,
-                Some((gpu, _)) if out.is_wanted_on_device(output, gpu) => Wanted::OnDevice,
-                _ if out.is_wanted(output) => Wanted::OnHost,
-                _ => Wanted::Nowhere,
+                _ if is_whole_wanted => Destination::Host,
+                Some((gpu, _)) if out.is_wanted_on_device(output, gpu) => Destination::Device,
+                _ if out.is_wanted(output) => Destination::Host,
+                _ => Destination::Nowhere,
             });
             let request = target.request.and_then(|number| self.requests.take(number));
             let answered = request.as_ref();
@@ -70,7 +71,7 @@ impl Observe {
             self.requests.give_back(request);
         }
         self.answer_refused(out);
-        for notice in self.aligner.take_notices() {
+        for notice in self.aligner.timeline_mut().take_notices() {
             self.watch.notice(notice, out);
         }
         if let Some(error) = self.aligner.take_lost() {
@@ -97,7 +98,7 @@ impl Published {
         published.collect()
     }
 
-    /// Publishes an output of a window where it is wanted. `device` is the one on which it may stay, with its budget.
+    /// Publishes an output of a window if it is wanted. `device` is the one on which it may stay, with its budget.
     /// `request` is the one that the window answers. Says whether it was wanted.
     fn publish(
         &self,
@@ -115,9 +116,9 @@ impl Published {
             }
         };
         let mut is_sent = false;
-        match (window.wanted(i), device) {
-            (Wanted::Nowhere, _) => return false,
-            (Wanted::OnDevice, Some((gpu, budget))) => {
+        match (window.destination(i), device) {
+            (Destination::Nowhere, _) => return false,
+            (Destination::Device, Some((gpu, budget))) => {
                 let tensor = (window.timeline().dtype(), self.layout.rows);
                 let sent = out.send_on_device(i, tensor, (gpu, budget), |memory, header| {
                     window.leave_on_device(i, memory)?;
@@ -137,7 +138,7 @@ impl Published {
         true
     }
 
-    /// Publishes the window as `observation` with what is attached to it, and alone where that is wanted. Its values are
+    /// Publishes the window as `observation` with what is attached to it, and alone if that is wanted. Its values are
     /// computed once.
     fn publish_whole(
         &self,
@@ -168,21 +169,21 @@ impl Published {
         header.dtype.set(timeline.dtype());
         header.timestamp_ns.set(target.time_ns);
         header.timestamps_ns.set(&masks.timestamps_ns);
-        header.modalities.set(&self.names);
-        header.offsets.set(&self.offsets);
+        form::modalities.set(header, &self.names);
+        align::key::offsets.set(header, &self.offsets);
         header.valid.set(&masks.valid);
-        header.age_ns.set(&masks.age_ns);
-        header.epoch.set(target.epoch);
-        header.late_samples.set(target.late_samples);
-        header.trigger.set(timeline.trigger());
-        header.wait_ns.set(timeline.wait_ns(target));
+        form::age_ns.set(header, &masks.age_ns);
+        ops::key::epoch.set(header, target.epoch);
+        align::key::late_samples.set(header, target.late_samples);
+        align::key::trigger.set(header, timeline.trigger());
+        align::key::wait_ns.set(header, timeline.wait_ns(target));
         if !target.is_deterministic {
-            header.deterministic.set(0);
+            align::key::deterministic.set(header, 0);
         }
-        header.device.set(window.device());
-        header.compute_us.set(window.compute_time().as_secs_f64() * 1e6);
+        ops::key::device.set(header, window.device());
+        ops::key::compute_us.set(header, window.compute_time().as_secs_f64() * 1e6);
         if window.device() != Device::Cpu {
-            header.device_bytes.set(window.device_bytes() as i64);
+            ops::key::device_bytes.set(header, window.device_bytes() as i64);
         }
         if let Some(frame_id) = self.frame_id.as_ref().filter(|frame_id| !frame_id.is_empty()) {
             header.frame_id.set(frame_id);
@@ -205,15 +206,11 @@ fn report(i: usize, window: &Window<'_>, watch: &mut Watch, out: &mut Outbox<'_>
         streams().for_each(|(input, (&age_ns, &valid))| figures.observed(input, age_ns, valid == 1));
         figures.computed(window.compute_time(), window.device(), window.device_bytes());
     }
-    for (input, &rows) in modalities
-        .clone()
-        .zip(&window.masks().overflows)
-        .filter(|(_, rows)| **rows > 0)
-    {
+    let overflows = modalities.zip(&masks.overflows);
+    for (input, rows) in overflows.filter(|(_, rows)| **rows > 0) {
         let largest = dtype.largest();
-        out.fault(
-            input,
-            format_args!("{rows} rows of a window are past what {dtype} holds ({largest:e}): they are not valid"),
-        );
+        let text =
+            format_args!("{rows} rows of a window are past what {dtype} holds ({largest:e}): they are not valid");
+        out.fault(input, text);
     }
 }

@@ -1,8 +1,8 @@
 //! Requests and ticks: what they ask for, and the metadata of requests until they are answered.
 
-use super::{Observe, Pending};
+use super::Observe;
 use crate::app::{Fault, Outbox};
-use robocache_ops::align::TriggerKind;
+use robocache_ops::align::{self, TriggerKind};
 use robocache_stream::{Header, Layout, Message, key};
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -39,7 +39,7 @@ impl Requests {
         self.free.extend(header);
     }
 
-    /// When the oldest one came.
+    /// Arrival of the oldest one.
     pub fn oldest(&self) -> Option<Instant> {
         self.waiting.front().map(|&(_, came, _)| came)
     }
@@ -51,19 +51,17 @@ impl Observe {
         let input = self.trigger_input();
         self.watch.triggered();
         if self.aligner.timeline().trigger() == TriggerKind::Timer {
-            self.aligner.tick();
+            self.aligner.timeline_mut().tick();
         } else {
             let asked = time(&message.header);
-            let number = asked.and_then(|time| Ok(self.aligner.ask(time)?));
+            let number = asked.and_then(|time| Ok(self.aligner.timeline_mut().ask(time)?));
             match number {
                 Ok(number) => self.requests.put(number, &message.header),
                 Err(refusal) => self.refuse(&message.header, refusal.into_inner().as_ref(), out),
             }
         }
         let before = self.watch.observations();
-        if !self.publish_due(out) {
-            self.pending = Pending::Observations;
-        }
+        self.publish_some(out);
         if self.aligner.timeline().trigger() == TriggerKind::Timer && self.watch.observations() == before {
             out.tally(input, "ticks without anything newer");
         }
@@ -71,7 +69,7 @@ impl Observe {
 
     /// Answers the requests that waited and get no observation.
     pub(super) fn answer_refused(&mut self, out: &mut Outbox<'_>) {
-        while let Some((number, refusal)) = self.aligner.take_refused() {
+        while let Some((number, refusal)) = self.aligner.timeline_mut().take_refused() {
             if let Some(request) = self.requests.take(number) {
                 self.refuse(&request, &refusal, out);
                 self.requests.give_back(Some(request));
@@ -91,15 +89,16 @@ impl Observe {
                 answer(header, request);
                 header.shape.set([0, output.offsets.last().copied().unwrap_or(0)]);
                 header.dtype.set(timeline.dtype());
-                header.trigger.set(timeline.trigger());
-                header.error.set(why);
+                align::key::trigger.set(header, timeline.trigger());
+                align::key::error.set(header, why);
             });
         }
         out.fault(self.trigger_input(), format_args!("a request is refused: {why}"));
     }
 }
 
-/// The time that a request asks for, ns; `None`: the newest that is due. dora's own stamp is no such time.
+/// The time that a request asks for, ns; `None`: the newest that is due. dora's own stamp does not count as such a
+/// time.
 ///
 /// # Errors
 /// A time that is none.
@@ -108,8 +107,7 @@ fn time(header: &Header) -> Result<Option<i64>, Fault> {
         let (key, came) = (key::timestamp_ns, came.as_ref());
         return Err(format!("metadata `{key}` is {came:?} (allowed: an Integer, or none for the newest)").into());
     }
-    let is_own = *header.unstamped == 0;
-    Ok(header.timestamp_ns.get().copied().filter(|_| is_own))
+    Ok(header.timestamp_ns.get().filter(|_| !header.is_unstamped()))
 }
 
 /// Begins the header of an answer with all that the request says, but for the form of its payload.

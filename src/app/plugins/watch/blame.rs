@@ -1,6 +1,6 @@
-//! Which stream is to blame where there is no observation, or where a stream is hardly ever valid.
+//! Finds the stream that is to blame if there is no observation, or if a stream is hardly ever valid.
 
-use super::{Ailment, Level, SAY_AGAIN, SILENT, Stream, Watch, apart};
+use super::{Ailment, Level, SAY_AGAIN, SILENT, StreamWatch, Watch, apart};
 use robocache_ops::align::{StreamState, Timeline, TriggerKind};
 use robocache_time::{ns_to_ms, ns_to_s};
 use std::fmt::Write;
@@ -16,23 +16,23 @@ const LEAST_OBSERVED: u64 = 4;
 const APART_NS: i64 = 100_000_000;
 const APART_STEPS: i64 = 3;
 
-/// What may be wrong with a stream, the worst first.
+/// Possible defects of a stream, the worst first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Guilt {
     /// Nothing that came can be used.
     Unusable,
-    /// Its stamps are no times in ns.
+    /// Stamps that are not times in ns.
     Stamps,
-    /// It has sent nothing, or stopped.
+    /// Silence: nothing was sent, or no longer.
     Quiet,
-    /// It is of another clock than the others.
+    /// Another clock than that of the others.
     Apart,
     None,
 }
 
 impl Watch {
     /// Says why there is no observation: the input that is most to blame, and what is known of the trigger and of the
-    /// streams that targets wait for: of the guilty ones, the worst first, or of all where none is. Nothing where all inputs are closed.
+    /// streams that targets wait for: of the guilty ones, the worst first, or of all if none is. Nothing if all inputs are closed.
     pub(super) fn why_silent(&self, now: Instant, timeline: &Timeline) -> Option<(usize, String)> {
         let states: Vec<StreamState> = (0..self.streams.len()).map(|stream| timeline.stream(stream)).collect();
         if !states.iter().any(|state| state.open) {
@@ -63,8 +63,8 @@ impl Watch {
             let stream = &self.streams[i];
             // Writing to a string can't fail.
             let _ = write!(why, "{separator}`{}`", stream.name);
-            if let Some(doubt) = stream.doubt.as_ref().filter(|_| guilt == Guilt::Stamps) {
-                let _ = write!(why, ": {doubt}");
+            if let Some(stamp_problem) = stream.stamp_problem.as_ref().filter(|_| guilt == Guilt::Stamps) {
+                let _ = write!(why, ": {stamp_problem}");
                 continue;
             }
             let Some(last) = stream.last else {
@@ -103,7 +103,7 @@ impl Watch {
     fn guilt(&self, i: usize, now: Instant, apart_ns: i64) -> Guilt {
         let stream = &self.streams[i];
         let is_quiet = stream.last.is_none() || stream.quiet(now, now).is_some();
-        match stream.doubt {
+        match stream.stamp_problem {
             _ if stream.last.is_none() && stream.refused > 0 => Guilt::Unusable,
             Some(_) => Guilt::Stamps,
             None if is_quiet => Guilt::Quiet,
@@ -112,8 +112,8 @@ impl Watch {
         }
     }
 
-    /// By how much the clock of a stream is ahead of that of the others, ns: of that of most of them, or, of two, of the
-    /// one that is nearer to the clock of this host. Where nobody knows when samples came, of the newest stamp.
+    /// Lead of a stream's clock over that of the others, ns: over that of most of them, or, of two, over the one that
+    /// is nearer to this host's clock. Without known arrivals, the lead of the newest stamp.
     fn apart_ns(&self, i: usize, among: &[usize], states: &[StreamState]) -> i64 {
         let newest = |i: usize| states[i].newest_ns;
         let spoke = || among.iter().copied().filter(|&i| newest(i).is_some());
@@ -175,7 +175,7 @@ impl Watch {
         }
     }
 
-    /// The stream whose clock is furthest ahead of those of the others, and by how much, ns, where that is further than
+    /// The stream whose clock is furthest ahead of those of the others, and by how much, ns, if that is further than
     /// streams of one clock are apart. When samples came tells it, so the steps between them have no part in it.
     fn ahead_of_all(&self, timeline: &Timeline) -> Option<(usize, i64)> {
         let states: Vec<StreamState> = (0..self.streams.len()).map(|stream| timeline.stream(stream)).collect();
@@ -184,7 +184,7 @@ impl Watch {
         leads.filter(|&(_, ns)| ns > APART_NS).max_by_key(|&(_, ns)| ns)
     }
 
-    /// Why a stream is not valid: it is closed or silent, its unit, an offset, a limit.
+    /// The reason why a stream is not valid: it is closed or silent, its unit, an offset, a limit.
     fn why_invalid(&self, i: usize, now: Instant, start: Instant, timeline: &Timeline) -> String {
         let (stream, state) = (&self.streams[i], timeline.stream(i));
         if !state.open {
@@ -193,8 +193,8 @@ impl Watch {
         if let Some(quiet) = stream.quiet(now, start) {
             return format!("it {}", stream.silence(quiet));
         }
-        if let Some(doubt) = &stream.doubt {
-            return doubt.clone();
+        if let Some(stamp_problem) = &stream.stamp_problem {
+            return stamp_problem.clone();
         }
         let others = (0..self.streams.len()).filter(|&other| other != i);
         let distance = |other: usize| {
@@ -229,8 +229,8 @@ impl Watch {
     }
 }
 
-impl Stream {
-    /// In which share of the observations of the last seconds it is valid, where they are enough to tell.
+impl StreamWatch {
+    /// In which share of the observations of the last seconds it is valid, if they are enough to tell.
     fn valid_share(&self, now: Instant) -> Option<f64> {
         let seen = self.seen.get();
         let is_known = seen.observed >= LEAST_OBSERVED && now.saturating_duration_since(self.seen.since()) >= SILENT;
@@ -238,8 +238,8 @@ impl Stream {
     }
 }
 
-/// Whether a stream is further from others than one of the same clock is.
-fn is_far(apart_ns: i64, stream: &Stream) -> bool {
+/// True if a stream is further from others than one of the same clock is.
+fn is_far(apart_ns: i64, stream: &StreamWatch) -> bool {
     let steps_ns = stream.seen.get().step_ns.saturating_mul(APART_STEPS);
     apart_ns.unsigned_abs() > APART_NS.max(steps_ns).unsigned_abs()
 }

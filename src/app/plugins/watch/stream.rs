@@ -1,61 +1,62 @@
 //! One stream: whether it is quiet, and whether its stamps are times.
 
+use super::SAY_AGAIN;
 use crate::app::diagnostics::{Figure, Recent, is_silent};
 use crate::app::rate_limit::RateLimit;
 use crate::app::{Ailment, Level};
 use robocache_time::unit_of_stamp;
 use std::time::{Duration, Instant};
 
-/// Stamps of a stream are judged once it has spoken for so long, and sent so many samples.
+/// Time that a stream must have been sending before its stamps are judged.
 const JUDGE_AFTER: Duration = Duration::from_secs(1);
 const JUDGE_SAMPLES: u64 = 5;
 
 /// A stamp further back than this is of a clock that was set, and not of a message out of order, ns.
 const RESET_NS: i64 = 1_000_000_000;
 
-/// What the warnings are called.
+/// Kinds of the warnings.
 const OTHER_UNIT: &str = "stamps in another unit";
 const CONSTANT: &str = "constant stamps";
 
 /// One stream of an operation: when it spoke, and what is wrong with its stamps.
-pub(in crate::app::plugins) struct Stream {
+pub(in crate::app::plugins) struct StreamWatch {
     pub name: String,
     pub samples: u64,
     /// Messages that could not be used since the last one that could.
     pub refused: u64,
-    /// When the first sample came, and the last one.
+    /// Arrival of the first sample, and of the last one.
     pub first: Option<Instant>,
     pub last: Option<Instant>,
     /// From where on its stamps are judged.
     since: Option<(Instant, i64)>,
     newest_ns: Option<i64>,
-    /// When the newest stamp came, and how many samples came since that are no newer.
+    /// Arrival of the newest stamp, and the number of samples since that are not newer.
     stands: Option<(Instant, u64)>,
-    /// How far its last stamp was ahead of the time at which it came, ns.
+    /// Lead of its last stamp over the time at which it came, ns.
     pub lead_ns: Option<i64>,
-    /// Whether the unit of its stamps is known.
+    /// True if the unit of its stamps is known.
     is_judged: bool,
-    /// What is wrong with its stamps, as the log said it.
-    pub doubt: Option<String>,
-    /// Whether that is that they stand still.
+    /// Complaint about its stamps, in the words of the log.
+    pub stamp_problem: Option<String>,
+    /// True if the complaint is that they stand still.
     is_constant: bool,
-    pub(super) seen: Recent<Seen>,
+    pub(super) seen: Recent<RecentRows>,
     pub said_quiet: RateLimit,
     pub said_invalid: RateLimit,
     pub ailment: Option<Ailment>,
 }
 
-/// What the observations of the last seconds had of a stream, in their newest rows.
-pub(super) struct Seen {
+/// A stream's part of the observations of the last seconds, in their newest rows.
+pub(super) struct RecentRows {
     pub observed: u64,
     pub valid: u64,
-    /// The greatest age, ns; -1 where there never was a sample.
+    /// The greatest age, ns; -1 if there never was a sample.
     pub age_ns: i64,
     /// The longest step from a stamp to the next newer one, ns.
     pub step_ns: i64,
 }
 
-impl Default for Seen {
+impl Default for RecentRows {
     fn default() -> Self {
         Self {
             observed: 0,
@@ -66,13 +67,13 @@ impl Default for Seen {
     }
 }
 
-impl Figure for Seen {
+impl Figure for RecentRows {
     fn clear(&mut self) {
         *self = Self::default();
     }
 }
 
-impl Stream {
+impl StreamWatch {
     pub fn new(name: &str, now: Instant) -> Self {
         Self {
             name: name.to_owned(),
@@ -86,7 +87,7 @@ impl Stream {
             is_constant: false,
             lead_ns: None,
             is_judged: false,
-            doubt: None,
+            stamp_problem: None,
             seen: Recent::new(now),
             said_quiet: RateLimit::default(),
             said_invalid: RateLimit::default(),
@@ -94,24 +95,24 @@ impl Stream {
         }
     }
 
-    /// What is wrong with its stamps, now that a sample with this one came: the kind of it, where that is found out only
-    /// now. Its words are then its `doubt`.
+    /// Complaint about its stamps, after a sample with this one: its kind, if it is new. Its words are then the
+    /// `stamp_problem`.
     pub fn judge(&mut self, now: Instant, stamp_ns: i64, arrival_ns: Option<i64>) -> Option<&'static str> {
         let stands = self.step(now, stamp_ns);
         let Some((since, first_ns)) = self.since else {
             (self.first, self.since) = (Some(now), Some((now, stamp_ns)));
             let unit = arrival_ns.and_then(|arrival_ns| unit_of_stamp(stamp_ns, arrival_ns))?;
             self.is_judged = true;
-            self.doubt = Some(format!(
+            self.stamp_problem = Some(format!(
                 "its first stamp is {stamp_ns}: the time in {unit} (needed: `timestamp_ns` in ns)"
             ));
             return Some(OTHER_UNIT);
         };
         if let Some((stood, samples)) = stands {
             self.is_judged = true;
-            return self.doubt.is_none().then(|| {
+            return self.stamp_problem.is_none().then(|| {
                 self.is_constant = true;
-                self.doubt = Some(match samples == self.samples {
+                self.stamp_problem = Some(match samples == self.samples {
                     true => format!(
                         "its stamp is {stamp_ns} in each of {} samples (needed: `timestamp_ns`, the capture time of each)",
                         self.samples
@@ -133,14 +134,14 @@ impl Stream {
         self.is_judged = true;
         let advance = stamp_ns.abs_diff(first_ns);
         let unit = unit(elapsed.as_nanos() as f64 / advance as f64)?;
-        self.doubt = Some(format!(
+        self.stamp_problem = Some(format!(
             "its stamps went on by {advance} in {:.1} s, so they are in {unit} (needed: `timestamp_ns` in ns)",
             elapsed.as_secs_f64()
         ));
         Some(OTHER_UNIT)
     }
 
-    /// The step from its newest stamp so far to a newer one. For how long there was none, and over how many samples, where that
+    /// The step from its newest stamp so far to a newer one. For how long there was none, and over how many samples, if that
     /// is longer than it ever should be.
     fn step(&mut self, now: Instant, stamp_ns: i64) -> Option<(Duration, u64)> {
         let newest_ns = *self.newest_ns.get_or_insert(stamp_ns);
@@ -154,26 +155,26 @@ impl Stream {
         (*since, *samples) = (now, 0);
         self.newest_ns = Some(stamp_ns);
         if std::mem::take(&mut self.is_constant) {
-            (self.doubt, self.is_judged) = (None, false);
+            (self.stamp_problem, self.is_judged) = (None, false);
             self.since = Some((now, stamp_ns));
         }
-        // A clock that jumped is no step.
+        // A clock jump is not a step.
         self.seen.record(|seen| seen.step_ns = seen.step_ns.max(step_ns));
         None
     }
 
-    /// Makes what is wrong with its stamps its ailment, where it has no other.
-    pub fn ail_of_doubt(&mut self) {
+    /// Makes what is wrong with its stamps its ailment, if it has no other.
+    pub fn set_stamp_ailment(&mut self) {
         if self.ailment.is_none() {
-            self.ailment = self.doubt.as_ref().map(|doubt| Ailment {
+            self.ailment = self.stamp_problem.as_ref().map(|stamp_problem| Ailment {
                 level: Level::Warn,
-                what: "its stamps are no capture times".to_owned(),
-                cause: doubt.clone(),
+                what: "its stamps are not capture times".to_owned(),
+                cause: stamp_problem.clone(),
             });
         }
     }
 
-    /// For how long it has been quiet, where that is longer than it ever should be.
+    /// For how long it has been quiet, if that is longer than it ever should be.
     pub fn quiet(&self, now: Instant, since: Instant) -> Option<Duration> {
         let quiet = now.saturating_duration_since(self.last.unwrap_or(since));
         let usual = match (self.first, self.last) {
@@ -185,6 +186,16 @@ impl Stream {
         is_silent(quiet, usual).then_some(quiet)
     }
 
+    /// Warns if it is quiet, now and then. `besides` says what goes on without it.
+    pub fn warn_if_quiet(&mut self, [now, since]: [Instant; 2], operation: &str, besides: &str) {
+        if self.said_quiet.is_due(now, SAY_AGAIN)
+            && let Some(quiet) = self.quiet(now, since)
+        {
+            self.said_quiet.take_turn(now, SAY_AGAIN);
+            tracing::warn!("{operation}: `{}` {}{besides}", self.name, self.silence(quiet));
+        }
+    }
+
     /// A sample that can be used came.
     pub fn came(&mut self, now: Instant) {
         self.samples += 1;
@@ -192,7 +203,7 @@ impl Stream {
         self.last = Some(now);
     }
 
-    /// What it has not done for so long.
+    /// Silence of this length, in words.
     pub fn silence(&self, quiet: Duration) -> String {
         let seconds = quiet.as_secs_f64();
         match self.refused {
@@ -204,7 +215,7 @@ impl Stream {
     }
 }
 
-/// The unit of stamps that go on once while so many nanoseconds pass.
+/// The unit of stamps that advance by one while `ns_per_step` nanoseconds pass.
 fn unit(ns_per_step: f64) -> Option<&'static str> {
     let units = [(1e3, "microseconds"), (1e6, "milliseconds"), (1e9, "seconds")];
     let is_near = |&(ns, _): &(f64, &str)| (0.3..3.0).contains(&(ns_per_step / ns));
@@ -218,13 +229,13 @@ mod tests {
     #[test]
     fn stamps_that_stop_in_the_middle_are_told_until_they_go_on() {
         let start = Instant::now();
-        let mut stream = Stream::new("lidar", start);
+        let mut stream = StreamWatch::new("lidar", start);
         let mut judge = |i: u64, ms: i64| {
             let now = start + Duration::from_millis(100 * i);
             stream.came(now);
             let kind = stream.judge(now, 1_000_000 * ms, None);
             stream.ailment = None;
-            stream.ail_of_doubt();
+            stream.set_stamp_ailment();
             (kind, stream.ailment.as_ref().map(ToString::to_string))
         };
         for i in 0..30 {
@@ -234,7 +245,7 @@ mod tests {
         for i in 30..39 {
             assert_eq!(judge(i, 2900 - (i as i64 % 2)), (None, None), "{i}");
         }
-        let words = "its stamps are no capture times: its newest stamp stands at 2900000000 for 1.0 s and 10 samples (needed: \
+        let words = "its stamps are not capture times: its newest stamp stands at 2900000000 for 1.0 s and 10 samples (needed: \
                      `timestamp_ns`, the capture time of each)";
         assert_eq!(judge(39, 2900), (Some(CONSTANT), Some(words.to_owned())));
         assert_eq!(judge(40, 2900), (None, Some(words.to_owned())));

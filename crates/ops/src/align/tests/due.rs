@@ -1,4 +1,4 @@
-//! When an observation is due, and what its window is.
+//! Times at which observations are due, and their windows.
 
 use super::{MS, Script, Timeline, Values, config};
 
@@ -238,7 +238,8 @@ fn min_period_sends_what_no_sample_can_come_for() {
     );
 }
 
-/// It is past 100 ms by its own word, and time has not gone back when the other stream's clock jumps.
+/// Sends no observation twice: its own samples put it past 100 ms, and time has not gone back when the other stream's
+/// clock jumps.
 #[test]
 fn what_was_sent_ahead_of_a_sample_is_not_sent_again() {
     let mut t = Script::new(

@@ -1,4 +1,4 @@
-//! Clocks that jump, and stamps that are no time at all.
+//! Clocks that jump, and stamps that are not times at all.
 
 use super::{MS, Notice, SampleError, Script, Values};
 
@@ -318,7 +318,7 @@ fn a_first_sample_far_ahead_of_a_running_grid_makes_nothing_due() {
             .push(1, (100 + ahead) * MS, Values::from_f32(&[1.0]))
             .unwrap();
         let fell: Vec<_> = std::iter::from_fn(|| t.timeline.due()).collect();
-        // Those of 90 and 100 ms waited for its first sample, and wait no more.
+        // The targets of 90 and 100 ms waited for its first sample, and wait no more.
         let waited = if due == 0 { 2 } else { 3 };
         assert_eq!((fell.len(), fell[0].epoch), (due + waited, 0), "{ahead}");
     }
@@ -468,7 +468,8 @@ fn a_stream_that_is_not_waited_for_makes_nothing_due() {
     t.close("b", &[]);
 }
 
-/// A million grid steps of eleven days are more nanoseconds than there are: a few late samples are no stream that goes on.
+/// A million grid steps of eleven days are more nanoseconds than there are: a few late samples are not a stream that
+/// goes on.
 #[test]
 fn observations_further_apart_than_time_goes_leave_nobody_behind() {
     let mut t = Script::new(

@@ -46,7 +46,7 @@ fn durations_are_not_negative_and_finite() {
     refuses(
         "max_wait_ms: -1",
         &["input: a"],
-        "max_wait_ms: -1 is no duration (allowed: 0 to 1e12 ms)",
+        "max_wait_ms: -1 is not a duration (allowed: 0 to 1e12 ms)",
     );
     for key in [
         "reorder_ms",
@@ -60,14 +60,14 @@ fn durations_are_not_negative_and_finite() {
             refuses(
                 "",
                 &["input: x", &format!("input: a, {key}: {value}")],
-                &format!("modalities[1].{key}: {shown} is no duration (allowed: 0 to 1e12 ms)"),
+                &format!("modalities[1].{key}: {shown} is not a duration (allowed: 0 to 1e12 ms)"),
             );
         }
     }
     refuses(
         "",
         &["input: a, dim: 2, groups: [{channels: [0, 1]}, {channels: [1, 2], max_age_ms: -3}]"],
-        "modalities[0].groups[1].max_age_ms: -3 is no duration (allowed: 0 to 1e12 ms)",
+        "modalities[0].groups[1].max_age_ms: -3 is not a duration (allowed: 0 to 1e12 ms)",
     );
 }
 
@@ -216,7 +216,7 @@ fn a_group_is_as_wide_as_its_mode_needs_it_and_says_what_its_mode_uses() {
         ),
         (
             "dim: 1, min_period_ms: -1",
-            "modalities[0].min_period_ms: -1 is no duration (allowed: 0 to 1e12 ms)",
+            "modalities[0].min_period_ms: -1 is not a duration (allowed: 0 to 1e12 ms)",
         ),
     ] {
         refuses("", &[&format!("input: a, {modality}")], message);
@@ -287,7 +287,7 @@ fn what_no_version_knows_is_refused_when_it_is_read() {
         ),
         (
             "{rate_hz: 50, modalities: [{input: a, dim: 1, interpolation: spline}]}",
-            "`spline` is no interpolation (allowed: previous",
+            "`spline` is not an interpolation (allowed: previous",
         ),
         (
             "{rate_hz: 50, modalities: [{input: a, dim: 1, groups: [{channels: [0, 1], latency_ms: 3}]}]}",

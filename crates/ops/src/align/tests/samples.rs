@@ -1,4 +1,4 @@
-//! What comes in: types, disorder, duplicates, what is dropped.
+//! Input: types, disorder, duplicates, and samples that are dropped.
 
 use super::{MS, SampleError, Script, Values};
 use half::{bf16, f16};
@@ -141,36 +141,36 @@ fn a_long_run_forgets_what_no_window_needs() {
     }
 }
 
-#[cfg(feature = "cuda")]
 #[test]
 fn streams_whose_rows_are_on_a_device_begin_anew_when_it_is_lost() {
     use super::Notice;
-    use crate::align::cuda::DeviceSample;
-    use robocache_device::cuda::{Budget, DeviceBuf, Gpu};
-    use robocache_stream::DeviceTensor;
+    use crate::align::gpu::DeviceSample;
+    use robocache_device::gpu::{Budget, DeviceBuf, Gpu, Kind};
+    use robocache_stream::DeviceColumn;
 
     let mut t = Script::new("", &["input: a, dim: 2", "input: b"]);
-    let Some(cuda) = &mut t.cuda else { return };
-    let gpu = Gpu::open(0).unwrap();
+    let Some(on_gpu) = &mut t.on_gpu else { return };
+    let gpu = Gpu::open(Kind::Cuda, 0).unwrap();
     let mut memory = DeviceBuf::new(&gpu, &Budget::new(None));
     memory.reserve(8).unwrap();
     memory.clear(0, 8).unwrap();
     gpu.synchronize().unwrap();
-    let tensor = DeviceTensor {
-        memory,
+    let tensor = DeviceColumn {
+        name: String::new(),
         dtype: Dtype::Float32,
         len: 2,
+        memory,
     };
     let sample = DeviceSample::of(&tensor, 0..2).unwrap();
     let timeline = &mut t.timeline;
-    cuda.push(timeline, 0, 0, sample).ok().unwrap();
+    on_gpu.push(timeline, 0, 0, sample).ok().unwrap();
     let refused = timeline.push(0, 5 * MS, Values::from_f32(&[1.0, 2.0])).unwrap_err();
-    assert_eq!(refused, SampleError::Elsewhere);
-    timeline.forget_elsewhere();
+    assert_eq!(refused, SampleError::OnDevice);
+    timeline.forget_rows_on_device();
     let notices: Vec<Notice> = timeline.take_notices().collect();
     let (modality, samples) = (0, 1);
     assert_eq!(notices, [Notice::SamplesLost { modality, samples }]);
-    // What comes on the host goes on.
+    // Samples on the host go on.
     t.push("b", 15, 4.0, &[]);
     t.push_all("a", 18, &[7.0, 8.0], &[]);
     t.push("b", 25, 5.0, &[]);

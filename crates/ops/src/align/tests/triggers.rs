@@ -40,7 +40,7 @@ fn rows_at_samples_are_those_of_the_stream_however_far_apart() {
     let mut t = Script::new(keys, &["input: camera", "input: arm, interpolation: nearest"]);
     t.push("arm", 0, 5.0, &[]);
     t.push("arm", 1000, 6.0, &[]);
-    // What is before the first sample is in no row, whatever the other streams have.
+    // Times before the first sample are in no row, whatever the other streams have.
     t.push(
         "camera",
         11,
@@ -71,7 +71,7 @@ fn rows_at_samples_are_those_of_the_stream_however_far_apart() {
         5.0,
         &["11: camera=1@0 arm=5@11 | 78: camera=3@0 arm=5@78 | 600: camera=5@0 arm=6@600"],
     );
-    // What no window can need is forgotten.
+    // Samples that no window can need are forgotten.
     for i in 0..1000 {
         let pushed = t
             .timeline
@@ -343,7 +343,7 @@ fn a_request_that_was_near_is_refused_where_the_newest_sample_is_another_one() {
     t.push("b", 0, 5.0, &[]);
     t.ask(Some(60_000), &[]).unwrap();
     t.ask(None, &[]).unwrap();
-    // Of `b` nothing falls due.
+    // Nothing falls due by `b`.
     t.close("a", &[]);
     assert_eq!(t.refused(), [(0, Refusal::Closed), (1, Refusal::Closed)]);
 
@@ -456,7 +456,7 @@ fn a_trigger_that_can_not_be_is_refused() {
         ),
         (
             "trigger: {stream: a, min_interval_ms: -1}",
-            "trigger.min_interval_ms: -1 is no duration",
+            "trigger.min_interval_ms: -1 is not a duration",
         ),
         (
             "trigger: {request: a}",

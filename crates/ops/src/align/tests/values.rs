@@ -212,7 +212,7 @@ fn values_are_published_in_the_type_that_is_asked_for() {
     );
 }
 
-/// Whether a sample with that value in a group of two is published, which must not touch the other group.
+/// True if a sample with that value in a group of two is published, which must not touch the other group.
 fn holds<E: Element>(value: f32) -> bool {
     let (out, masks) = observed::<E>([7.0, 2.0, value]);
     let fill = E::from_f32(0.1).to_f32();

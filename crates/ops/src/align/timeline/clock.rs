@@ -1,27 +1,27 @@
 //! The grid's clock, G: which streams lead it, which are aside, and when it moves to another stream.
 
-use super::{Notice, Stream, Timeline, Trigger};
+use super::{InputStream, Notice, Timeline, Trigger};
 
 /// The default of `jump_ms` with `max_wait_ms`, ns.
 const DEFAULT_JUMP: i64 = 10_000_000_000;
 
-/// G moves to a stream that has brought so many samples without an observation.
+/// Number of samples without an observation after which G moves to a stream.
 const MOVING_SAMPLES: u32 = 8;
 
 /// A stream that G was moved away from leads again with a sample that is no further ahead, ns.
 const LEADS_AGAIN: i64 = 1_000_000_000;
 
-/// What G has to do with a stream.
+/// Relation of a stream to G.
 #[derive(Default)]
 pub(super) struct Pace {
-    /// It is aside until a sample of it is no further ahead of G than this, ns.
+    /// Lead over G, ns, that a sample must not exceed for the stream to come back from aside.
     aside: Option<i64>,
     /// Its newest time when it led last, if it is aside since then, ns.
     led_until: Option<i64>,
     /// Samples that count since the last observation, and by how much they advanced, ns.
     samples: u32,
     advance: i64,
-    /// How far G went on by the samples of others since its last one, and the greatest step of that, ns.
+    /// Progress of G by the samples of others since its last one, and the greatest step of that, ns.
     missed: i64,
     greatest: i64,
     /// Samples up to here only catch up, ns.
@@ -38,7 +38,7 @@ impl Pace {
         };
     }
 
-    /// The times of its stream moved by so many ns.
+    /// Moves the times of its stream by `ns`.
     pub fn shift(&mut self, ns: i64) {
         self.led_until = self.led_until.map(|until| until + ns);
     }
@@ -60,7 +60,7 @@ impl Pace {
     }
 }
 
-impl Stream {
+impl InputStream {
     /// Its newest time that has a say in what G is.
     fn leads_until(&self) -> Option<i64> {
         match self.pace.aside {
@@ -69,7 +69,7 @@ impl Stream {
         }
     }
 
-    /// Whether its samples have a say in what G is: it is not aside.
+    /// True if its samples have a say in G: it is not aside.
     fn leads(&self) -> bool {
         self.spec.waits && self.pace.aside.is_none()
     }
@@ -79,9 +79,9 @@ impl Timeline {
     /// G: the newest time of the streams that lead, and of those aside when they led, among those that are closed where none
     /// is waited for any more. It stays where it was while there is no such time.
     pub(super) fn clock(&self) -> Option<i64> {
-        let newest = |streams: &mut dyn Iterator<Item = &Stream>| {
+        let newest = |streams: &mut dyn Iterator<Item = &InputStream>| {
             let waits = streams.filter(|stream| stream.spec.waits);
-            waits.filter_map(Stream::leads_until).max()
+            waits.filter_map(InputStream::leads_until).max()
         };
         let leading = match self.waited_for().next() {
             Some(_) => newest(&mut self.waited_for()),
@@ -98,12 +98,12 @@ impl Timeline {
     }
 
     /// The streams that targets wait for: those that are waited for, but for the ones aside.
-    pub(super) fn holding_up(&self) -> impl Iterator<Item = &Stream> {
+    pub(super) fn holding_up(&self) -> impl Iterator<Item = &InputStream> {
         let clock = self.clock();
         self.waited_for().filter(move |stream| !stream.is_aside(clock))
     }
 
-    /// How far ahead of G a stream is that is aside, ns.
+    /// Lead over G of a stream that is aside, ns.
     pub fn aside_ns(&self, stream: usize) -> Option<i64> {
         let (stream, clock) = (&self.streams[stream], self.clock()?);
         let is_aside = stream.is_waited_for() && stream.is_aside(Some(clock));
@@ -114,10 +114,10 @@ impl Timeline {
             .map(|newest| newest - clock)
     }
 
-    /// Whether a stream leads whatever its samples say: where it is the only one that is waited for, or its samples are the
-    /// targets. Without `max_wait_ms` all do, as everything waits for all of them.
+    /// True if a stream leads whatever its samples are: if it is the only one that is waited for, or its samples are
+    /// the targets. Without `max_wait_ms` all do, as everything waits for all of them.
     pub(super) fn always_leads(&self, modality: usize) -> bool {
-        self.max_wait.is_none() || self.leader() == Some(modality) || self.is_sole(modality)
+        self.spec.max_wait.is_none() || self.leader() == Some(modality) || self.is_sole(modality)
     }
 
     fn is_sole(&self, modality: usize) -> bool {
@@ -125,13 +125,13 @@ impl Timeline {
         !others.any(|(_, other)| other.is_waited_for())
     }
 
-    /// By how much a stamp may be ahead, ns, where there is a limit.
+    /// Greatest lead of a stamp, ns, if there is a limit.
     pub(super) fn jump_limit(&self, modality: usize) -> Option<i64> {
         let limit = self.streams[modality].spec.jump;
-        limit.or(self.max_wait.map(|_| DEFAULT_JUMP))
+        limit.or(self.spec.max_wait.map(|_| DEFAULT_JUMP))
     }
 
-    /// Follows the streams after a sample of one of them: tells whether it leads, and moves G where that is due. `before` is
+    /// Follows the streams after a sample of one of them: tells whether it leads, and moves G if that is due. `before` is
     /// G before the sample, `old` what was the newest of its stream then.
     pub(super) fn follow(&mut self, modality: usize, before: Option<i64>, old: Option<i64>, jumped: bool) {
         let newest = self.streams[modality].history.newest();
@@ -139,7 +139,7 @@ impl Timeline {
             return;
         };
         let mut moves = false;
-        if let Some(limit) = self.jump_limit(modality).filter(|_| self.max_wait.is_some()) {
+        if let Some(limit) = self.jump_limit(modality).filter(|_| self.spec.max_wait.is_some()) {
             moves = self.judge_lead(modality, [old, Some(newest)], before, limit) && !jumped;
             let pace = &mut self.streams[modality].pace;
             match jumped {
@@ -185,10 +185,10 @@ impl Timeline {
         is_ahead && is_sole
     }
 
-    /// Where targets are as a tick or a request wants them: the samples of streams count since what is due has gone on by a
-    /// step.
+    /// Counts the samples of streams anew when the due time has gone on by a step, if a tick or a request chooses the
+    /// targets.
     fn follow_due(&mut self) {
-        if !matches!(self.trigger, Trigger::Timer(_) | Trigger::Request(_)) {
+        if !matches!(self.spec.trigger, Trigger::Timer(_) | Trigger::Request(_)) {
             return;
         }
         let due = self.due_until();
@@ -203,9 +203,9 @@ impl Timeline {
         }
     }
 
-    /// By how much a stream may go on without an observation, ns.
+    /// Furthest that a stream may go on without an observation, ns.
     fn may_advance(&self) -> i64 {
-        let wait = self.max_wait.unwrap_or(0);
+        let wait = self.spec.max_wait.unwrap_or(0);
         wait.saturating_mul(2)
             .saturating_add(self.period_ns().saturating_mul(4))
     }
@@ -214,7 +214,7 @@ impl Timeline {
     /// `max_wait_ms` makes due then, or after the last one sent where G moves ahead and that is later. Streams ahead of it
     /// are aside.
     fn move_clock(&mut self, modality: usize) {
-        let (Some(to), Some(wait)) = (self.streams[modality].history.newest(), self.max_wait) else {
+        let (Some(to), Some(wait)) = (self.streams[modality].history.newest(), self.spec.max_wait) else {
             return;
         };
         let by_ns = self.last_clock.map_or(0, |clock| to.saturating_sub(clock));
@@ -235,15 +235,15 @@ impl Timeline {
         self.restart();
         self.last_clock = Some(to);
         let due = to.saturating_sub(wait);
-        self.next = match self.trigger {
+        self.next = match self.spec.trigger {
             Trigger::Grid => Some(self.at_or_before(due)),
             Trigger::Stream { .. } => None,
             Trigger::Timer(_) | Trigger::Request(_) => Some(due),
         };
         if by_ns < 0 {
             self.last_sent = self.last_sent.filter(|&sent| self.next.is_none_or(|next| sent < next));
-        } else if let (Trigger::Grid, Some(next), Some(sent)) = (&self.trigger, self.next, self.last_sent) {
-            self.next = Some(next.max(sent.saturating_add(self.grid.period())));
+        } else if let (Trigger::Grid, Some(next), Some(sent)) = (&self.spec.trigger, self.next, self.last_sent) {
+            self.next = Some(next.max(sent.saturating_add(self.spec.grid.period())));
         }
     }
 
@@ -256,7 +256,7 @@ impl Timeline {
 
     /// The configuration changed: counts anew, and without `max_wait_ms` nothing is aside.
     pub(super) fn pace_anew(&mut self) {
-        let is_waiting = self.max_wait.is_some();
+        let is_waiting = self.spec.max_wait.is_some();
         for stream in &mut self.streams {
             stream.pace.restart();
             if !is_waiting {
@@ -271,7 +271,7 @@ impl Timeline {
     pub(super) fn judge_moved(&mut self, modality: usize, before: Option<i64>) {
         let newest = self.streams[modality].history.newest();
         let is_waited_for = self.streams[modality].is_waited_for();
-        let limit = self.jump_limit(modality).filter(|_| self.max_wait.is_some());
+        let limit = self.jump_limit(modality).filter(|_| self.spec.max_wait.is_some());
         if let (Some(newest), Some(limit), true) = (newest, limit, is_waited_for) {
             let others = self.streams.iter().enumerate().filter(|&(i, _)| i != modality);
             let leading = others.filter(|(_, other)| other.is_waited_for() && other.leads());
@@ -285,8 +285,8 @@ impl Timeline {
     }
 }
 
-impl Stream {
-    /// Whether it is aside: ahead of G, and without a say in it.
+impl InputStream {
+    /// True if it is aside: ahead of G, and without a say in it.
     pub(super) fn is_aside(&self, clock: Option<i64>) -> bool {
         self.pace.aside.is_some() && self.history.newest() > clock
     }

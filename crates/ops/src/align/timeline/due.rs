@@ -1,7 +1,7 @@
-//! When an observation is due: the watermark rule, which target comes next, the first one, clock jumps, and streams that hold
-//! up others.
+//! Decides when an observation is due: the watermark rule, the next target, the first one, clock jumps, and streams
+//! that hold up others.
 
-use super::{Notice, Stream, Target, Timeline, Trigger};
+use super::{InputStream, Notice, Target, Timeline, Trigger};
 use crate::align::Rows;
 use crate::align::spec::LOOKS_BACK;
 
@@ -50,7 +50,7 @@ impl Timeline {
 
     fn next_due(&mut self) -> Option<Target> {
         let until = self.due_until();
-        let next = match self.trigger {
+        let next = match self.spec.trigger {
             Trigger::Grid => self.next_on_grid(until)?,
             Trigger::Stream {
                 leader,
@@ -73,7 +73,7 @@ impl Timeline {
         if next.leaves_behind {
             self.notice_streams_behind(time);
         }
-        match self.trigger {
+        match self.spec.trigger {
             Trigger::Grid => self.next = Some(time.saturating_add(self.period_ns())),
             // One that asks for its time may be answered before targets begin.
             Trigger::Request(_) if self.next.is_none() => {}
@@ -83,7 +83,7 @@ impl Timeline {
         if next.request.is_some() {
             self.asks.pop_front();
         }
-        if self.trigger == Trigger::Grid {
+        if self.spec.trigger == Trigger::Grid {
             self.count_anew();
         }
         Target {
@@ -97,10 +97,10 @@ impl Timeline {
 
     fn next_on_grid(&mut self, until: Option<i64>) -> Option<Next> {
         if let (Some(next), Some(until)) = (self.next, until)
-            && until.saturating_sub(next) / self.grid.period() > MAX_TARGETS_AT_ONCE
+            && until.saturating_sub(next) / self.spec.grid.period() > MAX_TARGETS_AT_ONCE
         {
             let anew = self.at_or_before(until);
-            let targets = (anew - next) / self.grid.period();
+            let targets = (anew - next) / self.spec.grid.period();
             self.notices.push(Notice::Skipped { targets });
             self.epoch += 1;
             self.next = Some(anew);
@@ -115,7 +115,7 @@ impl Timeline {
     /// The earliest target of the grid that may come before the next one: a clock jump lets the grid start anew right after
     /// the last one sent, whatever `emit_every` is.
     pub(super) fn earliest(&self, next: i64) -> i64 {
-        self.back(next, self.emit_every - 1)
+        self.back(next, self.spec.emit_every - 1)
     }
 
     /// The first sample of the leader that is the `every`-th after the last target or later, and `min_interval` after it.
@@ -142,12 +142,12 @@ impl Timeline {
         Some(next)
     }
 
-    /// The newest time that is due, where the timer has ticked and that is newer than the last target.
+    /// The newest time that is due, if the timer has ticked and that is newer than the last target.
     fn next_at_tick(&mut self, until: i64) -> Option<Next> {
         if !self.has_begun(until) {
             return None;
         }
-        // What is due may go back before the next tick: where a stream opens again, or where all are closed.
+        // The due time may go back before the next tick: if a stream opens again, or if all are closed.
         self.forget(until - LOOKS_BACK);
         let is_newer = self.last_sent.is_none_or(|sent| until > sent);
         (self.ticked && is_newer).then(|| Next {
@@ -156,8 +156,8 @@ impl Timeline {
         })
     }
 
-    /// Whether targets that ticks and requests choose run, which they do from the [start](Self::start) on. Nothing is forgotten
-    /// before, or the start would move.
+    /// True if targets that ticks and requests choose run, which they do from the [start](Self::start) on. Nothing is
+    /// forgotten before, or the start would move.
     pub(super) fn has_begun(&mut self, until: i64) -> bool {
         if self.next.is_none()
             && let Some(start) = self.start().filter(|&start| start <= until)
@@ -168,8 +168,8 @@ impl Timeline {
         self.next.is_some()
     }
 
-    /// By how much the newest sample of the streams that are waited for would be past a target when it falls due, if all
-    /// samples came in the order of their times, ns. So it does not depend on when they really come.
+    /// Excess over a target, ns, of the newest sample of the streams that are waited for when the target falls due, if
+    /// all samples came in the order of their times. The result does not depend on when they really come.
     pub fn wait_ns(&self, target: &Target) -> i64 {
         let time = target.time_ns;
         let clock = self.clock();
@@ -178,12 +178,12 @@ impl Timeline {
             waits.filter(|stream| !stream.is_aside(clock))
         };
         let mut past = waits().filter_map(|stream| stream.past_with(time)).max();
-        if let Some(wait) = self.max_wait {
-            let over = |stream: &Stream| {
+        if let Some(wait) = self.spec.max_wait {
+            let over = |stream: &InputStream| {
                 let first = stream.history.until(time.saturating_add(wait).saturating_sub(1));
                 stream.history.times().get(first).copied()
             };
-            let is_missing = |stream: &Stream| stream.open && stream.past_with(time).is_none();
+            let is_missing = |stream: &InputStream| stream.open && stream.past_with(time).is_none();
             if waits().any(is_missing) {
                 past = None;
             }
@@ -195,14 +195,14 @@ impl Timeline {
     /// The time up to which targets are due: every stream that holds them up is past it, or `max_wait_ms` is over.
     pub(super) fn due_until(&self) -> Option<i64> {
         let clock = self.clock()?;
-        let mut watermarks = self.holding_up().map(Stream::watermark);
+        let mut watermarks = self.holding_up().map(InputStream::watermark);
         let all_are_past = match watermarks.next() {
             Some(first) => {
                 first.and_then(|first| watermarks.try_fold(first, |until, watermark| Some(until.min(watermark?))))
             }
             None => Some(clock),
         };
-        all_are_past.max(self.max_wait.map(|wait| clock - wait))
+        all_are_past.max(self.spec.max_wait.map(|wait| clock - wait))
     }
 
     /// The first target, and whether it leaves streams behind.
@@ -211,8 +211,8 @@ impl Timeline {
     /// that was sent already. Where that lies more than a second behind what `max_wait_ms` has made due, it is the newest
     /// target that is due instead.
     fn first_target(&self) -> Option<Next> {
-        let period = self.grid.period();
-        let first = self.grid.time(self.grid.index_at_or_after(self.start()?));
+        let period = self.spec.grid.period();
+        let first = self.spec.grid.time(self.spec.grid.index_at_or_after(self.start()?));
         let mut next = Next::at(self.not_again().map_or(first, |sent| first.max(sent + period)));
         if let Some(due) = self.due_at_start(next.time_ns) {
             next.time_ns = self.at_or_before(due);
@@ -223,13 +223,13 @@ impl Timeline {
 
     /// The last time of the grid at or before `time`.
     pub(super) fn at_or_before(&self, time: i64) -> i64 {
-        self.grid.time(self.grid.index_at_or_before(time))
+        self.spec.grid.time(self.spec.grid.index_at_or_before(time))
     }
 
     /// With `max_wait_ms`: the time that it has made due, whatever is missing, if a first target is so far behind that the
     /// clocks of streams disagree. Until a second stream has spoken, only its first sample tells that: it may be slow.
     fn due_at_start(&self, first: i64) -> Option<i64> {
-        let (wait, clock) = (self.max_wait?, self.clock()?);
+        let (wait, clock) = (self.spec.max_wait?, self.clock()?);
         let waits = self.streams.iter().filter(|stream| stream.spec.waits);
         let mut firsts = waits.filter_map(|stream| stream.history.oldest());
         let judged_by = match (firsts.next(), firsts.next()) {
@@ -247,7 +247,7 @@ impl Timeline {
         let mut start = None;
         let waits = self.streams.iter().filter(|stream| stream.spec.waits);
         for stream in waits.filter(|stream| !stream.is_aside(clock)) {
-            let wait_over = self.max_wait.map(|wait| earliest + wait);
+            let wait_over = self.spec.max_wait.map(|wait| earliest + wait);
             let ready = match (stream.history.oldest(), wait_over) {
                 (Some(first), Some(over)) => first.min(over),
                 (Some(first), None) => first,
@@ -264,7 +264,7 @@ impl Timeline {
     /// went back. The time of targets that are a leader's samples is that of its clock.
     pub(super) fn not_again(&self) -> Option<i64> {
         // With `min_period_ms`, a target may have been sent before there was a sample as new as it.
-        let newest = || match self.trigger {
+        let newest = || match self.spec.trigger {
             Trigger::Stream { leader, .. } => {
                 let leader = &self.streams[leader];
                 Some(leader.history.newest()?.saturating_add(leader.ahead()))
@@ -275,13 +275,13 @@ impl Timeline {
         self.last_sent.filter(|&sent| !went_back(sent))
     }
 
-    pub(super) fn waited_for(&self) -> impl Iterator<Item = &Stream> {
+    pub(super) fn waited_for(&self) -> impl Iterator<Item = &InputStream> {
         self.streams.iter().filter(|stream| stream.is_waited_for())
     }
 
-    /// By how much a sample at `time` jumps from its stream's newest, if it is a clock jump: back by more than `reset_ms`,
-    /// or, where the stream [always leads](Self::always_leads) or none waits for it, ahead by more than `jump_ms` of that and
-    /// of the newest of every stream that is waited for.
+    /// Jump of a sample at `time` from its stream's newest, if it is a clock jump: back by more than `reset_ms`, or, if
+    /// the stream [always leads](Self::always_leads) or none waits for it, ahead by more than `jump_ms` of that and of
+    /// the newest of every stream that is waited for.
     pub(super) fn jump(&self, modality: usize, time: i64) -> Option<i64> {
         let stream = &self.streams[modality];
         let own = time - stream.history.newest()?;
@@ -317,7 +317,7 @@ impl Timeline {
 
     /// Drops the samples that neither the window of a target at `time` nor a later one needs.
     pub(super) fn forget(&mut self, time: i64) {
-        let oldest_row = self.back(time, (self.window - 1) * self.stride);
+        let oldest_row = self.back(time, (self.spec.window - 1) * self.spec.stride);
         self.forget_before(oldest_row);
     }
 
@@ -325,11 +325,11 @@ impl Timeline {
     fn forget_for_leader(&mut self, leader: usize, sent: i64) {
         let Trigger::Stream {
             rows: Rows::Samples, ..
-        } = self.trigger
+        } = self.spec.trigger
         else {
             return self.forget(sent);
         };
-        let oldest_row = self.sample_before(leader, sent, (self.window - 1) * self.stride);
+        let oldest_row = self.sample_before(leader, sent, (self.spec.window - 1) * self.spec.stride);
         if oldest_row.is_there {
             self.forget_before(oldest_row.time_ns);
         }

@@ -12,7 +12,7 @@ const MOST_WAITING: usize = 256;
 /// A request may ask for a time so far ahead of the newest sample, ns.
 const MOST_AHEAD: i64 = 10_000_000_000;
 
-/// Why a request gets no observation.
+/// The reason why a request gets no observation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Too many wait.
@@ -21,7 +21,7 @@ pub enum Refusal {
     /// The time that it asks for is out of range.
     #[error("it asks for {0} ns, which is out of range (allowed: +-2^61)")]
     OutOfRange(i64),
-    /// What it asks for may be forgotten.
+    /// The time that it asks for may be forgotten.
     #[error(
         "it asks for {asked_ns} ns, {:.3} s before the newest time that is due (allowed: up to {} s before it)",
         ns_to_s(*behind_ns),
@@ -30,7 +30,7 @@ pub enum Refusal {
     LongPast {
         /// The time that it asks for, ns.
         asked_ns: i64,
-        /// By how much that is too old, from the newest time that is due, ns.
+        /// Excess of its age over the limit, from the newest time that is due, ns.
         behind_ns: i64,
     },
     /// The time that it asks for is not near.
@@ -42,10 +42,10 @@ pub enum Refusal {
     FarAhead {
         /// The time that it asks for, ns.
         asked_ns: i64,
-        /// How far that is ahead of the newest sample, ns.
+        /// Lead of that time over the newest sample, ns.
         ahead_ns: i64,
     },
-    /// What its time means has changed.
+    /// The meaning of its time has changed.
     #[error("a clock jumped while it waited for {0} ns")]
     Jumped(i64),
     /// Nothing will make it due any more.
@@ -67,12 +67,15 @@ impl Timeline {
     /// [`due`](Self::due) after each one, and then what was [refused](Self::take_refused).
     ///
     /// # Errors
-    /// Why it is refused at once.
+    /// The reason why it is refused at once.
     ///
     /// # Panics
     /// If the trigger is another one.
     pub fn ask(&mut self, time_ns: Option<i64>) -> Result<u64, Refusal> {
-        assert!(matches!(self.trigger, Trigger::Request(_)), "the trigger is no request");
+        assert!(
+            matches!(self.spec.trigger, Trigger::Request(_)),
+            "the trigger is not a request"
+        );
         if let Some(time) = time_ns {
             self.judge(time)?;
         }
@@ -85,7 +88,7 @@ impl Timeline {
         Ok(number)
     }
 
-    /// How many requests wait.
+    /// Number of requests that wait.
     pub fn waiting_requests(&self) -> usize {
         self.asks.len()
     }
@@ -95,7 +98,7 @@ impl Timeline {
         self.refused.pop_front()
     }
 
-    /// Whether a request may ask for a time. Before the first sample there is nothing to tell that by.
+    /// Checks that a request may ask for a time. Before the first sample there is nothing to judge it by.
     fn judge(&self, asked_ns: i64) -> Result<(), Refusal> {
         if !is_stamp_in_range(asked_ns) {
             return Err(Refusal::OutOfRange(asked_ns));
@@ -158,7 +161,7 @@ impl Timeline {
                     ..Next::at(due)
                 });
             }
-            // The newest sample is another one where a stream was closed, or its latency changed.
+            // The newest sample is another one if a stream was closed, or its latency changed.
             let refusal = match time_ns.map(|time| self.judge_ahead(time)) {
                 _ if self.waited_for().next().is_none() => Refusal::Closed,
                 Some(Err(refusal)) => refusal,

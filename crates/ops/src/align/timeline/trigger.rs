@@ -1,4 +1,4 @@
-//! What makes an observation, and where the rows of its window are.
+//! Choice of the targets by the trigger, and of the rows of a window.
 
 use super::{Target, Timeline, Trigger};
 use crate::align::{Rows, TriggerKind};
@@ -8,15 +8,15 @@ use crate::align::{Rows, TriggerKind};
 pub struct Row {
     /// Its time, ns.
     pub time_ns: i64,
-    /// Whether there is one: not where its time is that of a sample before the first one of the trigger's stream. Nothing
-    /// in it is valid then, and its time goes on before that sample in steps of the grid.
+    /// True if there is one; false if its time is that of a sample before the first one of the trigger's stream.
+    /// Nothing in it is valid then, and its time goes on before that sample in steps of the grid.
     pub is_there: bool,
 }
 
 impl Timeline {
     /// The kind of trigger that makes an observation.
     pub fn trigger(&self) -> TriggerKind {
-        match self.trigger {
+        match self.spec.trigger {
             Trigger::Grid => TriggerKind::Grid,
             Trigger::Stream { .. } => TriggerKind::Stream,
             Trigger::Request(_) => TriggerKind::Request,
@@ -26,15 +26,15 @@ impl Timeline {
 
     /// The modality whose samples are the targets.
     pub fn leader(&self) -> Option<usize> {
-        match self.trigger {
+        match self.spec.trigger {
             Trigger::Stream { leader, .. } => Some(leader),
             _ => None,
         }
     }
 
-    /// How many samples of the leader come to a target; 1 without one.
+    /// Number of samples of the leader for each target; 1 without a leader.
     pub fn every(&self) -> u64 {
-        match self.trigger {
+        match self.spec.trigger {
             Trigger::Stream { every, .. } => every as u64,
             _ => 1,
         }
@@ -42,7 +42,7 @@ impl Timeline {
 
     /// The least time between targets that are a leader's samples, ns; 0 without one.
     pub fn min_interval_ns(&self) -> i64 {
-        match self.trigger {
+        match self.spec.trigger {
             Trigger::Stream { min_interval, .. } => min_interval,
             _ => 0,
         }
@@ -50,7 +50,7 @@ impl Timeline {
 
     /// The input of requests or ticks, which is that of no modality.
     pub fn trigger_input(&self) -> Option<&str> {
-        match &self.trigger {
+        match &self.spec.trigger {
             Trigger::Request(input) | Trigger::Timer(input) => Some(input),
             _ => None,
         }
@@ -58,8 +58,8 @@ impl Timeline {
 
     /// A row of the window of a target, the oldest first.
     pub fn row(&self, target: &Target, row: usize) -> Row {
-        let steps = (self.window - 1 - row as i64) * self.stride;
-        match self.trigger {
+        let steps = (self.spec.window - 1 - row as i64) * self.spec.stride;
+        match self.spec.trigger {
             Trigger::Stream {
                 leader,
                 rows: Rows::Samples,
@@ -72,7 +72,7 @@ impl Timeline {
         }
     }
 
-    /// So many samples of a stream before its newest one at or before `time`.
+    /// The row that is `samples` samples of a stream before its newest one at or before `time`.
     pub(super) fn sample_before(&self, modality: usize, time: i64, samples: i64) -> Row {
         let history = &self.streams[modality].history;
         let at = history.until(time) as i64 - 1 - samples;
@@ -88,13 +88,13 @@ impl Timeline {
         }
     }
 
-    /// So many grid steps before `time`, ns.
+    /// The time that is `steps` grid steps before `time`, ns.
     pub(super) fn back(&self, time: i64, steps: i64) -> i64 {
-        let distance = steps.checked_mul(self.grid.period());
+        let distance = steps.checked_mul(self.spec.grid.period());
         match distance.and_then(|distance| time.checked_sub(distance)) {
             Some(back) => back,
             None => {
-                let time = i128::from(time) - i128::from(steps) * i128::from(self.grid.period());
+                let time = i128::from(time) - i128::from(steps) * i128::from(self.spec.grid.period());
                 time.clamp(i64::MIN.into(), i64::MAX.into()) as i64
             }
         }

@@ -1,4 +1,4 @@
-use crate::selector::path::{Path, bytes, integer, is_bytes};
+use crate::selector::path::{Path, is_bytes};
 use crate::selector::{SelectError, XYZ};
 use crate::{Cells, Message, key};
 use arrow_array::StructArray;
@@ -15,45 +15,29 @@ pub(in crate::selector) struct Bytes {
 
 impl Bytes {
     pub fn find(fields: &Fields) -> Result<Self, SelectError> {
-        let find = |name: &str, fits: fn(&DataType) -> bool, allowed: &str| {
-            let (path, field) = Path::find(name, fields)?;
-            match fits(field.data_type()) {
-                true => Ok(path),
-                false => Err(SelectError::value(name, field.data_type(), allowed)),
-            }
-        };
+        let size = |name| Ok(Path::typed(name, fields, DataType::is_integer, "an integer")?.0);
         Ok(Self {
-            points: find("points", is_bytes, "binary, or a list of uint8")?,
-            width: find("width", DataType::is_integer, "an integer")?,
-            height: find("height", DataType::is_integer, "an integer")?,
+            points: Path::typed("points", fields, is_bytes, "binary, or a list of uint8")?.0,
+            width: size("width")?,
+            height: size("height")?,
         })
     }
 
     /// Makes the payload of `message` a flat array `[N, C]`.
     pub fn read(&self, payload: &StructArray, message: &mut Message) -> Result<(), SelectError> {
-        let size = |path: &Path| -> Result<u64, SelectError> {
-            let value = integer(path.follow(payload)?, 0).ok_or_else(|| path.is_null())?;
-            let no_size = |_| SelectError::value(path.text(), value, "0 or more");
-            Ok(u32::try_from(value).map_err(no_size)?.into())
-        };
-        let bytes = bytes(self.points.follow(payload)?).ok_or_else(|| self.points.is_null())?;
-        let points = usize::try_from(size(&self.width)? * size(&self.height)?).unwrap_or(usize::MAX);
+        let bytes = self.points.bytes(payload)?;
+        let points = self.width.size(payload)? * self.height.size(payload)?;
         let header = &mut message.header;
-        let fields = match header.fields.len() {
-            0 => XYZ.len(),
-            named => named,
-        };
+        let named = header.fields.get().map_or(0, <[String]>::len);
+        let fields = if named == 0 { XYZ.len() } else { named };
         let dtype = match header.dtype.get() {
-            None => Some(Dtype::Float32),
-            Some(name) => Dtype::from_name(name).filter(|dtype| *dtype != Dtype::BFloat16),
-        };
-        let Some(dtype) = dtype else {
-            let path = format!("metadata {}", key::dtype);
-            return Err(SelectError::value(
-                path,
-                header.dtype.as_str(),
-                "a type of numbers but bfloat16",
-            ));
+            None => Dtype::Float32,
+            Some(name) => Dtype::from_name(name)
+                .filter(|dtype| *dtype != Dtype::BFloat16)
+                .ok_or_else(|| {
+                    let path = format!("metadata {}", key::dtype);
+                    SelectError::value(path, name, "a type of numbers but bfloat16")
+                })?,
         };
         if Some(bytes.len()) != points.checked_mul(fields * dtype.size()) {
             let allowed = format!(
@@ -67,7 +51,7 @@ impl Bytes {
                 allowed,
             ));
         }
-        if header.fields.is_empty() {
+        if named == 0 {
             header.fields.set(XYZ);
         }
         header.shape.set([points as i64, fields as i64]);

@@ -1,6 +1,7 @@
-use super::{Values, check, columns};
-use crate::selector::path::{List, Path, dtype_of, number};
-use crate::selector::{SelectError, Wanted};
+use super::{Conversion, check, columns};
+use crate::arrow::dtype_of;
+use crate::selector::path::{Path, item_of, number};
+use crate::selector::{CloudFields, SelectError};
 use crate::{Cells, Message, arrow};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, StructArray};
@@ -14,11 +15,10 @@ pub(in crate::selector) struct Lists(Vec<ListColumn>);
 #[derive(Debug)]
 struct ListColumn {
     path: Path,
-    list: List,
-    /// Which field of the structs, where it is a list of structs.
+    /// Index of the field in the structs, for a list of structs.
     part: Option<usize>,
     name: String,
-    values: Values,
+    conversion: Conversion,
 }
 
 impl Lists {
@@ -27,41 +27,34 @@ impl Lists {
     pub fn find<'a>(
         paths: impl IntoIterator<Item = &'a str>,
         fields: &Fields,
-        wanted: &Wanted,
+        wanted: &CloudFields,
     ) -> Result<Self, SelectError> {
-        let mut found: Vec<(Path, List, Option<usize>, String, Dtype)> = Vec::new();
+        let mut found: Vec<(Path, Option<usize>, String, Dtype)> = Vec::new();
         for text in paths {
             let (path, field) = Path::find(text, fields)?;
             let refused = || SelectError::value(text, field.data_type(), "a list of numbers, or of structs of numbers");
-            let (list, item) = List::of(field.data_type()).ok_or_else(refused)?;
+            let item = item_of(field.data_type()).ok_or_else(refused)?;
             if let DataType::Struct(parts) = item.data_type() {
                 for (part, field) in parts.iter().enumerate() {
                     // Another one is in the way only of whoever wants it.
                     if let Some(dtype) = dtype_of(field.data_type()) {
-                        found.push((path.clone(), list, Some(part), field.name().clone(), dtype));
+                        found.push((path.clone(), Some(part), field.name().clone(), dtype));
                     }
                 }
             } else {
                 let dtype = dtype_of(item.data_type()).ok_or_else(refused)?;
-                found.push((path, list, None, field.name().clone(), dtype));
+                found.push((path, None, field.name().clone(), dtype));
             }
         }
-        let typed: Vec<(&str, Dtype)> = found
-            .iter()
-            .map(|(_, _, _, name, dtype)| (name.as_str(), *dtype))
-            .collect();
+        let typed: Vec<(&str, Dtype)> = found.iter().map(|(.., name, dtype)| (name.as_str(), *dtype)).collect();
         let columns = columns(&typed, wanted);
         let taken: Vec<&str> = columns.iter().map(|(_, name, _)| name.as_str()).collect();
         check("from", typed.iter().map(|(name, _)| *name), &taken, wanted)?;
-        let column = |(i, name, values): (usize, String, Values)| {
-            let (path, list, part, ..) = &found[i];
-            ListColumn {
-                path: path.clone(),
-                list: *list,
-                part: *part,
-                name,
-                values,
-            }
+        let column = |(i, name, conversion): (usize, String, Conversion)| ListColumn {
+            path: found[i].0.clone(),
+            part: found[i].1,
+            name,
+            conversion,
         };
         Ok(Self(columns.into_iter().map(column).collect()))
     }
@@ -70,38 +63,34 @@ impl Lists {
     pub fn read(&self, payload: &StructArray, stamp_ns: i64, message: &mut Message) -> Result<(), SelectError> {
         message.header.forget_form();
         for (i, column) in self.0.iter().enumerate() {
-            let array = column.path.follow(payload)?;
-            let (values, range) = column.list.first_row(array).ok_or_else(|| column.path.is_null())?;
+            let (values, range) = column.path.list(payload)?;
             if i == 0 {
                 message.rows = range.len();
             } else if range.len() != message.rows {
                 let allowed = format!("{}, as many as `{}` has", message.rows, self.0[0].path.text());
-                return Err(SelectError::value(
-                    column.path.text(),
-                    format!("{} values", range.len()),
-                    allowed,
-                ));
+                let came = format!("{} values", range.len());
+                return Err(SelectError::value(column.path.text(), came, allowed));
             }
             let values: &ArrayRef = match column.part {
                 None => values,
                 Some(_) if values.null_count() > 0 => return Err(column.path.is_null()),
                 Some(part) => values.as_struct().column(part),
             };
-            let stamp_ns = match column.values {
-                Values::AsTheyCome => {
+            let stamp_ns = match column.conversion {
+                Conversion::AsTheyCome => {
                     arrow::read_range(&column.name, values, range, message)
                         .map_err(|why| SelectError::value(column.path.text(), values.data_type(), why))?;
                     continue;
                 }
-                Values::Seconds => 0,
-                Values::Absolute => stamp_ns,
+                Conversion::Seconds => 0,
+                Conversion::Absolute => stamp_ns,
             };
             let to = message.add_column(&column.name, Dtype::Float64, Cells::One);
             to.data.resize(range.len() * size_of::<f64>());
             let to: &mut [f64] = bytemuck::cast_slice_mut(to.data.bytes_mut());
             to.iter_mut()
                 .zip(range)
-                .for_each(|(to, i)| *to = Values::ns_after(number(&**values, i), stamp_ns));
+                .for_each(|(to, i)| *to = Conversion::ns_after(number(&**values, i), stamp_ns));
         }
         Ok(())
     }

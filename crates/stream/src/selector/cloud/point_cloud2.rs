@@ -1,35 +1,35 @@
-use super::{Values, check, columns};
-use crate::selector::names::Others;
-use crate::selector::path::{List, Path, bytes, integer, is_bytes, is_text, text};
-use crate::selector::{SelectError, Wanted};
+use super::{Conversion, check, columns};
+use crate::selector::names::NewNames;
+use crate::selector::path::{Path, integer, is_bytes, is_text, item_of, size, text};
+use crate::selector::{CloudFields, SelectError};
 use crate::{Cells, Message};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, StructArray};
 use arrow_schema::{DataType, FieldRef, Fields};
+use bytemuck::Pod;
 use robocache_device::Dtype;
 use std::ops::Range;
 
 /// A `sensor_msgs/PointCloud2`, or a `foxglove.PointCloud`: points of any fields, one after the other in bytes.
 #[derive(Debug)]
 pub(in crate::selector) struct PointCloud2 {
-    words: &'static Words,
+    dialect: &'static Dialect,
     /// `None`: the bytes are one row of points.
     grid: Option<Grid>,
     point_step: Path,
     data: Path,
     fields: Path,
-    list: List,
-    /// Where its `parts` stand in an element of `fields`.
+    /// Indices of its `parts` in an element of `fields`.
     parts: Vec<usize>,
-    wanted: Wanted,
+    wanted: CloudFields,
     /// The fields of the last message, and what is taken of them.
     last: Vec<PointField>,
-    taken: Vec<Taken>,
-    /// The fields of all messages that are in no column, in words.
-    left_out: Vec<String>,
+    columns: Vec<PointColumn>,
+    /// The fields of all messages that are in no column, as they have several values or no type that is known, in words.
+    pub left_out: Vec<String>,
     /// The columns of the first message, and the messages of others.
     first: Vec<String>,
-    others: Others,
+    others: NewNames,
 }
 
 /// The rows of points of a `sensor_msgs/PointCloud2`.
@@ -41,9 +41,9 @@ struct Grid {
     is_bigendian: Path,
 }
 
-/// What a kind of cloud calls its parts.
+/// Names of a cloud's parts, which depend on its kind.
 #[derive(Debug)]
-struct Words {
+struct Dialect {
     point_step: &'static str,
     /// The name, offset and type of a field and, in ROS, how many values it has.
     parts: &'static [&'static str],
@@ -51,12 +51,12 @@ struct Words {
     datatypes: [Dtype; 8],
 }
 
-const ROS: Words = Words {
+const ROS: Dialect = Dialect {
     point_step: "point_step",
     parts: &["name", "offset", "datatype", "count"],
     datatypes: DATATYPES,
 };
-const FOXGLOVE: Words = Words {
+const FOXGLOVE: Dialect = Dialect {
     point_step: "point_stride",
     parts: &["name", "offset", "type"],
     datatypes: [
@@ -83,11 +83,11 @@ struct PointField {
 
 /// A field that becomes a column.
 #[derive(Debug)]
-struct Taken {
+struct PointColumn {
     name: String,
     offset: usize,
     dtype: Dtype,
-    values: Values,
+    conversion: Conversion,
 }
 
 /// The types of a `sensor_msgs/PointField`, from 1 on.
@@ -104,39 +104,25 @@ pub const DATATYPES: [Dtype; 8] = [
 
 impl PointCloud2 {
     /// The one of ROS whose fields are at the places `of`, which is empty or ends with a dot.
-    pub fn ros(of: &str, fields: &Fields, wanted: &Wanted) -> Result<Self, SelectError> {
+    pub fn ros(of: &str, fields: &Fields, wanted: &CloudFields) -> Result<Self, SelectError> {
         Self::find(&ROS, of, fields, wanted)
     }
 
     /// The one of Foxglove.
-    pub fn foxglove(fields: &Fields, wanted: &Wanted) -> Result<Self, SelectError> {
+    pub fn foxglove(fields: &Fields, wanted: &CloudFields) -> Result<Self, SelectError> {
         Self::find(&FOXGLOVE, "", fields, wanted)
     }
 
-    fn find(words: &'static Words, of: &str, fields: &Fields, wanted: &Wanted) -> Result<Self, SelectError> {
+    fn find(dialect: &'static Dialect, of: &str, fields: &Fields, wanted: &CloudFields) -> Result<Self, SelectError> {
         let find = |name: &str, fits: &dyn Fn(&DataType) -> bool, allowed: &str| {
-            let (path, field) = Path::find(&format!("{of}{name}"), fields)?;
-            match fits(field.data_type()) {
-                true => Ok((path, field)),
-                false => Err(SelectError::value(path.text(), field.data_type(), allowed)),
-            }
+            Path::typed(&format!("{of}{name}"), fields, fits, allowed)
         };
         let whole = |name: &str| Ok(find(name, &DataType::is_integer, "an integer")?.0);
-        let parts = |item: &FieldRef| parts(item, words.parts);
-        let is_list = |data_type: &DataType| List::of(data_type).is_some_and(|(_, item)| parts(item).is_some());
-        let allowed = format!(
-            "a list of structs of a text `name` and integers {}",
-            words.parts[1..]
-                .iter()
-                .map(|part| format!("`{part}`"))
-                .collect::<Vec<_>>()
-                .join(", ")
-        );
-        let (path, field) = find("fields", &is_list, &allowed)?;
-        let Some((list, Some(parts))) = List::of(field.data_type()).map(|(list, item)| (list, parts(item))) else {
-            unreachable!("it was looked at");
-        };
-        let grid = match words.parts.len() {
+        let parts = |data_type: &DataType| item_of(data_type).and_then(|item| parts(item, dialect.parts));
+        let numbers: Vec<String> = dialect.parts[1..].iter().map(|part| format!("`{part}`")).collect();
+        let allowed = format!("a list of structs of a text `name` and integers {}", numbers.join(", "));
+        let (path, field) = find("fields", &|it| parts(it).is_some(), &allowed)?;
+        let grid = match dialect.parts.len() {
             4 => Some(Grid {
                 height: whole("height")?,
                 width: whole("width")?,
@@ -146,19 +132,18 @@ impl PointCloud2 {
             _ => None,
         };
         Ok(Self {
-            words,
+            dialect,
             grid,
-            point_step: whole(words.point_step)?,
+            point_step: whole(dialect.point_step)?,
             data: find("data", &is_bytes, "a list of uint8, or binary")?.0,
             fields: path,
-            list,
-            parts,
+            parts: parts(field.data_type()).unwrap_or_default(),
             wanted: wanted.clone(),
             last: Vec::new(),
-            taken: Vec::new(),
+            columns: Vec::new(),
             left_out: Vec::new(),
             first: Vec::new(),
-            others: Others::default(),
+            others: NewNames::default(),
         })
     }
 
@@ -166,34 +151,26 @@ impl PointCloud2 {
     /// absolute times belong to.
     pub fn read(&mut self, payload: &StructArray, stamp_ns: i64, message: &mut Message) -> Result<(), SelectError> {
         self.look(payload)?;
-        let size = |path: &Path| -> Result<usize, SelectError> {
-            let value = integer(path.follow(payload)?, 0).ok_or_else(|| path.is_null())?;
-            let no_size = |_| SelectError::value(path.text(), value, "0 or more");
-            Ok(u32::try_from(value).map_err(no_size)? as usize)
-        };
-        let data = bytes(self.data.follow(payload)?).ok_or_else(|| self.data.is_null())?;
-        let point_step = size(&self.point_step)?;
+        let data = self.data.bytes(payload)?;
+        let point_step = self.point_step.size(payload)?;
+        let broken = |allowed| SelectError::broken(self.data.text(), format!("{} bytes", data.len()), allowed);
         let (height, width, row_step) = match &self.grid {
             Some(grid) => {
                 grid.check_order(payload)?;
-                let (height, width) = (size(&grid.height)?, size(&grid.width)?);
-                let row_step = size(&grid.row_step)?;
+                let (height, width) = (grid.height.size(payload)?, grid.width.size(payload)?);
+                let row_step = grid.row_step.size(payload)?;
                 if height > 1 && width > 0 && row_step < width * point_step {
                     let allowed = format!("at least {}, {width} points of {point_step} bytes", width * point_step);
                     return Err(SelectError::broken(grid.row_step.text(), row_step, allowed));
                 }
-                // Where there is one row, nobody needs to know where the next one is.
+                // Where there is one row, nobody needs to know if the next one is.
                 let row_step = if height > 1 { row_step } else { width * point_step };
                 (height, width, row_step)
             }
             None if data.is_empty() => (1, 0, 0),
             None if point_step == 0 || data.len() % point_step != 0 => {
-                let allowed = format!("a multiple of `{}`, which is {point_step}", self.words.point_step);
-                return Err(SelectError::broken(
-                    self.data.text(),
-                    format!("{} bytes", data.len()),
-                    allowed,
-                ));
+                let step = self.dialect.point_step;
+                return Err(broken(format!("a multiple of `{step}`, which is {point_step}")));
             }
             None => (1, data.len() / point_step, data.len()),
         };
@@ -206,12 +183,8 @@ impl PointCloud2 {
             height => (height - 1).saturating_mul(row_step).saturating_add(width * point_step),
         };
         if data.len() < needed {
-            let allowed = format!("{needed}, {height} rows of {width} points of {point_step} bytes");
-            return Err(SelectError::broken(
-                self.data.text(),
-                format!("{} bytes", data.len()),
-                allowed,
-            ));
+            let rows = format!("{needed}, {height} rows of {width} points of {point_step} bytes");
+            return Err(broken(rows));
         }
         self.note_others();
         message.header.forget_form();
@@ -222,26 +195,26 @@ impl PointCloud2 {
             row_len: width * point_step,
             point_step,
         };
-        for taken in &self.taken {
-            let computed = taken.values != Values::AsTheyCome;
-            let dtype = if computed { Dtype::Float64 } else { taken.dtype };
-            let column = message.add_column(&taken.name, dtype, Cells::One);
+        for source in &self.columns {
+            let computed = source.conversion != Conversion::AsTheyCome;
+            let dtype = if computed { Dtype::Float64 } else { source.dtype };
+            let column = message.add_column(&source.name, dtype, Cells::One);
             column.data.resize(points * dtype.size());
             if points == 0 {
                 continue;
             }
             let out = column.data.bytes_mut();
-            let at = taken.offset;
-            match (taken.values, taken.dtype.size()) {
-                (Values::AsTheyCome, 1) => rows.copy::<1>(at, out),
-                (Values::AsTheyCome, 2) => rows.copy::<2>(at, out),
-                (Values::AsTheyCome, 4) => rows.copy::<4>(at, out),
-                (Values::AsTheyCome, _) => rows.copy::<8>(at, out),
-                (Values::Seconds, _) => {
-                    rows.convert::<4>(at, out, |time| Values::ns_after(f32::from_le_bytes(time).into(), 0))
+            let at = source.offset;
+            match (source.conversion, source.dtype.size()) {
+                (Conversion::AsTheyCome, 1) => rows.write::<1, [u8; 1]>(at, out, |value| value),
+                (Conversion::AsTheyCome, 2) => rows.write::<2, [u8; 2]>(at, out, |value| value),
+                (Conversion::AsTheyCome, 4) => rows.write::<4, [u8; 4]>(at, out, |value| value),
+                (Conversion::AsTheyCome, _) => rows.write::<8, [u8; 8]>(at, out, |value| value),
+                (Conversion::Seconds, _) => {
+                    rows.write::<4, f64>(at, out, |time| Conversion::ns_after(f32::from_le_bytes(time).into(), 0))
                 }
-                (Values::Absolute, _) => {
-                    rows.convert::<8>(at, out, |time| Values::ns_after(f64::from_le_bytes(time), stamp_ns))
+                (Conversion::Absolute, _) => {
+                    rows.write::<8, f64>(at, out, |time| Conversion::ns_after(f64::from_le_bytes(time), stamp_ns))
                 }
             }
         }
@@ -249,19 +222,14 @@ impl PointCloud2 {
     }
 
     fn check_step(&self, point_step: usize) -> Result<(), SelectError> {
-        for taken in &self.taken {
-            let end = taken.offset + taken.dtype.size();
+        for source in &self.columns {
+            let end = source.offset + source.dtype.size();
             if end > point_step {
-                let allowed = format!("at least {end}, where field `{}` ends", taken.name);
+                let allowed = format!("at least {end}, where field `{}` ends", source.name);
                 return Err(SelectError::broken(self.point_step.text(), point_step, allowed));
             }
         }
         Ok(())
-    }
-
-    /// The fields of messages so far that are in no column, as they have several values or no type that is known.
-    pub fn left_out(&self) -> &[String] {
-        &self.left_out
     }
 
     fn note_left_out(&mut self) {
@@ -277,7 +245,7 @@ impl PointCloud2 {
         }
     }
 
-    /// How many messages have other columns than the first, in words.
+    /// Number of messages that have other columns than the first, in words.
     pub fn others(&self) -> Option<String> {
         let first = self.first.join(", ");
         self.others
@@ -285,7 +253,7 @@ impl PointCloud2 {
     }
 
     fn note_others(&mut self) {
-        let names = || self.taken.iter().map(|taken| taken.name.as_str());
+        let names = || self.columns.iter().map(|column| column.name.as_str());
         if self.first.is_empty() {
             self.first = names().map(str::to_owned).collect();
         } else if !names().eq(self.first.iter().map(String::as_str)) {
@@ -297,8 +265,7 @@ impl PointCloud2 {
 
     /// Finds out what the fields of a message are, and what is taken of them.
     fn look(&mut self, payload: &StructArray) -> Result<(), SelectError> {
-        let array = self.fields.follow(payload)?;
-        let (fields, range) = self.list.first_row(array).ok_or_else(|| self.fields.is_null())?;
+        let (fields, range) = self.fields.list(payload)?;
         let fields = fields.as_struct();
         let mut is_last = range.len() == self.last.len();
         for (last, i) in self.last.iter().zip(range.clone()) {
@@ -306,28 +273,25 @@ impl PointCloud2 {
                 .field(fields, i, &range)
                 .is_ok_and(|(name, numbers)| name == last.name && numbers == [last.offset, last.datatype, last.count]);
         }
-        if is_last && !self.taken.is_empty() {
+        if is_last && !self.columns.is_empty() {
             return Ok(());
         }
         self.last.clear();
-        self.taken.clear();
+        self.columns.clear();
         for i in range.clone() {
             let (name, [offset, datatype, count]) = self.field(fields, i, &range)?;
-            let name = name.to_owned();
+            let dtype = datatype.checked_sub(1).and_then(|at| self.dialect.datatypes.get(at));
             self.last.push(PointField {
-                name,
+                name: name.to_owned(),
                 offset,
                 datatype,
                 count,
-                dtype: datatype
-                    .checked_sub(1)
-                    .and_then(|at| self.words.datatypes.get(at))
-                    .copied(),
+                dtype: dtype.copied(),
             });
         }
         self.note_left_out();
-        let taken = self.take();
-        taken.inspect_err(|_| self.taken.clear())
+        let selected = self.select();
+        selected.inspect_err(|_| self.columns.clear())
     }
 
     /// The name of a field, its offset, type and count.
@@ -341,58 +305,49 @@ impl PointCloud2 {
         let null = |part: &str| SelectError::value(place(part), "null", "a value");
         let name = text(fields.column(self.parts[0]), i).ok_or_else(|| null("name"))?;
         let mut found = [0, 0, 1];
-        let numbers = self.parts[1..].iter().zip(&self.words.parts[1..]);
+        let numbers = self.parts[1..].iter().zip(&self.dialect.parts[1..]);
         for (found, (&part, name)) in found.iter_mut().zip(numbers) {
             let value = integer(fields.column(part), i).ok_or_else(|| null(name))?;
-            let no_size = |_| SelectError::value(place(name), value, "0 or more");
-            *found = u32::try_from(value).map_err(no_size)? as usize;
+            *found = size(value, || place(name))?;
         }
         Ok((name, found))
     }
 
     /// Says what is taken of the fields.
-    fn take(&mut self) -> Result<(), SelectError> {
+    fn select(&mut self) -> Result<(), SelectError> {
         // A field of several values, or of no type, is in the way only of whoever wants it.
         for (i, field) in self.last.iter().enumerate().filter(|(_, field)| !field.fits()) {
             if self.wanted.names().any(|name| name == field.name) {
-                let place = |part: &str| format!("{}[{i}].{part}", self.fields.text());
-                return Err(match field.dtype {
-                    None => SelectError::value(
-                        place(self.words.parts[2]),
-                        field.datatype,
-                        format!("1 to 8, as `{}` is needed", field.name),
-                    ),
-                    Some(_) => {
-                        SelectError::value(place("count"), field.count, format!("1, as `{}` is needed", field.name))
-                    }
-                });
+                let (part, came, allowed) = match field.dtype {
+                    None => (self.dialect.parts[2], field.datatype, "1 to 8"),
+                    Some(_) => ("count", field.count, "1"),
+                };
+                let place = format!("{}[{i}].{part}", self.fields.text());
+                let allowed = format!("{allowed}, as `{}` is needed", field.name);
+                return Err(SelectError::value(place, came, allowed));
             }
         }
         let fields: Vec<&PointField> = self.last.iter().filter(|field| field.fits()).collect();
-        let typed: Vec<(&str, Dtype)> = fields
+        let typed = fields
             .iter()
-            .filter_map(|field| Some((field.name.as_str(), field.dtype?)))
-            .collect();
-        for (i, name, values) in columns(&typed, &self.wanted) {
-            self.taken.push(Taken {
+            .filter_map(|field| Some((field.name.as_str(), field.dtype?)));
+        let typed: Vec<(&str, Dtype)> = typed.collect();
+        for (i, name, conversion) in columns(&typed, &self.wanted) {
+            self.columns.push(PointColumn {
                 name,
                 offset: fields[i].offset,
                 dtype: typed[i].1,
-                values,
+                conversion,
             });
         }
-        let taken: Vec<&str> = self.taken.iter().map(|taken| taken.name.as_str()).collect();
-        check(
-            self.fields.text(),
-            self.last.iter().map(|field| field.name.as_str()),
-            &taken,
-            &self.wanted,
-        )
+        let taken: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();
+        let there = self.last.iter().map(|field| field.name.as_str());
+        check(self.fields.text(), there, &taken, &self.wanted)
     }
 }
 
 impl PointField {
-    /// Whether it can be a column.
+    /// True if it can be a column.
     fn fits(&self) -> bool {
         self.dtype.is_some() && self.count <= 1 && !self.name.is_empty()
     }
@@ -402,17 +357,16 @@ impl Grid {
     fn check_order(&self, payload: &StructArray) -> Result<(), SelectError> {
         let is_bigendian = self.is_bigendian.follow(payload)?;
         match is_bigendian.is_valid(0) && is_bigendian.as_boolean().value(0) {
-            true => Err(SelectError::value(
-                self.is_bigendian.text(),
-                true,
-                "false: little-endian numbers",
-            )),
+            true => {
+                let allowed = "false: little-endian numbers";
+                Err(SelectError::value(self.is_bigendian.text(), true, allowed))
+            }
             false => Ok(()),
         }
     }
 }
 
-/// Where the parts of a field of a point stand in the elements of a list: a text, and integers.
+/// Indices of a point field's parts in the elements of a list: a text, and integers.
 fn parts(item: &FieldRef, names: &[&str]) -> Option<Vec<usize>> {
     let DataType::Struct(fields) = item.data_type() else {
         return None;
@@ -437,28 +391,15 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// The `N` bytes at `offset` of each point.
-    fn values<const N: usize>(&self, offset: usize) -> impl Iterator<Item = [u8; N]> {
+    /// Writes what `convert` makes of the `N` bytes at `offset` of each point.
+    fn write<const N: usize, T: Pod>(&self, offset: usize, out: &mut [u8], convert: impl Fn([u8; N]) -> T) {
         let rows = self.data.chunks(self.row_step).map(|row| &row[..self.row_len]);
         let points = rows.flat_map(|row| row.chunks_exact(self.point_step));
-        points.map(move |point| {
+        let out: &mut [T] = bytemuck::cast_slice_mut(out);
+        for (to, point) in out.iter_mut().zip(points) {
             let mut value = [0; N];
             value.copy_from_slice(&point[offset..offset + N]);
-            value
-        })
-    }
-
-    fn copy<const N: usize>(&self, offset: usize, out: &mut [u8]) {
-        let (out, _) = out.as_chunks_mut::<N>();
-        out.iter_mut()
-            .zip(self.values::<N>(offset))
-            .for_each(|(to, value)| *to = value);
-    }
-
-    fn convert<const N: usize>(&self, offset: usize, out: &mut [u8], ns: impl Fn([u8; N]) -> f64) {
-        let out: &mut [f64] = bytemuck::cast_slice_mut(out);
-        out.iter_mut()
-            .zip(self.values(offset))
-            .for_each(|(to, value)| *to = ns(value));
+            *to = convert(value);
+        }
     }
 }

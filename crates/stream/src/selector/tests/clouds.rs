@@ -8,7 +8,7 @@ type PointField<'a> = (&'a str, u32, u8, u32);
 const F32: u8 = 7;
 const XYZ_F32: [PointField<'static>; 3] = [("x", 0, F32, 1), ("y", 4, F32, 1), ("z", 8, F32, 1)];
 
-/// What a PointCloud2 says of itself.
+/// Metadata of a PointCloud2.
 #[derive(Clone)]
 struct Cloud2<'a> {
     height: u32,
@@ -76,12 +76,12 @@ fn three() -> Cloud2<'static> {
 }
 
 fn selector(wanted: &[&str]) -> Selector {
-    let wanted = Wanted::These(wanted.iter().map(|&name| name.to_owned()).collect());
-    Selector::new(Reading::cloud(wanted, None))
+    let wanted = CloudFields::Named(wanted.iter().map(|&name| name.to_owned()).collect());
+    Selector::new(Selection::cloud(wanted, None))
 }
 
 fn every() -> Selector {
-    Selector::new(Reading::cloud(Wanted::Every, None))
+    Selector::new(Selection::cloud(CloudFields::All, None))
 }
 
 fn column(message: &Message, name: &str) -> Vec<f32> {
@@ -110,7 +110,7 @@ fn a_point_cloud2_becomes_columns() {
     let z = message.column("z").unwrap().values();
     assert!(z.as_slice::<f32>()[..2] == [3.0, 6.0] && z.as_slice::<f32>()[2].is_nan());
     assert_eq!(message.timestamp_ns(), 3 * S / 2);
-    assert_eq!(message.header.frame_id.as_str(), "base");
+    assert_eq!(message.header.frame_id.get(), Some("base"));
 }
 
 #[test]
@@ -443,7 +443,7 @@ fn absolute_times_keep_what_float64_has_of_them() {
     };
     assert!((at(1_700_000_000.125) - 25e6).abs() <= 240.0);
     assert_eq!(at(1_700_000_000.0), -100e6);
-    // Of these no channel makes anything.
+    // No channel uses these.
     assert!(at(f64::NAN).is_nan());
     assert_eq!(at(f64::INFINITY), f64::INFINITY);
 }
@@ -488,7 +488,7 @@ fn a_list_of_structs_is_a_cloud() {
 
 #[test]
 fn columns_of_a_cloud_are_lists_or_a_cloud_within() {
-    let from = |text: &str, wanted: Wanted| Selector::new(Reading::cloud(wanted, Some(super::from(text))));
+    let from = |text: &str, wanted: CloudFields| Selector::new(Selection::cloud(wanted, Some(super::from(text))));
     let scan = structure(vec![
         ("x", list(doubles(&[1.0, 2.0]))),
         ("y", large_list(doubles(&[3.0, 4.0]))),
@@ -498,14 +498,14 @@ fn columns_of_a_cloud_are_lists_or_a_cloud_within() {
     ]);
     let payload = structure(vec![("scan", scan), ("cloud", three().array())]);
     let text = "columns: [scan.x, scan.y, scan.z, scan.time]";
-    let message = read(&mut from(text, Wanted::Every), &payload).unwrap();
+    let message = read(&mut from(text, CloudFields::All), &payload).unwrap();
     assert_eq!(names(&message), ["x", "y", "z", "t_ns"]);
     assert_eq!(
         (column(&message, "z"), column(&message, "t_ns")),
         (vec![5.0, 6.0], vec![0.0, 5e8])
     );
     let message = read(
-        &mut from("{ columns: [cloud], stamp: cloud.header.stamp }", Wanted::Every),
+        &mut from("{ columns: [cloud], stamp: cloud.header.stamp }", CloudFields::All),
         &payload,
     )
     .unwrap();
@@ -522,7 +522,7 @@ fn columns_of_a_cloud_are_lists_or_a_cloud_within() {
         ),
         ("columns: [scan.w]", "no `scan.w`: `scan` has x, y, z, time, short"),
     ] {
-        let words = read(&mut from(text, Wanted::Every), &payload).err().unwrap();
+        let words = read(&mut from(text, CloudFields::All), &payload).err().unwrap();
         assert!(words.contains(wanted), "{words}\nnot {wanted}");
     }
 }
@@ -544,8 +544,8 @@ fn a_cloud_of_bytes_is_what_its_metadata_say() {
         read.map(|()| message).map_err(|error| error.to_string())
     };
     let message = read(&[], &std_cloud(&bytes, 2, 1)).unwrap();
-    assert_eq!(message.header.shape.as_slice(), [2, 3]);
-    assert_eq!(message.header.fields.to_vec(), ["x", "y", "z"]);
+    assert_eq!(message.header.shape.get(), Some(&[2, 3][..]));
+    assert_eq!(message.header.fields.get().unwrap(), ["x", "y", "z"]);
     assert_eq!(
         message.flat().unwrap().as_slice::<f32>(),
         [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]

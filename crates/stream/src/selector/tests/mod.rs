@@ -89,7 +89,7 @@ fn from(text: &str) -> FromConfig {
 }
 
 fn selector_of(dim: usize, text: &str) -> Selector {
-    Selector::new(Reading::samples(dim, Some(from(text))))
+    Selector::new(Selection::samples(dim, Some(from(text))))
 }
 
 fn read(selector: &mut Selector, payload: &ArrayRef) -> Result<Message, String> {
@@ -112,26 +112,30 @@ fn refused(dim: usize, text: &str, payload: &ArrayRef, wanted: &str) {
 }
 
 #[test]
-fn readings_of_one_input_go_together_where_they_can() {
-    let plain = Reading::default;
-    let joints = || Reading::samples(7, Some(from("columns: [position]")));
-    let cloud =
-        |names: &[&str]| Reading::cloud(Wanted::These(names.iter().map(|&name| name.to_owned()).collect()), None);
+fn selections_of_one_input_go_together_where_they_can() {
+    let plain = Selection::default;
+    let joints = || Selection::samples(7, Some(from("columns: [position]")));
+    let cloud = |names: &[&str]| {
+        Selection::cloud(
+            CloudFields::Named(names.iter().map(|&name| name.to_owned()).collect()),
+            None,
+        )
+    };
     // Who takes whatever comes takes text, too.
-    let with_text = |reading| Reading {
+    let with_text = |selection| Selection {
         skips_text: false,
-        ..reading
+        ..selection
     };
     assert_eq!(plain().and(joints()), Some(with_text(joints())));
     assert_eq!(joints().and(plain()), Some(with_text(joints())));
     assert_eq!(joints().and(joints()), Some(joints()));
-    assert_eq!(joints().and(Reading::samples(7, None)), None);
+    assert_eq!(joints().and(Selection::samples(7, None)), None);
     assert_eq!(
-        joints().and(Reading::samples(7, Some(from("columns: [velocity]")))),
+        joints().and(Selection::samples(7, Some(from("columns: [velocity]")))),
         None
     );
     assert_eq!(cloud(&["ring"]).and(cloud(&["t_ns"])), Some(cloud(&["ring", "t_ns"])));
-    let every = Reading::cloud(Wanted::Every, None);
+    let every = Selection::cloud(CloudFields::All, None);
     assert_eq!(cloud(&["ring"]).and(plain()), Some(with_text(every)));
 }
 

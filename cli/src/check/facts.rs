@@ -1,0 +1,424 @@
+//! Facts about a stream that are known before anything runs.
+
+use super::dataflow::{Dataflow, Node, parts_of_type, tidy};
+use crate::config::{Operation, Section};
+use robocache::app::plugins::Speed;
+use robocache::ops::align;
+use robocache::ops::align::{AlignConfig, FUSED, OBSERVATION, TriggerConfig};
+use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig};
+use robocache::stream::recording::Reader;
+use robocache::stream::{Message, form};
+use robocache::time::{ns_to_ms, ns_to_s};
+use robocache_sim::config::{SimConfig, StreamConfig};
+use robocache_sim::lidar::{COLUMNS, RINGS};
+use robocache_sim::signals::{CAMERA_DIM, PROPRIO_DIM, WRENCH_DIM};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Messages of a recording that are looked at.
+const MESSAGES: usize = 20_000;
+/// The most that metadata and framing add to a payload.
+const FRAMING: u64 = 4096;
+
+/// Facts about a stream; an unknown one is `None`.
+#[derive(Clone, Debug, Default)]
+pub struct StreamFacts {
+    pub kind: Option<Kind>,
+    pub rate_hz: Option<f64>,
+    /// The largest message.
+    pub bytes: Option<u64>,
+    /// From the stamp to the publication, at most.
+    pub delay_ms: Option<f64>,
+    /// True if it comes from a recording, which waits for nobody's sensor.
+    pub is_replayed: bool,
+    /// The reason why nothing comes.
+    pub silent: Option<String>,
+    /// The reason why it comes as fast as it is taken.
+    pub unpaced: Option<String>,
+}
+
+/// A kind of messages.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// Samples with this number of values.
+    Samples(usize),
+    /// Windows with this number of columns, if it is known.
+    Window(Option<usize>),
+    /// Points, with these fields if they are known.
+    Cloud(Option<Vec<String>>),
+    Grid(VoxelLayout),
+    Tick,
+}
+
+impl Kind {
+    /// Values of a sample.
+    pub fn width(&self) -> Option<usize> {
+        match self {
+            Self::Samples(width) => Some(*width),
+            Self::Window(width) => *width,
+            _ => None,
+        }
+    }
+
+    pub fn in_words(&self) -> String {
+        match self {
+            Self::Samples(width) => format!("samples of {width} values"),
+            Self::Window(_) => "observations".to_owned(),
+            Self::Cloud(_) => "point clouds".to_owned(),
+            Self::Grid(layout) => format!("voxel grids, {layout}"),
+            Self::Tick => "ticks of a timer".to_owned(),
+        }
+    }
+
+    /// Kind that a type declares.
+    pub fn of_type(urn: &str) -> Option<Self> {
+        let (name, dim) = parts_of_type(urn)?;
+        Some(match name {
+            "PointCloud" => Self::Cloud(None),
+            "VoxelsDense" => Self::Grid(VoxelLayout::Dense),
+            "VoxelsBits" => Self::Grid(VoxelLayout::Bits),
+            "VoxelsCoo" => Self::Grid(VoxelLayout::Coo),
+            "Fused" | "Observation" | "Aligned" => Self::Window(None),
+            _ => Self::Samples(dim?),
+        })
+    }
+
+    /// Kind of a message.
+    fn of_message(message: &Message) -> Option<Self> {
+        let header = &message.header;
+        if form::modalities.get(header).is_some() {
+            let columns = align::key::offsets.get(header).and_then(<[i64]>::last);
+            return Some(Self::Window(columns.map(|&columns| columns as usize)));
+        }
+        if form::grid_shape.get(header).is_some() {
+            let layout = match message.flat() {
+                None => VoxelLayout::Coo,
+                Some(_) if header.shape.get().is_some_and(|shape| shape.len() == 3) => VoxelLayout::Bits,
+                Some(_) => VoxelLayout::Dense,
+            };
+            return Some(Self::Grid(layout));
+        }
+        let fields: Vec<String> = match message.flat() {
+            Some(_) => header.fields.get().unwrap_or_default().to_vec(),
+            None => message.columns().iter().map(|column| column.name.clone()).collect(),
+        };
+        if ["x", "y", "z"]
+            .iter()
+            .all(|axis| fields.iter().any(|field| field == axis))
+        {
+            return Some(Self::Cloud(Some(fields)));
+        }
+        let samples = message.stamps().len();
+        message.flat().map(|values| Self::Samples(values.len() / samples))
+    }
+}
+
+impl StreamFacts {
+    /// True if no sensor is behind it, so that it may be held up.
+    fn waits_for_its_takers(&self) -> bool {
+        self.is_replayed || self.unpaced.is_some()
+    }
+
+    /// True if sensors are behind it, as far as that is known.
+    pub fn is_live(&self) -> bool {
+        self.rate_hz.is_some() && !self.waits_for_its_takers() && self.kind != Some(Kind::Tick)
+    }
+
+    fn of_sim(stream: &'static str, config: &SimConfig) -> Self {
+        let streams = &config.streams;
+        let (settings, kind, bytes): (&Option<StreamConfig>, Kind, usize) = match stream {
+            "camera" => (&streams.camera, Kind::Samples(CAMERA_DIM), 4 * CAMERA_DIM),
+            "force" => (&streams.force, Kind::Samples(WRENCH_DIM), 4 * WRENCH_DIM),
+            "proprio" => (&streams.proprio, Kind::Samples(PROPRIO_DIM), 4 * PROPRIO_DIM),
+            _ => {
+                let fields = ["x", "y", "z", "intensity", "ring", "t_ns"].map(str::to_owned).into();
+                (&streams.lidar, Kind::Cloud(Some(fields)), 22 * COLUMNS * RINGS)
+            }
+        };
+        let Some(settings) = settings else {
+            let silent = Some(format!("sim.streams.{stream} is null"));
+            return Self {
+                silent,
+                kind: Some(kind),
+                ..Self::default()
+            };
+        };
+        let unpaced = (!config.real_time).then(|| "sim.real_time is false".to_owned());
+        Self {
+            kind: Some(kind),
+            rate_hz: Some(settings.rate_hz),
+            bytes: Some(bytes as u64),
+            delay_ms: Some(settings.latency_ms + 3.0 * settings.latency_jitter_ms - settings.clock_offset_ms),
+            unpaced,
+            ..Self::default()
+        }
+    }
+
+    /// Kind of the grids of these clouds.
+    fn of_grid(config: &VoxelizeConfig, clouds: &[Self]) -> Self {
+        let features = 4 * (3 + config.channels.len());
+        let rows = config.max_voxels.map(|most| most.saturating_mul(features));
+        let slowest = clouds.iter().map(|cloud| cloud.rate_hz).collect::<Option<Vec<f64>>>();
+        Self {
+            kind: Some(Kind::Grid(config.layout)),
+            rate_hz: slowest.and_then(|rates| rates.into_iter().reduce(f64::min)),
+            bytes: config.message_bytes().or(rows).map(|bytes| bytes as u64),
+            delay_ms: clouds.iter().filter_map(|cloud| cloud.delay_ms).reduce(f64::max),
+            is_replayed: clouds.iter().any(Self::waits_for_its_takers),
+            ..Self::default()
+        }
+    }
+}
+
+/// Observations a second, if that is known.
+fn observation_rate(config: &AlignConfig, input: &dyn Fn(&str) -> StreamFacts) -> Option<f64> {
+    match &config.trigger {
+        None => Some(config.rate_hz / config.emit_every as f64),
+        Some(TriggerConfig::Stream { stream, every, .. }) => Some(input(stream).rate_hz? / *every as f64),
+        Some(TriggerConfig::Timer { timer: asked } | TriggerConfig::Request { request: asked }) => input(asked).rate_hz,
+    }
+}
+
+fn observations(
+    is_fuse: bool,
+    config: &AlignConfig,
+    input: &dyn Fn(&str) -> StreamFacts,
+) -> Vec<(String, StreamFacts)> {
+    let rate_hz = observation_rate(config, input);
+    let modalities = config.modalities.iter();
+    let is_replayed = modalities
+        .map(|modality| input(&modality.input))
+        .any(|known| known.waits_for_its_takers());
+    // Without a limit to what is waited for, they are of a recording.
+    let is_replayed = is_replayed || config.max_wait_ms.is_none();
+    let window = |columns: usize| StreamFacts {
+        kind: Some(Kind::Window(Some(columns))),
+        rate_hz,
+        bytes: Some((config.window * columns * config.dtype.size()) as u64),
+        is_replayed,
+        ..StreamFacts::default()
+    };
+    if !is_fuse {
+        let modalities = config.modalities.iter();
+        return modalities
+            .map(|modality| (modality.input.clone(), window(modality.dim)))
+            .collect();
+    }
+    let fused = window(config.columns());
+    let mut found = vec![(FUSED.to_owned(), fused.clone())];
+    if config.attach.is_empty() {
+        return found;
+    }
+    let mut whole = fused.bytes;
+    for attach in &config.attach {
+        let rows = attach.rows.unwrap_or(config.window) as u64;
+        let bytes = input(&attach.input).bytes.map(|bytes| bytes * rows);
+        whole = whole.zip(bytes).map(|(whole, bytes)| whole + bytes);
+        found.push((
+            attach.output.clone(),
+            StreamFacts {
+                kind: None,
+                bytes,
+                ..fused.clone()
+            },
+        ));
+    }
+    found.push((OBSERVATION.to_owned(), StreamFacts { bytes: whole, ..fused }));
+    found
+}
+
+/// The streams of a recording and the facts about each.
+type Recording = Vec<(String, StreamFacts)>;
+
+/// The streams of a recording, by its first messages; `None` if there is no recording.
+fn recorded(folder: &Path) -> Option<Recording> {
+    /// Messages, the first and the newest stamp.
+    type Stamps = (u64, i64, i64);
+    let (mut reader, _) = Reader::open_readable(folder).ok()?;
+    let names: Vec<String> = reader.streams().map(str::to_owned).collect();
+    let mut found: Vec<(StreamFacts, Option<Stamps>)> = names.iter().map(|_| Default::default()).collect();
+    let mut message = Message::default();
+    for _ in 0..MESSAGES {
+        let Ok(Some(stream)) = reader.next_into(&mut message) else {
+            break;
+        };
+        let (known, seen) = &mut found[stream];
+        let stamp = message.timestamp_ns();
+        let (messages, first, _) = seen.unwrap_or((0, stamp, stamp));
+        *seen = Some((messages + 1, first, stamp));
+        known.bytes = known.bytes.max(Some(message.bytes() as u64));
+        if known.kind.is_none() {
+            known.kind = Kind::of_message(&message);
+        }
+        if let Some(arrival_ns) = message.arrival_ns {
+            let delay = ns_to_ms(arrival_ns.saturating_sub(stamp));
+            known.delay_ms = Some(known.delay_ms.map_or(delay, |most| most.max(delay)));
+        }
+    }
+    let streams = names.into_iter().zip(found).map(|(name, (mut known, seen))| {
+        known.is_replayed = true;
+        known.rate_hz = seen.and_then(|(messages, first, last)| {
+            let span = ns_to_s(last.saturating_sub(first));
+            (messages > 1 && span > 0.0).then(|| (messages - 1) as f64 / span)
+        });
+        (name, known)
+    });
+    Some(streams.collect())
+}
+
+/// Facts about the outputs of a dataflow.
+pub struct Streams<'a> {
+    pub dataflow: &'a Dataflow,
+    /// The operations of each of its nodes that is one of robocache's.
+    operations: &'a BTreeMap<String, Vec<Operation>>,
+    folder: &'a Path,
+    found: RefCell<BTreeMap<String, StreamFacts>>,
+    recordings: RefCell<BTreeMap<PathBuf, Option<Recording>>>,
+}
+
+impl<'a> Streams<'a> {
+    pub fn new(dataflow: &'a Dataflow, operations: &'a BTreeMap<String, Vec<Operation>>, folder: &'a Path) -> Self {
+        Self {
+            dataflow,
+            operations,
+            folder,
+            found: RefCell::default(),
+            recordings: RefCell::default(),
+        }
+    }
+
+    /// Facts about a source, such as `robot/camera`.
+    pub fn of(&self, source: &str) -> StreamFacts {
+        if let Some(known) = self.found.borrow().get(source) {
+            return known.clone();
+        }
+        // A loop ends here.
+        self.found
+            .borrow_mut()
+            .insert(source.to_owned(), StreamFacts::default());
+        let known = self.find(source);
+        self.found.borrow_mut().insert(source.to_owned(), known.clone());
+        known
+    }
+
+    fn find(&self, source: &str) -> StreamFacts {
+        if let Some(timer) = source.strip_prefix("dora/timer/") {
+            return StreamFacts {
+                kind: Some(Kind::Tick),
+                rate_hz: timer_hz(timer),
+                bytes: Some(0),
+                ..StreamFacts::default()
+            };
+        }
+        let Some((id, output)) = source.split_once('/') else {
+            return StreamFacts::default();
+        };
+        let Some(node) = self.dataflow.nodes.iter().find(|node| node.id == id) else {
+            return StreamFacts::default();
+        };
+        let outputs = self.outputs_of(node);
+        let typed = node.output_types.get(output).and_then(|urn| Kind::of_type(urn));
+        match outputs.into_iter().find(|(name, _)| name == output) {
+            Some((_, known)) => known,
+            None => StreamFacts {
+                kind: typed,
+                // It may be that nothing is recorded yet.
+                is_replayed: node.program() == Some("replay"),
+                ..StreamFacts::default()
+            },
+        }
+    }
+
+    /// Streams of the recording that `path` names; `None` if there is none.
+    pub fn recording(&self, path: &Path) -> Option<Recording> {
+        let folder = tidy(&self.folder.join(path));
+        let mut recordings = self.recordings.borrow_mut();
+        recordings
+            .entry(folder)
+            .or_insert_with_key(|folder| recorded(folder))
+            .clone()
+    }
+
+    /// Outputs of an operation, given its inputs.
+    pub fn outputs(&self, operation: &Operation, input: &dyn Fn(&str) -> StreamFacts) -> Vec<(String, StreamFacts)> {
+        let mut found: Vec<(String, StreamFacts)> = match &operation.section {
+            Section::Sim(config) => {
+                let streams = ["camera", "force", "proprio", "lidar"];
+                streams
+                    .map(|stream| (stream.to_owned(), StreamFacts::of_sim(stream, config)))
+                    .into()
+            }
+            Section::Voxelize(config) => {
+                let clouds: Vec<StreamFacts> = config.inputs.iter().map(|cloud| input(&cloud.input)).collect();
+                vec![("voxels".to_owned(), StreamFacts::of_grid(config, &clouds))]
+            }
+            Section::Observe(config) => observations(operation.plugin == "fuse", config, input),
+            Section::Clock(config) => {
+                let inputs = config.inputs.iter();
+                inputs.map(|clock| (clock.input.clone(), input(&clock.input))).collect()
+            }
+            Section::Group(config) => {
+                let inputs = config.inputs.iter();
+                inputs.map(|group| (group.input.clone(), input(&group.input))).collect()
+            }
+            Section::Resample => vec![("resampled".to_owned(), StreamFacts::default())],
+            Section::Replay(config) => {
+                let unpaced = (config.speed == Speed::Max).then(|| "replay.speed is max".to_owned());
+                let mut streams = self.recording(&config.path).unwrap_or_default();
+                streams
+                    .iter_mut()
+                    .for_each(|(_, known)| known.unpaced.clone_from(&unpaced));
+                streams
+            }
+            Section::Record(_) => Vec::new(),
+        };
+        for (name, _) in &mut found {
+            *name = operation.output(name);
+        }
+        found
+    }
+
+    /// The outputs of a node of robocache.
+    fn outputs_of(&self, node: &Node) -> Vec<(String, StreamFacts)> {
+        let mut inside: Vec<(String, StreamFacts)> = Vec::new();
+        for operation in self.operations.get(&node.id).into_iter().flatten() {
+            let found = self.outputs(operation, &|name| self.input(node, &inside, name));
+            inside.extend(found);
+        }
+        inside
+    }
+
+    /// Facts about an input of a node's operation, behind the operations whose outputs are `inside`.
+    pub fn input(&self, node: &Node, inside: &[(String, StreamFacts)], name: &str) -> StreamFacts {
+        let own = inside.iter().rev().find(|(output, _)| output == name);
+        match (own, node.edge(name)) {
+            (Some((_, known)), _) => known.clone(),
+            (None, Some(edge)) => {
+                let known = self.of(&edge.source);
+                let typed = node.input_types.get(name).and_then(|urn| Kind::of_type(urn));
+                StreamFacts {
+                    kind: known.kind.clone().or(typed),
+                    ..known
+                }
+            }
+            (None, None) => StreamFacts::default(),
+        }
+    }
+}
+
+fn timer_hz(timer: &str) -> Option<f64> {
+    let (unit, number) = timer.split_once('/')?;
+    let number: f64 = number.parse().ok()?;
+    match unit {
+        "hz" => Some(number),
+        "millis" => Some(1e3 / number),
+        "secs" => Some(1.0 / number),
+        _ => None,
+    }
+}
+
+/// Bytes that a message takes in a pool.
+pub fn pooled(bytes: u64) -> u64 {
+    bytes + FRAMING
+}

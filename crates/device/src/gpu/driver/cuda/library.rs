@@ -1,0 +1,137 @@
+//! Finding the driver's library, and what it can do.
+
+use super::super::{Kind, Unavailable};
+use super::Cuda;
+use cudarc::driver::sys::{self, CUevent, CUresult};
+use cudarc::driver::{DriverError, result};
+use std::sync::OnceLock;
+
+/// The CUDA version of the oldest driver that takes the kernels: that of `kernels/*.cuda12.fatbin`.
+const NEEDED: i32 = 12_000;
+
+/// The functions that are called of every driver. One that is missing must be found out before it is called, since the
+/// binding panics then.
+const FUNCTIONS: [&str; 46] = [
+    "cuInit",
+    "cuDriverGetVersion",
+    "cuCtxGetCurrent",
+    "cuCtxSetCurrent",
+    "cuCtxSynchronize",
+    "cuDeviceGet",
+    "cuDeviceGetAttribute",
+    "cuDeviceGetCount",
+    "cuDeviceGetName",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuDevicePrimaryCtxRetain",
+    "cuDeviceTotalMem_v2",
+    "cuEventCreate",
+    "cuEventDestroy_v2",
+    "cuEventQuery",
+    "cuEventRecord",
+    "cuEventSynchronize",
+    "cuFuncGetAttribute",
+    "cuGetErrorName",
+    "cuGetErrorString",
+    "cuGraphDestroy",
+    "cuGraphExecDestroy",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphLaunch",
+    "cuGraphUpload",
+    "cuLaunchKernelEx",
+    "cuMemAlloc_v2",
+    "cuMemFreeHost",
+    "cuMemFree_v2",
+    "cuMemGetInfo_v2",
+    "cuMemHostAlloc",
+    "cuMemcpyDtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemcpyPeerAsync",
+    "cuMemsetD8Async",
+    "cuModuleGetFunction",
+    "cuModuleLoadData",
+    "cuModuleUnload",
+    "cuPointerGetAttributes",
+    "cuStreamBeginCapture_v2",
+    "cuStreamCreate",
+    "cuStreamDestroy_v2",
+    "cuStreamEndCapture",
+    "cuStreamSynchronize",
+    "cuStreamWaitEvent",
+];
+
+/// The driver, which is loaded once in a process and stays.
+pub fn driver() -> Result<&'static Cuda, Unavailable> {
+    static DRIVER: OnceLock<Result<Cuda, Unavailable>> = OnceLock::new();
+    DRIVER.get_or_init(probe).as_ref().map_err(Clone::clone)
+}
+
+fn probe() -> Result<Cuda, Unavailable> {
+    // SAFETY: loading the driver's library runs its initializers, which is what it is installed for.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Unavailable::NoLibrary(Kind::Cuda));
+    }
+    // The version first: it says more of an old driver than the function that is missing.
+    FUNCTIONS[..2].iter().try_for_each(|function| find(function))?;
+    let mut came = 0;
+    // SAFETY: the function is there, and writes the version to `came`.
+    unsafe { sys::cuDriverGetVersion(&mut came) }.result().map_err(failed)?;
+    if came < NEEDED {
+        return Err(Unavailable::DriverTooOld {
+            kind: Kind::Cuda,
+            came,
+            needed: NEEDED,
+        });
+    }
+    FUNCTIONS[2..].iter().try_for_each(|function| find(function))?;
+    result::init().map_err(failed)?;
+    match result::device::get_count().map_err(failed)? {
+        0 => Err(Unavailable::NoDevice(Kind::Cuda)),
+        count => Ok(Cuda {
+            version: came,
+            devices: count as usize,
+        }),
+    }
+}
+
+/// True if the driver has a function, once it is known that there is a driver.
+pub fn has(function: &'static str) -> bool {
+    find(function).is_ok()
+}
+
+/// The time between two events in ms. The newer function came with CUDA 12.8; what it replaces is in every driver of
+/// CUDA 12, and the binding does not know it.
+///
+/// # Safety
+/// Both events live, and their context is that of the calling thread.
+pub unsafe fn event_elapsed_ms(ms: &mut f32, since: CUevent, until: CUevent) -> Result<(), DriverError> {
+    type Elapsed = unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> CUresult;
+    if has("cuEventElapsedTime_v2") {
+        // SAFETY: the function is there; the events are the caller's promise.
+        return unsafe { sys::cuEventElapsedTime_v2(ms, since, until) }.result();
+    }
+    // SAFETY: the library is present, and this is the function's type.
+    let elapsed = unsafe { sys::culib().get::<Elapsed>(b"cuEventElapsedTime") };
+    let elapsed = elapsed.map_err(|_| DriverError(CUresult::CUDA_ERROR_NOT_FOUND))?;
+    // SAFETY: as above.
+    unsafe { elapsed(ms, since, until) }.result()
+}
+
+fn find(function: &'static str) -> Result<(), Unavailable> {
+    // SAFETY: the library is present, and the symbol is looked up but not called.
+    match unsafe { sys::culib().get::<*const ()>(function.as_bytes()) } {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Unavailable::MissingSymbol(Kind::Cuda, function)),
+    }
+}
+
+fn failed(error: DriverError) -> Unavailable {
+    match error.0 {
+        CUresult::CUDA_ERROR_NO_DEVICE => Unavailable::NoDevice(Kind::Cuda),
+        code => Unavailable::Init {
+            kind: Kind::Cuda,
+            name: format!("{code:?}"),
+            code: code as u32,
+        },
+    }
+}

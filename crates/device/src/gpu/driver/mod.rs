@@ -1,0 +1,349 @@
+//! Drivers of GPUs: the seam below [`Gpu`](super::Gpu), which every vendor's has behind it.
+//!
+//! A vendor's GPUs take an implementation of [`Driver`] and a variant of [`Kind`]. Everything above has one source for all
+//! of them.
+
+#[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(feature = "hip")]
+mod hip;
+
+use robocache_kernels::Image;
+use std::ffi::c_void;
+use std::fmt;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// The vendor's driver that a GPU is used by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// NVIDIA's: CUDA.
+    Cuda,
+    /// AMD's: HIP, the part of ROCm that programs call.
+    Hip,
+}
+
+impl Kind {
+    /// All of them, in the order in which `auto` looks for one.
+    pub const ALL: [Self; 2] = [Self::Cuda, Self::Hip];
+
+    /// The word for it, as in `cuda:0`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cuda => "cuda",
+            Self::Hip => "hip",
+        }
+    }
+
+    /// True if the tests have passed on a device of it. `auto` takes no other; it must be named.
+    pub const fn is_verified(self) -> bool {
+        match self {
+            Self::Cuda => true,
+            Self::Hip => false,
+        }
+    }
+
+    /// The driver, found and started once in a process. Never panics.
+    ///
+    /// # Errors
+    /// The reason why it can't be used.
+    pub fn driver(self) -> Result<&'static dyn Driver, Unavailable> {
+        match self {
+            #[cfg(feature = "cuda")]
+            Self::Cuda => Ok(cuda::driver()?),
+            #[cfg(feature = "hip")]
+            Self::Hip => Ok(hip::driver()?),
+            #[cfg(not(all(feature = "cuda", feature = "hip")))]
+            kind => Err(Unavailable::NotBuilt(kind)),
+        }
+    }
+
+    /// The name of the interface that it is programmed by.
+    const fn interface(self) -> &'static str {
+        match self {
+            Self::Cuda => "CUDA",
+            Self::Hip => "HIP",
+        }
+    }
+
+    /// The words for its driver.
+    const fn called(self) -> &'static str {
+        match self {
+            Self::Cuda => "CUDA driver",
+            Self::Hip => "AMD driver",
+        }
+    }
+
+    /// The library that is looked for, as the reason names it.
+    const fn library(self) -> &'static str {
+        match self {
+            Self::Cuda => "libcuda.so.1",
+            Self::Hip => "libamdhip64.so",
+        }
+    }
+
+    /// A version as people write it.
+    pub fn version_text(self, version: i32) -> String {
+        match self {
+            Self::Cuda => format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
+            Self::Hip => format!("HIP {}.{}", version / 10_000_000, version / 100_000 % 100),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The reason why no GPU of a kind can be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    /// The program has no part for the driver.
+    #[error("this program was built without {} (its feature `{}`)", .0.interface(), .0)]
+    NotBuilt(Kind),
+    /// The driver's library is not there.
+    #[error("no {} is installed ({} was not found)", .0.called(), .0.library())]
+    NoLibrary(Kind),
+    /// The driver's library lacks a function.
+    #[error("the {} has no function {}: it is too old or damaged", .0.called(), .1)]
+    MissingSymbol(Kind, &'static str),
+    /// The driver is older than any of the kernels.
+    #[error("the {} supports {}, too old (allowed: a driver of {} or newer)",
+        kind.called(), kind.version_text(*came), kind.version_text(*needed))]
+    DriverTooOld {
+        /// Whose driver.
+        kind: Kind,
+        /// The version that it says.
+        came: i32,
+        /// The least that will do.
+        needed: i32,
+    },
+    /// The driver starts, but has no device.
+    #[error("the {} has no device", .0.called())]
+    NoDevice(Kind),
+    /// The driver does not start.
+    #[error("the {} does not start: {name} ({code})", kind.called())]
+    Init {
+        /// Whose driver.
+        kind: Kind,
+        /// The name of the error.
+        name: String,
+        /// Its number.
+        code: u32,
+    },
+    /// Other devices exist, but not this one.
+    #[error("there is no device {kind}:{ordinal} (allowed: {kind}:0 to {kind}:{})", count - 1)]
+    NoSuchDevice {
+        /// Whose device.
+        kind: Kind,
+        /// The ordinal that was asked for.
+        ordinal: usize,
+        /// Number of devices.
+        count: usize,
+    },
+}
+
+/// A call of a driver that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The driver's function.
+    pub call: &'static str,
+    /// The name of the error.
+    pub name: String,
+    /// Its number.
+    pub code: u32,
+    /// True if the call was refused for lack of memory, and has done nothing: the device can go on.
+    pub is_memory: bool,
+}
+
+/// Makes types of a driver's numbers. They can't be mistaken for one another, and own nothing.
+macro_rules! handles {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub struct $name(pub u64);
+    )*};
+}
+
+handles! {
+    /// Memory of a device.
+    Address,
+    /// A process's part of a device: its memory, modules and streams.
+    Context,
+    /// A point in a stream.
+    Event,
+    /// A graph that can be launched.
+    Executable,
+    /// A kernel.
+    Function,
+    /// Work that was captured.
+    Graph,
+    /// A loaded image.
+    Module,
+    /// Work in order.
+    Stream,
+}
+
+impl Address {
+    /// The address `bytes` bytes further on.
+    #[must_use]
+    pub const fn offset(self, bytes: usize) -> Self {
+        Self(self.0 + bytes as u64)
+    }
+}
+
+/// A kernel, as a driver knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Loaded {
+    /// Its handle.
+    pub function: Function,
+    /// The size of its parameters, if the driver can say.
+    pub parameter_bytes: Option<usize>,
+    /// True if it waits for the kernel before it by itself, so that it may start while that one ends.
+    pub can_start_early: bool,
+}
+
+/// Functions that a driver may lack, and be used for everything else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Optional {
+    /// Memory that several processes map.
+    Sharing,
+    /// Making host memory page-locked that is there already.
+    HostLocking,
+}
+
+/// The calls of a vendor's driver. Names, numbers and texts of its errors stay below it.
+///
+/// Functions that take no device and no context work in that which [`make_current`](Self::make_current) set for the calling
+/// thread. Those that take a stream enqueue work and return.
+///
+/// # Safety
+/// An implementation does what its functions say: memory that it gives is there, of that size and nobody else's.
+///
+/// Who calls an `unsafe` function of it hands over handles that this driver gave and has not taken back, in their context,
+/// and memory that is large enough and stays until the stream is done with it.
+#[expect(clippy::missing_safety_doc, reason = "what holds for all of them stands above")]
+pub unsafe trait Driver: Sync {
+    /// The kind of its devices.
+    fn kind(&self) -> Kind;
+    /// Its version, as the vendor numbers it.
+    fn version(&self) -> i32;
+    /// Number of devices, at least one.
+    fn device_count(&self) -> usize;
+    /// The first function that it lacks of those that something optional takes.
+    fn missing(&self, optional: Optional) -> Option<&'static str>;
+
+    /// The name of a device.
+    fn name(&self, ordinal: usize) -> Result<String, Fault>;
+    /// Number of multiprocessors of a device.
+    fn multiprocessors(&self, ordinal: usize) -> Result<u32, Fault>;
+    /// A number that is the device's in every process.
+    fn uuid(&self, ordinal: usize) -> Result<[u8; 16], Fault>;
+    /// True if other processes can map memory of a device.
+    fn can_share(&self, ordinal: usize) -> Result<bool, Fault>;
+
+    /// The context of a device, to be closed as often as it is opened.
+    fn open(&self, ordinal: usize) -> Result<Context, Fault>;
+    /// Gives the context of a device up.
+    unsafe fn close(&self, ordinal: usize);
+    /// Makes a context that of the calling thread.
+    unsafe fn make_current(&self, context: Context) -> Result<(), Fault>;
+    /// Waits for all streams of the context, other libraries' too.
+    unsafe fn synchronize_all(&self) -> Result<(), Fault>;
+
+    /// Loads the image of a file that the device takes.
+    unsafe fn load(&self, image: &Image) -> Result<Module, Fault>;
+    /// Unloads a module.
+    unsafe fn unload(&self, module: Module);
+    /// A kernel of a module.
+    unsafe fn function(&self, module: Module, name: &str) -> Result<Loaded, Fault>;
+    /// Enqueues a kernel with the struct at `parameters`, which has been read on return.
+    unsafe fn launch(
+        &self,
+        function: Function,
+        grid: [u32; 3],
+        block: u32,
+        parameters: *const c_void,
+        starts_early: bool,
+        stream: Stream,
+    ) -> Result<(), Fault>;
+
+    /// A stream that waits for no other one.
+    unsafe fn create_stream(&self) -> Result<Stream, Fault>;
+    /// Destroys a stream once it is idle.
+    unsafe fn destroy_stream(&self, stream: Stream);
+    /// Waits for the work in a stream.
+    unsafe fn synchronize(&self, stream: Stream) -> Result<(), Fault>;
+    /// Has a stream wait for an event.
+    unsafe fn wait_event(&self, stream: Stream, event: Event) -> Result<(), Fault>;
+    /// The stream that libraries use by default: that of all threads, or of the calling one.
+    fn default_stream(&self, of_thread: bool) -> Stream;
+
+    /// An event, which tells times if it is `timed`.
+    unsafe fn create_event(&self, timed: bool) -> Result<Event, Fault>;
+    /// Destroys an event once it is reached.
+    unsafe fn destroy_event(&self, event: Event) -> Result<(), Fault>;
+    /// Sets an event to the end of a stream.
+    unsafe fn record(&self, event: Event, stream: Stream) -> Result<(), Fault>;
+    /// Waits for an event.
+    unsafe fn synchronize_event(&self, event: Event) -> Result<(), Fault>;
+    /// True if an event is reached.
+    unsafe fn is_reached(&self, event: Event) -> Result<bool, Fault>;
+    /// The time between two events, ms.
+    unsafe fn elapsed_ms(&self, since: Event, until: Event) -> Result<f32, Fault>;
+
+    /// Captures what this thread enqueues in a stream from now on.
+    unsafe fn begin_capture(&self, stream: Stream) -> Result<(), Fault>;
+    /// Ends a capture.
+    unsafe fn end_capture(&self, stream: Stream) -> Result<Graph, Fault>;
+    /// Makes a graph one that can be launched.
+    unsafe fn instantiate(&self, graph: Graph) -> Result<Executable, Fault>;
+    /// Enqueues the work of a graph.
+    unsafe fn launch_graph(&self, executable: Executable, stream: Stream) -> Result<(), Fault>;
+    /// Destroys a graph.
+    unsafe fn destroy_graph(&self, graph: Graph);
+    /// Destroys a graph that can be launched.
+    unsafe fn destroy_executable(&self, executable: Executable);
+
+    /// Memory of the device, aligned to 256 bytes.
+    unsafe fn allocate(&self, bytes: usize) -> Result<Address, Fault>;
+    /// Frees memory of the device, once the work that uses it is done.
+    unsafe fn free(&self, address: Address);
+    /// Page-locked memory of the host, which every device reads and writes at the same address.
+    unsafe fn allocate_host(&self, bytes: usize) -> Result<*mut u8, Fault>;
+    /// Frees page-locked memory.
+    unsafe fn free_host(&self, memory: *mut u8);
+    /// Makes memory of the host page-locked.
+    unsafe fn lock_host(&self, memory: *mut u8, bytes: usize) -> Result<(), Fault>;
+    /// Makes such memory pageable again.
+    unsafe fn unlock_host(&self, memory: *mut u8);
+    /// True if an address, which is not read, is in page-locked memory; false if the driver can't tell.
+    fn is_page_locked(&self, address: *const u8) -> bool;
+
+    /// Copies host memory to the device.
+    unsafe fn upload(&self, to: Address, from: *const u8, bytes: usize, stream: Stream) -> Result<(), Fault>;
+    /// Copies memory of the device to the host.
+    unsafe fn download(&self, to: *mut u8, from: Address, bytes: usize, stream: Stream) -> Result<(), Fault>;
+    /// Copies within the device.
+    unsafe fn copy(&self, to: Address, from: Address, bytes: usize, stream: Stream) -> Result<(), Fault>;
+    /// Copies between devices.
+    unsafe fn copy_peer(
+        &self,
+        to: (Context, Address),
+        from: (Context, Address),
+        bytes: usize,
+        stream: Stream,
+    ) -> Result<(), Fault>;
+    /// Sets bytes to zero.
+    unsafe fn clear(&self, to: Address, bytes: usize, stream: Stream) -> Result<(), Fault>;
+
+    /// The size, `bytes` or more, that memory which is shared has to have.
+    unsafe fn shareable_bytes(&self, ordinal: usize, bytes: usize) -> Result<usize, Fault>;
+    /// Memory of such a size, and the descriptor that other processes map it by.
+    unsafe fn create_shareable(&self, ordinal: usize, bytes: usize) -> Result<(Address, OwnedFd), Fault>;
+    /// Maps memory of such a size that another process made.
+    unsafe fn map_shareable(&self, ordinal: usize, memory: BorrowedFd<'_>, bytes: usize) -> Result<Address, Fault>;
+    /// Gives shared memory up, once all work is done.
+    unsafe fn unmap_shareable(&self, address: Address, bytes: usize);
+}

@@ -1,0 +1,105 @@
+//! Memory and streams of other libraries in the process.
+
+use super::device::Gpu;
+use super::driver::Stream;
+use super::error::DeviceFault;
+use super::memory::DeviceBuf;
+use super::slice::DeviceSlice;
+
+impl Gpu {
+    /// Its stream as the driver numbers it, for a library that is to let it wait.
+    pub fn stream_handle(&self) -> u64 {
+        self.stream.handle.0
+    }
+
+    /// Waits for everything in the process that uses the device, other libraries' work too.
+    ///
+    /// # Errors
+    /// The first error of that work.
+    pub fn synchronize_all(&self) -> Result<(), DeviceFault> {
+        let (driver, _) = self.stream.bound()?;
+        // SAFETY: the context is current.
+        unsafe { driver.synchronize_all() }.map_err(|fault| self.stream.failed(fault, "all streams"))
+    }
+
+    /// Lets what is enqueued from now on wait for what is in another stream so far.
+    ///
+    /// # Errors
+    /// The driver's error.
+    ///
+    /// # Safety
+    /// `handle` is a stream of this device, or 1 for its legacy default stream, or 2 for the thread's.
+    pub unsafe fn wait_for_stream(&self, handle: u64) -> Result<(), DeviceFault> {
+        let (driver, stream) = self.stream.bound()?;
+        let failed = |fault| self.stream.failed(fault, "another library's stream");
+        // SAFETY: the context is current.
+        let event = unsafe { driver.create_event(false) }.map_err(failed)?;
+        // SAFETY: that the other stream is one is the caller's promise. The driver keeps a destroyed event until it is
+        // reached.
+        let waits = unsafe {
+            let recorded = driver.record(event, Stream(handle));
+            recorded.and_then(|()| driver.wait_event(stream, event))
+        };
+        // SAFETY: it is not used any more.
+        let destroyed = unsafe { driver.destroy_event(event) };
+        waits.and(destroyed).map_err(failed)
+    }
+
+    /// Copies elements of a device to host memory, and waits for it.
+    ///
+    /// # Errors
+    /// The driver's error. The host memory is the caller's again all the same.
+    ///
+    /// # Panics
+    /// If there are more or fewer bytes than elements.
+    ///
+    /// # Safety
+    /// The elements are there, and nothing writes them meanwhile but what the stream waits for.
+    pub unsafe fn fetch(&self, from: DeviceSlice<'_>, to: &mut [u8]) -> Result<(), DeviceFault> {
+        assert_eq!(to.len(), from.bytes(), "bytes of a slice");
+        if to.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the elements are there; the memory is borrowed until the stream is synchronized.
+        let copied = unsafe { self.stream.download(from.pointer().address(), to) };
+        copied.and(self.synchronize())
+    }
+
+    /// Copies host memory to elements of a device, and waits for it.
+    ///
+    /// # Errors
+    /// The driver's error. The host memory is the caller's again all the same.
+    ///
+    /// # Panics
+    /// If there are more or fewer bytes than elements.
+    ///
+    /// # Safety
+    /// The elements are there, and nothing reads or writes them meanwhile but what the stream waits for.
+    pub unsafe fn put(&self, to: DeviceSlice<'_>, from: &[u8]) -> Result<(), DeviceFault> {
+        assert_eq!(from.len(), to.bytes(), "bytes of a slice");
+        if from.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the elements are there; the memory is borrowed until the stream is synchronized.
+        let copied = unsafe { self.stream.upload(to.pointer().address(), from) };
+        copied.and(self.synchronize())
+    }
+}
+
+impl DeviceBuf {
+    /// Enqueues a copy of elements of the device to the buffer from byte `offset` on.
+    ///
+    /// # Errors
+    /// The driver's error.
+    ///
+    /// # Panics
+    /// If they do not fit.
+    ///
+    /// # Safety
+    /// The elements are there until the stream is synchronized.
+    pub unsafe fn copy_from_slice(&self, offset: usize, from: DeviceSlice<'_>) -> Result<(), DeviceFault> {
+        let (to, bytes) = (self.range(offset, from.bytes()), from.bytes());
+        // SAFETY: the range is within the buffer; that the source is there is the caller's promise.
+        unsafe { self.gpu().stream.copy(to, from.pointer().address(), bytes) }
+    }
+}

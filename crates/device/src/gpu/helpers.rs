@@ -1,0 +1,178 @@
+//! Threads that help with copies of host memory.
+//!
+//! They are those of the process, started at the first copy that wants them: how many there are depends on the cores of the
+//! machine and on nothing that an operation is configured with. rayon's pool is not used, since handing it work from
+//! outside allocates.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+
+/// Threads that help at most: more do not copy faster.
+const MOST_HELPERS: usize = 3;
+
+/// Work of each of them.
+type Work<'a> = dyn Fn() + Sync + 'a;
+
+/// Work that its owner keeps borrowed until all helpers have left it.
+#[derive(Clone, Copy)]
+struct Job(*const Work<'static>);
+
+// SAFETY: any thread may run it, and it is borrowed as long as one does.
+unsafe impl Send for Job {}
+
+#[derive(Default)]
+struct State {
+    job: Option<Job>,
+    /// Helpers that work on the job.
+    busy: usize,
+    has_panicked: bool,
+}
+
+#[derive(Default)]
+struct Helpers {
+    state: Mutex<State>,
+    begin: Condvar,
+    end: Condvar,
+    /// Held by the thread whose job it is. Others work by themselves meanwhile.
+    owner: Mutex<()>,
+}
+
+impl Helpers {
+    /// The threads that help, started when they are first needed.
+    fn get() -> &'static Self {
+        static HELPERS: OnceLock<Helpers> = OnceLock::new();
+        static STARTED: OnceLock<()> = OnceLock::new();
+        let helpers = HELPERS.get_or_init(Self::default);
+        STARTED.get_or_init(|| {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            for _ in 0..MOST_HELPERS.min(cores - 1) {
+                // Where a thread can't be started, the others do its part.
+                let _ = std::thread::Builder::new()
+                    .name("robocache-copy".into())
+                    .spawn(move || helpers.help());
+            }
+        });
+        helpers
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn help(&self) {
+        let mut state = self.state();
+        loop {
+            let Some(job) = state.job else {
+                state = self.begin.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            state.busy += 1;
+            drop(state);
+            // SAFETY: the job stays while a helper is busy.
+            let done = catch_unwind(AssertUnwindSafe(|| unsafe { (*job.0)() }));
+            state = self.state();
+            // Nothing of it is left to begin.
+            state.job = None;
+            state.has_panicked |= done.is_err();
+            state.busy -= 1;
+            if state.busy == 0 {
+                self.end.notify_all();
+            }
+        }
+    }
+}
+
+/// Ends the job, also where its owner panics.
+struct Ending<'a>(&'a Helpers);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.job = None;
+        while state.busy > 0 {
+            state = self.0.end.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Runs `own` on this thread, and `help` on those helpers that come before it is done, and returns when all have. Where the
+/// helpers have other work, `own` does all there is to do.
+///
+/// # Panics
+/// If one of them does.
+pub fn share<R>(help: &Work<'_>, own: impl FnOnce() -> R) -> R {
+    let helpers = Helpers::get();
+    let _owner = match helpers.owner.try_lock() {
+        Ok(owner) => owner,
+        // An owner has panicked, when its job had ended.
+        Err(TryLockError::Poisoned(owner)) => owner.into_inner(),
+        Err(TryLockError::WouldBlock) => return own(),
+    };
+    // SAFETY: only the lifetime changes. The work is borrowed until `ending` has waited for all that were busy with it.
+    let job = Job(unsafe { std::mem::transmute::<*const Work<'_>, *const Work<'static>>(help) });
+    let mut state = helpers.state();
+    (state.job, state.has_panicked) = (Some(job), false);
+    drop(state);
+    let ending = Ending(helpers);
+    helpers.begin.notify_all();
+    let done = own();
+    drop(ending);
+    assert!(!helpers.state().has_panicked, "a thread that helped has panicked");
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn every_part_is_done_once_for_several_owners_at_a_time() {
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for parts in [0, 1, 7, 5000] {
+                        let done: Vec<AtomicUsize> = (0..parts).map(|_| AtomicUsize::new(0)).collect();
+                        let next = AtomicUsize::new(0);
+                        let work = || {
+                            while let Some(part) = done.get(next.fetch_add(1, Ordering::Relaxed)) {
+                                part.fetch_add(1, Ordering::Relaxed);
+                            }
+                        };
+                        share(&work, work);
+                        assert!(done.iter().all(|part| part.load(Ordering::Relaxed) == 1), "{parts}");
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_panic_reaches_the_owner_and_the_threads_help_again() {
+        if std::thread::available_parallelism().map_or(1, usize::from) == 1 {
+            return;
+        }
+        let one = || {
+            let came = AtomicUsize::new(0);
+            let help = || {
+                came.fetch_add(1, Ordering::Relaxed);
+                panic!("a helper is meant to fail");
+            };
+            share(&help, || {
+                for _ in 0..10_000 {
+                    if came.load(Ordering::Relaxed) == 0 {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        };
+        for _ in 0..3 {
+            // The helpers may be another test's for a while.
+            while catch_unwind(one).is_ok() {}
+        }
+        let done = AtomicUsize::new(0);
+        let count = || _ = done.fetch_add(1, Ordering::Relaxed);
+        share(&count, count);
+        assert!(done.into_inner() > 0);
+    }
+}

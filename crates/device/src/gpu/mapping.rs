@@ -1,0 +1,88 @@
+//! Memory of a device that several processes map.
+
+use super::device::Gpu;
+use super::driver::{Address, Driver, Optional};
+use super::error::DeviceFault;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// Memory that may be another process's, mapped to addresses of a device.
+pub(super) struct Mapping {
+    gpu: Gpu,
+    address: Address,
+    bytes: usize,
+}
+
+impl Mapping {
+    /// New memory of `bytes` bytes or more, and the descriptor that other processes map it by.
+    pub fn create(gpu: &Gpu, bytes: usize) -> Result<(Self, OwnedFd), DeviceFault> {
+        let (driver, bytes) = gpu.shareable(bytes)?;
+        // SAFETY: the context is current.
+        let (address, descriptor) = unsafe { driver.create_shareable(gpu.ordinal(), bytes) }
+            .map_err(|fault| DeviceFault::allocation(gpu.device(), "device", fault, bytes))?;
+        Ok((Self::new(gpu, address, bytes), descriptor))
+    }
+
+    /// Maps memory that another process made, of `bytes` bytes or more.
+    pub fn import(gpu: &Gpu, descriptor: BorrowedFd<'_>, bytes: usize) -> Result<Self, DeviceFault> {
+        let (driver, bytes) = gpu.shareable(bytes)?;
+        // SAFETY: the context is current.
+        let address = unsafe { driver.map_shareable(gpu.ordinal(), descriptor, bytes) }
+            .map_err(|fault| gpu.stream.failed(fault, format_args!("{bytes} bytes")))?;
+        Ok(Self::new(gpu, address, bytes))
+    }
+
+    fn new(gpu: &Gpu, address: Address, bytes: usize) -> Self {
+        Self {
+            gpu: gpu.clone(),
+            address,
+            bytes,
+        }
+    }
+
+    pub fn address(&self) -> Address {
+        self.address
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if let Ok((driver, _)) = self.gpu.stream.bound() {
+            // SAFETY: the context is current; the range is this mapping's own.
+            unsafe { driver.unmap_shareable(self.address, self.bytes) };
+        }
+    }
+}
+
+impl Gpu {
+    /// The device's UUID: the same in every process, whatever its ordinal is there.
+    ///
+    /// # Errors
+    /// The driver's error.
+    pub fn uuid(&self) -> Result<[u8; 16], DeviceFault> {
+        let uuid = self.check_can_share()?.uuid(self.ordinal());
+        uuid.map_err(|fault| self.stream.failed(fault, "the device"))
+    }
+
+    /// Checks that memory of this device can be shared with other processes, and makes its context current.
+    fn check_can_share(&self) -> Result<&'static dyn Driver, DeviceFault> {
+        self.stream.context.check_has(Optional::Sharing)?;
+        let (driver, _) = self.stream.bound()?;
+        let can_share = driver.can_share(self.ordinal());
+        match can_share.map_err(|fault| self.stream.failed(fault, "the device"))? {
+            true => Ok(driver),
+            false => Err(DeviceFault::NotShareable { device: self.device() }),
+        }
+    }
+
+    /// The driver, where it can share memory of the device, and a size as large as such memory has to be.
+    fn shareable(&self, bytes: usize) -> Result<(&'static dyn Driver, usize), DeviceFault> {
+        let driver = self.check_can_share()?;
+        // SAFETY: the context is current.
+        let bytes = unsafe { driver.shareable_bytes(self.ordinal(), bytes) };
+        Ok((driver, bytes.map_err(|fault| self.stream.failed(fault, "the device"))?))
+    }
+}

@@ -1,0 +1,364 @@
+use super::device::Gpu;
+use super::driver::Address;
+use super::error::DeviceFault;
+use super::mapping::Mapping;
+use super::pinned::GRANULE;
+use super::pointer::DevicePtr;
+use super::transfer::Piece;
+use crate::Device;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Counts the device memory that an operation holds, and limits it. Clones share the count.
+#[derive(Clone, Debug)]
+pub struct Budget(Arc<Account>);
+
+#[derive(Debug)]
+struct Account {
+    limit: Option<usize>,
+    used: AtomicUsize,
+}
+
+impl Budget {
+    /// A budget of `limit_bytes`, or without a limit.
+    pub fn new(limit_bytes: Option<usize>) -> Self {
+        Self(Arc::new(Account {
+            limit: limit_bytes,
+            used: AtomicUsize::new(0),
+        }))
+    }
+
+    /// Bytes of device memory that are held.
+    pub fn used(&self) -> usize {
+        self.0.used.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that may be held.
+    pub fn limit(&self) -> Option<usize> {
+        self.0.limit
+    }
+
+    fn take(&self, device: Device, bytes: usize) -> Result<(), DeviceFault> {
+        let used = self.used();
+        match self.0.limit {
+            Some(limit) if used + bytes > limit => Err(DeviceFault::OutOfBudget {
+                device,
+                asked: bytes,
+                used,
+                limit,
+            }),
+            _ => {
+                self.0.used.fetch_add(bytes, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.0.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Number of times that [`DeviceBuf::fetch`] tries a copy.
+const FETCH_TRIES: usize = 4;
+
+/// Memory of a device that grows and never shrinks: at its working size nothing is allocated any more.
+///
+/// It is aligned to 256 bytes.
+pub struct DeviceBuf {
+    gpu: Gpu,
+    budget: Budget,
+    address: Address,
+    capacity: usize,
+    /// Mapping of memory that processes share.
+    mapping: Option<Box<Mapping>>,
+}
+
+impl DeviceBuf {
+    /// An empty buffer.
+    pub fn new(gpu: &Gpu, budget: &Budget) -> Self {
+        Self {
+            gpu: gpu.clone(),
+            budget: budget.clone(),
+            address: Address(0),
+            capacity: 0,
+            mapping: None,
+        }
+    }
+
+    /// A buffer that other processes can map, of `bytes` bytes, and the descriptor that they map it by. It can't grow.
+    ///
+    /// # Errors
+    /// No memory, or a device that can't share any; the driver's error.
+    pub fn shareable(gpu: &Gpu, budget: &Budget, bytes: usize) -> Result<(Self, OwnedFd), DeviceFault> {
+        let (mapping, descriptor) = Mapping::create(gpu, bytes)?;
+        Ok((Self::of_mapping(gpu, budget, mapping)?, descriptor))
+    }
+
+    /// The buffer of another process, of `bytes` bytes, whose descriptor this is.
+    ///
+    /// # Errors
+    /// The driver's error.
+    pub fn of_process(gpu: &Gpu, descriptor: BorrowedFd<'_>, bytes: usize) -> Result<Self, DeviceFault> {
+        Self::of_mapping(gpu, &Budget::new(None), Mapping::import(gpu, descriptor, bytes)?)
+    }
+
+    /// A buffer with that memory.
+    fn of_mapping(gpu: &Gpu, budget: &Budget, mapping: Mapping) -> Result<Self, DeviceFault> {
+        budget.take(gpu.device(), mapping.bytes())?;
+        let mut buf = Self::new(gpu, budget);
+        (buf.address, buf.capacity) = (mapping.address(), mapping.bytes());
+        buf.mapping = Some(Box::new(mapping));
+        Ok(buf)
+    }
+
+    /// Makes room for `bytes` bytes. A buffer that has to grow loses its contents, and waits for the stream.
+    ///
+    /// # Errors
+    /// [`DeviceFault::OutOfBudget`], [`DeviceFault::OutOfMemory`]; the buffer is then empty.
+    pub fn reserve(&mut self, bytes: usize) -> Result<(), DeviceFault> {
+        if bytes <= self.capacity {
+            return Ok(());
+        }
+        // Geometric growth, if there is memory for it, so that sizes which creep up do not allocate each time.
+        let ample = bytes.max(self.capacity + self.capacity / 2).next_multiple_of(GRANULE);
+        let exact = bytes.next_multiple_of(GRANULE);
+        self.release();
+        match self.allocate(ample) {
+            Err(error) if error.is_memory() && exact < ample => self.allocate(exact),
+            result => result,
+        }
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Result<(), DeviceFault> {
+        let device = self.gpu.device();
+        let (driver, _) = self.gpu.stream.bound()?;
+        self.budget.take(device, bytes)?;
+        // SAFETY: the context is current; the memory is given back in `release` only.
+        match unsafe { driver.allocate(bytes) } {
+            Ok(address) => {
+                (self.address, self.capacity) = (address, bytes);
+                Ok(())
+            }
+            Err(fault) => {
+                self.budget.give_back(bytes);
+                Err(DeviceFault::allocation(device, "device", fault, bytes))
+            }
+        }
+    }
+
+    /// Gives the memory back, once the device is done with it.
+    pub fn release(&mut self) {
+        if self.capacity == 0 {
+            return;
+        }
+        if self.mapping.take().is_none()
+            && let Ok((driver, _)) = self.gpu.stream.bound()
+        {
+            // SAFETY: the address is this buffer's own, and freeing waits for the work that uses it.
+            unsafe { driver.free(self.address) };
+        }
+        self.budget.give_back(self.capacity);
+        (self.address, self.capacity) = (Address(0), 0);
+    }
+
+    /// The beginning of the memory; 0 if it is empty.
+    pub fn pointer(&self) -> DevicePtr<'_> {
+        DevicePtr::new(self.address.0)
+    }
+
+    /// Bytes it has room for.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// The device it is on.
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// True if it is memory of this device, and counts in this budget.
+    pub fn is_of(&self, gpu: &Gpu, budget: &Budget) -> bool {
+        self.gpu.device() == gpu.device() && Arc::ptr_eq(&self.budget.0, &budget.0)
+    }
+
+    /// Copies the bytes from `offset` on to host memory, and waits for it. What writes them must be done.
+    ///
+    /// Tries a few times if the driver has no memory for the copy, since there is no other way off the device.
+    ///
+    /// # Errors
+    /// The driver's error. The host memory is the caller's again all the same.
+    ///
+    /// # Panics
+    /// If the range reaches past the end.
+    pub fn fetch(&self, offset: usize, to: &mut [u8]) -> Result<(), DeviceFault> {
+        let mut tries = 1;
+        loop {
+            match Self::fetch_each([(self, offset, &mut *to)]) {
+                Err(error) if error.is_memory() && tries < FETCH_TRIES => tries += 1,
+                result => return result,
+            }
+        }
+    }
+
+    /// Copies bytes of several buffers, each from an offset on, to host memory, behind what is in their stream, and waits
+    /// for it.
+    ///
+    /// # Errors
+    /// The driver's error. The host memory is the caller's again all the same.
+    ///
+    /// # Panics
+    /// If a range reaches past the end of its buffer; if the buffers are of several streams.
+    pub fn fetch_each<const N: usize>(pieces: [(&Self, usize, &mut [u8]); N]) -> Result<(), DeviceFault> {
+        let Some(gpu) = pieces.first().map(|(from, ..)| from.gpu.clone()) else {
+            return Ok(());
+        };
+        let mut copied = Ok(());
+        let through = pieces.map(|(from, offset, to)| {
+            assert!(gpu.shares_stream(&from.gpu), "buffers of one stream");
+            let mut piece = Piece {
+                from: from.range(offset, to.len()),
+                to: to.as_mut_ptr(),
+                bytes: 0,
+            };
+            if gpu.goes_through(to) && gpu.transfer().is_ok() {
+                piece.bytes = to.len();
+            } else if copied.is_ok() {
+                // SAFETY: it is borrowed until the stream is synchronized, below.
+                copied = unsafe { gpu.stream.download(piece.from, to) };
+            }
+            piece
+        });
+        if copied.is_ok() && through.iter().any(|piece| piece.bytes > 0) {
+            // SAFETY: the pieces are borrowed slices.
+            copied = gpu
+                .transfer()
+                .and_then(|transfer| unsafe { transfer.download(&through) });
+        }
+        copied.and(gpu.synchronize())
+    }
+
+    /// Enqueues a copy of host memory to the buffer from byte `offset` on.
+    ///
+    /// # Errors
+    /// The driver's error.
+    ///
+    /// # Panics
+    /// If it does not fit.
+    ///
+    /// # Safety
+    /// Page-locked memory is not written until the stream is synchronized. Other memory has been read on return. In a
+    /// [capture](Gpu::capture) the memory is page-locked, and stays as long as the graph, which reads it at each launch.
+    pub unsafe fn upload(&self, offset: usize, from: &[u8]) -> Result<(), DeviceFault> {
+        let to = self.range(offset, from.len());
+        if self.gpu.goes_through(from)
+            && let Ok(transfer) = self.gpu.transfer()
+        {
+            let copy = |first: usize, to: &mut [u8]| to.copy_from_slice(&from[first..][..to.len()]);
+            return transfer.upload(to, (from.len(), 1), &copy);
+        }
+        // SAFETY: the range is within the buffer; that the source stays is the caller's promise.
+        unsafe { self.gpu.stream.upload(to, from) }
+    }
+
+    /// Enqueues a copy of `bytes` bytes to the buffer from byte `offset` on, in rows of `row` bytes, which `make` writes: it
+    /// is told the first byte and gets the memory for some rows, on any thread. They are made on return.
+    ///
+    /// # Errors
+    /// The driver's error.
+    ///
+    /// # Panics
+    /// If it does not fit; if a row is more than 128 KiB.
+    pub fn upload_made(
+        &self,
+        offset: usize,
+        (bytes, row): (usize, usize),
+        make: &(dyn Fn(usize, &mut [u8]) + Sync),
+    ) -> Result<(), DeviceFault> {
+        let to = self.range(offset, bytes);
+        self.gpu.transfer()?.upload(to, (bytes, row), make)
+    }
+
+    /// Enqueues a copy of the bytes from `offset` on to host memory. Where that is not page-locked, this waits for what is
+    /// in the stream.
+    ///
+    /// # Errors
+    /// The driver's error.
+    ///
+    /// # Panics
+    /// If the range reaches past the end.
+    ///
+    /// # Safety
+    /// The host memory is neither read nor freed until the stream is synchronized.
+    pub unsafe fn download(&self, offset: usize, to: &mut [u8]) -> Result<(), DeviceFault> {
+        if self.gpu.goes_through(to) {
+            return Self::fetch_each([(self, offset, to)]);
+        }
+        let from = self.range(offset, to.len());
+        // SAFETY: the range is within the buffer; that the target stays is the caller's promise.
+        unsafe { self.gpu.stream.download(from, to) }
+    }
+
+    /// Enqueues zeroing of `bytes` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// The driver's error.
+    ///
+    /// # Panics
+    /// If the range reaches past the end.
+    pub fn clear(&self, offset: usize, bytes: usize) -> Result<(), DeviceFault> {
+        let to = self.range(offset, bytes);
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (driver, stream) = self.gpu.stream.bound()?;
+        // SAFETY: the range is within the buffer, which is freed after the work in the stream only.
+        unsafe { driver.clear(to, bytes, stream) }
+            .map_err(|fault| self.gpu.stream.failed(fault, format_args!("{bytes} bytes")))
+    }
+
+    /// Enqueues a copy of `bytes` bytes of another buffer, from its byte `from` on, to byte `offset` of this one. The other
+    /// may be on another device; its stream must be idle.
+    ///
+    /// # Errors
+    /// The driver's error.
+    ///
+    /// # Panics
+    /// If a range is not within its buffer.
+    pub fn copy_from(&self, offset: usize, other: &Self, from: usize, bytes: usize) -> Result<(), DeviceFault> {
+        let (to, from) = (self.range(offset, bytes), other.range(from, bytes));
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (driver, stream) = self.gpu.stream.bound()?;
+        let copied = if self.gpu.device() == other.gpu.device() {
+            // SAFETY: both ranges are within their buffers.
+            unsafe { driver.copy(to, from, bytes, stream) }
+        } else {
+            let [to_context, from_context] = [&self.gpu, &other.gpu].map(|gpu| gpu.stream.context.handle);
+            // SAFETY: both ranges are within their buffers, each in its context.
+            unsafe { driver.copy_peer((to_context, to), (from_context, from), bytes, stream) }
+        };
+        copied.map_err(|fault| {
+            let detail = format_args!("{bytes} bytes of {}", other.gpu.device());
+            self.gpu.stream.failed(fault, detail)
+        })
+    }
+
+    /// The address of a range, which lies within the buffer.
+    pub(super) fn range(&self, offset: usize, bytes: usize) -> Address {
+        assert!(
+            offset.checked_add(bytes).is_some_and(|end| end <= self.capacity),
+            "{bytes} bytes at {offset} of a device buffer of {}",
+            self.capacity
+        );
+        self.address.offset(offset)
+    }
+}
+
+impl Drop for DeviceBuf {
+    fn drop(&mut self) {
+        self.release();
+    }
+}

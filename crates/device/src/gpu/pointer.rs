@@ -1,0 +1,53 @@
+use super::driver::Address;
+use bytemuck::Zeroable;
+use std::marker::PhantomData;
+
+/// An address that a device reads or writes, borrowed from the memory that it is in: as a kernel takes it.
+///
+/// Kernels take 0 for memory that they are not to touch: the [default](Self::NULL).
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Zeroable)]
+pub struct DevicePtr<'a> {
+    address: u64,
+    memory: PhantomData<&'a [u8]>,
+}
+
+impl DevicePtr<'_> {
+    /// No memory.
+    pub const NULL: Self = Self::new(0);
+
+    pub(super) const fn new(address: u64) -> Self {
+        Self {
+            address,
+            memory: PhantomData,
+        }
+    }
+
+    /// The address `bytes` bytes further on.
+    #[must_use]
+    pub const fn offset(self, bytes: usize) -> Self {
+        Self::new(self.address + bytes as u64)
+    }
+
+    /// True if elements of `bytes` bytes can begin at it.
+    pub const fn is_aligned_to(self, bytes: usize) -> bool {
+        self.address.is_multiple_of(bytes as u64)
+    }
+
+    /// The number, for another library that gets it beside an owner of the memory.
+    pub const fn raw(self) -> u64 {
+        self.address
+    }
+
+    /// The same address, whatever its memory is borrowed for.
+    ///
+    /// # Safety
+    /// The memory is there, and stays where it is, for as long as the address is used.
+    pub const unsafe fn outliving<'b>(self) -> DevicePtr<'b> {
+        DevicePtr::new(self.address)
+    }
+
+    pub(super) const fn address(self) -> Address {
+        Address(self.address)
+    }
+}

@@ -1,0 +1,95 @@
+//! A stream of a device, and the driver's own copies in it.
+
+use super::context::Context;
+use super::driver::{self, Address, Driver, Fault};
+use super::error::DeviceFault;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+pub(super) struct Stream {
+    pub context: Arc<Context>,
+    pub handle: driver::Stream,
+    /// True if kernels may start early in it.
+    pub starts_early: AtomicBool,
+}
+
+impl Stream {
+    pub fn new(context: Arc<Context>) -> Result<Arc<Self>, DeviceFault> {
+        context.bind()?;
+        // SAFETY: the context is current.
+        let handle = unsafe { context.driver.create_stream() }.map_err(|fault| context.failed(fault, "a stream"))?;
+        Ok(Arc::new(Self {
+            context,
+            handle,
+            starts_early: AtomicBool::new(true),
+        }))
+    }
+
+    /// The driver and its stream, with the context made that of the calling thread.
+    pub fn bound(&self) -> Result<(&'static dyn Driver, driver::Stream), DeviceFault> {
+        self.context.bind()?;
+        Ok((self.context.driver, self.handle))
+    }
+
+    pub fn failed(&self, fault: Fault, detail: impl ToString) -> DeviceFault {
+        self.context.failed(fault, detail)
+    }
+
+    /// Waits until it is idle.
+    pub fn synchronize(&self) -> Result<(), DeviceFault> {
+        let (driver, stream) = self.bound()?;
+        // SAFETY: the stream lives as long as `self`.
+        unsafe { driver.synchronize(stream) }.map_err(|fault| self.failed(fault, "the work so far"))
+    }
+
+    /// Enqueues the driver's own copy of host memory.
+    ///
+    /// # Safety
+    /// There is memory of the device for it, and both stay until the stream is done with them.
+    pub unsafe fn upload(&self, to: Address, from: &[u8]) -> Result<(), DeviceFault> {
+        if from.is_empty() {
+            return Ok(());
+        }
+        let (driver, stream) = self.bound()?;
+        // SAFETY: the caller's promise.
+        unsafe { driver.upload(to, from.as_ptr(), from.len(), stream) }
+            .map_err(|fault| self.failed(fault, format_args!("{} bytes", from.len())))
+    }
+
+    /// Enqueues the driver's own copy to host memory.
+    ///
+    /// # Safety
+    /// There is as much memory of the device, and both stay until the stream is done with them.
+    pub unsafe fn download(&self, from: Address, to: &mut [u8]) -> Result<(), DeviceFault> {
+        if to.is_empty() {
+            return Ok(());
+        }
+        let (driver, stream) = self.bound()?;
+        // SAFETY: the caller's promise.
+        unsafe { driver.download(to.as_mut_ptr(), from, to.len(), stream) }
+            .map_err(|fault| self.failed(fault, format_args!("{} bytes", to.len())))
+    }
+
+    /// Enqueues a copy within the device.
+    ///
+    /// # Safety
+    /// Both are memory of the device, large enough, and stay until the stream is done with them.
+    pub unsafe fn copy(&self, to: Address, from: Address, bytes: usize) -> Result<(), DeviceFault> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (driver, stream) = self.bound()?;
+        // SAFETY: the caller's promise.
+        unsafe { driver.copy(to, from, bytes, stream) }
+            .map_err(|fault| self.failed(fault, format_args!("{bytes} bytes")))
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Ok((driver, stream)) = self.bound() {
+            // SAFETY: it is this value's own, and is not used again.
+            unsafe { driver.destroy_stream(stream) };
+        }
+    }
+}

@@ -1,0 +1,26 @@
+use super::memory::SharedMemory;
+use crate::gpu::{DeviceBuf, Gpu};
+
+/// Memory of all slots of a ring.
+pub enum Slots {
+    Shared(SharedMemory),
+    Device(DeviceBuf),
+}
+
+impl Slots {
+    /// The device that they are on.
+    pub fn gpu(&self) -> Option<&Gpu> {
+        match self {
+            Self::Shared(_) => None,
+            Self::Device(memory) => Some(memory.gpu()),
+        }
+    }
+
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Shared(memory) => memory.len(),
+            Self::Device(memory) => memory.capacity(),
+        }
+    }
+}

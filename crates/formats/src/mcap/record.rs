@@ -1,0 +1,238 @@
+//! The parts of MCAP's records: <https://mcap.dev/spec>.
+
+use super::zstd;
+use crate::Error;
+use std::io::Read;
+
+/// An opcode, and a length of 64 bits.
+pub(super) const HEAD: usize = 9;
+/// A chunk and a record have no more than this, compressed or not: as much as dora sends in a message. A kilobyte of zstd may
+/// unpack to a gigabyte.
+pub(super) const MOST_BYTES: u64 = 256 << 20;
+
+/// A record that says something of messages, or is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Record<'a> {
+    Schema(Schema<'a>),
+    Channel(Channel<'a>),
+    Message(RawMessage<'a>),
+}
+
+/// A file of a bag that is open.
+pub(super) trait Container {
+    /// Hands over the schemas and channels that are known before the first message.
+    fn describe(&self, take: &mut dyn FnMut(Record<'_>));
+
+    /// The next record; `None` at the end.
+    ///
+    /// # Errors
+    /// A part of the file that can't be read. The next call goes on behind it.
+    fn next(&mut self) -> Result<Option<Record<'_>>, Error>;
+
+    /// Records beside the messages that were read, in words.
+    fn left_out(&self) -> Option<String> {
+        None
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Schema<'a> {
+    pub id: u16,
+    pub name: &'a str,
+    pub encoding: &'a str,
+    pub data: &'a [u8],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Channel<'a> {
+    pub id: u16,
+    /// 0: none.
+    pub schema: u16,
+    pub topic: &'a str,
+    pub encoding: &'a str,
+    /// Names and values, as they stand in the record.
+    metadata: &'a [u8],
+}
+
+impl<'a> Channel<'a> {
+    pub fn new(id: u16, schema: u16, topic: &'a str, encoding: &'a str) -> Self {
+        Self {
+            id,
+            schema,
+            topic,
+            encoding,
+            metadata: &[],
+        }
+    }
+
+    /// The last value of that name in other metadata of the channel.
+    pub fn metadata(&self, name: &str) -> Option<&'a str> {
+        let mut fields = Fields(self.metadata);
+        let all = std::iter::from_fn(|| Some((fields.text()?, fields.text()?)));
+        all.filter(|(known, _)| *known == name).last().map(|(_, value)| value)
+    }
+}
+
+/// A message in its encoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RawMessage<'a> {
+    pub channel: u16,
+    /// Time of recording, ns.
+    pub log_time: u64,
+    /// Time of sending, ns.
+    pub publish_time: u64,
+    pub data: &'a [u8],
+}
+
+/// The parts of a record.
+pub(super) struct Fields<'a>(pub &'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn bytes(&mut self, n: u64) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(usize::try_from(n).ok()?)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn blob(&mut self) -> Option<&'a [u8]> {
+        let length = self.u32()?;
+        self.bytes(length.into())
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        str::from_utf8(self.blob()?).ok()
+    }
+
+    pub fn schema(mut self) -> Option<Schema<'a>> {
+        Some(Schema {
+            id: self.u16()?,
+            name: self.text()?,
+            encoding: self.text()?,
+            data: self.blob()?,
+        })
+    }
+
+    pub fn channel(mut self) -> Option<Channel<'a>> {
+        Some(Channel {
+            id: self.u16()?,
+            schema: self.u16()?,
+            topic: self.text()?,
+            encoding: self.text()?,
+            metadata: self.blob()?,
+        })
+    }
+
+    pub fn message(mut self) -> Option<RawMessage<'a>> {
+        let channel = self.u16()?;
+        self.u32()?; // the number of the message in its channel
+        Some(RawMessage {
+            channel,
+            log_time: self.u64()?,
+            publish_time: self.u64()?,
+            data: self.0,
+        })
+    }
+
+    /// Description, in words, of an attachment whose beginning is there.
+    pub fn attachment(mut self) -> Option<String> {
+        self.u64()?; // when it was logged, and when it was made
+        self.u64()?;
+        let (name, kind) = (self.text()?, self.text()?);
+        let bytes = self.u64()?;
+        Some(format!("attachment `{name}` ({kind}, {bytes} bytes)"))
+    }
+
+    /// The name of a record of metadata.
+    pub fn metadata(mut self) -> Option<&'a str> {
+        self.text()
+    }
+
+    /// Position of a chunk, and the channels that have an index of their messages in it.
+    pub fn chunk_index(mut self) -> Option<(u64, Vec<u16>)> {
+        self.bytes(16)?; // the times of its first and last message
+        let at = self.u64()?;
+        let mut indices = Self(self.bytes(8).and_then(|_| self.blob()).unwrap_or_default());
+        let mut channels = Vec::new();
+        while let (Some(channel), Some(_)) = (indices.u16(), indices.u64()) {
+            channels.push(channel);
+        }
+        Some((at, channels))
+    }
+
+    /// Makes `out` the records of a chunk, as many as can be had of one that is cut.
+    pub fn unpack_chunk(mut self, is_cut: bool, out: &mut Vec<u8>) -> Result<(), String> {
+        out.clear();
+        let mut parts = || {
+            self.bytes(16)?; // the times of its first and last message
+            Some((self.u64()?, self.u32()?, self.text()?, self.u64()?))
+        };
+        let parts = parts().ok_or("a chunk that is shorter than its parts")?;
+        let (size, says_crc, compression, compressed_size) = parts;
+        if size > MOST_BYTES {
+            return Err(format!("a chunk of {size} bytes (allowed: {MOST_BYTES})"));
+        }
+        let there = self.0.len() as u64;
+        if there < compressed_size && !is_cut {
+            return Err(format!(
+                "a chunk of {compressed_size} compressed bytes in a record of {there}"
+            ));
+        }
+        let compressed = &self.0[..there.min(compressed_size) as usize];
+        // One byte more than is said tells that there are more.
+        let limit = size + 1;
+        let unpacked = match compression {
+            "" => {
+                out.extend_from_slice(compressed);
+                Ok(())
+            }
+            "lz4" => {
+                let mut frames = lz4_flex::frame::FrameDecoder::new(compressed).take(limit);
+                frames.read_to_end(out).map(drop).map_err(|error| error.to_string())
+            }
+            "zstd" => zstd::unpack(compressed, limit, out).map(drop),
+            other => {
+                return Err(format!(
+                    "a chunk compressed with `{other}` (allowed: lz4, zstd, or none)"
+                ));
+            }
+        };
+        if is_cut {
+            return Ok(());
+        }
+        unpacked.map_err(|error| format!("a chunk that {compression} can't unpack: {error}"))?;
+        if out.len() as u64 != size {
+            return Err(format!("a chunk of {} bytes that says {size}", out.len()));
+        }
+        match crc32fast::hash(out) {
+            crc if says_crc != 0 && crc != says_crc => Err(format!(
+                "a chunk whose bytes have the CRC {crc:08x}, and it says {says_crc:08x}"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The opcode of a record, and the length of its body.
+pub(super) fn head(bytes: &[u8]) -> Option<(u8, u64)> {
+    let mut fields = Fields(bytes);
+    let [op] = fields.array()?;
+    Some((op, fields.u64()?))
+}

@@ -1,0 +1,103 @@
+//! The end of an MCAP file, which repeats its schemas and channels and says where its chunks are.
+
+use super::record::{Fields, HEAD, MOST_BYTES, Record, head};
+use mcap::MAGIC;
+use mcap::records::op;
+use std::collections::BTreeMap;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Bound;
+
+/// The bytes of a footer: where the summary begins, where its offsets do, and its CRC.
+pub(super) const FOOTER: u64 = 20;
+/// A footer with its head, and the magic behind it.
+const TAIL: u64 = HEAD as u64 + FOOTER + MAGIC.len() as u64;
+const BEFORE_CRC: usize = HEAD + 16;
+
+#[derive(Default)]
+pub(super) struct Summary {
+    bytes: Vec<u8>,
+    /// Channels of the messages of each chunk, by its position.
+    chunks: BTreeMap<u64, Vec<u16>>,
+}
+
+impl Summary {
+    /// Reads the summary of a file of `length` bytes, whose records begin `from` there; an empty one if there is none that is
+    /// whole.
+    pub fn read(file: &mut (impl Read + Seek), from: u64, length: u64) -> io::Result<Self> {
+        let Some(footer_at) = length.checked_sub(TAIL).filter(|&at| at >= from) else {
+            return Ok(Self::default());
+        };
+        file.seek(SeekFrom::Start(footer_at))?;
+        let mut tail = [0; TAIL as usize];
+        file.read_exact(&mut tail)?;
+        let start = Fields(&tail[HEAD..]).u64().unwrap_or(0);
+        let is_footer = head(&tail) == Some((op::FOOTER, FOOTER)) && tail.ends_with(MAGIC);
+        if !is_footer || !(from..footer_at).contains(&start) || footer_at - start > MOST_BYTES {
+            return Ok(Self::default());
+        }
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = Vec::new();
+        file.take(footer_at - start).read_to_end(&mut bytes)?;
+        // The footer points elsewhere if a part of the file is missing or stands in it twice.
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&bytes);
+        crc.update(&tail[..BEFORE_CRC]);
+        let says = Fields(&tail[BEFORE_CRC..]).u32().unwrap_or(0);
+        let is_whole = split(&bytes).map(|(_, body)| HEAD + body.len()).sum::<usize>() == bytes.len();
+        if (says != 0 && says != crc.finalize()) || !is_whole {
+            return Ok(Self::default());
+        }
+        let indices = split(&bytes).filter(|(op, _)| *op == op::CHUNK_INDEX);
+        let chunks = indices.filter_map(|(_, body)| Fields(body).chunk_index()).collect();
+        Ok(Self { bytes, chunks })
+    }
+
+    /// The schemas and channels.
+    pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
+        split(&self.bytes).filter_map(|(op, body)| match op {
+            // 0 stands for none.
+            op::SCHEMA => Fields(body)
+                .schema()
+                .filter(|schema| schema.id != 0)
+                .map(Record::Schema),
+            op::CHANNEL => Fields(body).channel().map(Record::Channel),
+            _ => None,
+        })
+    }
+
+    /// True if a chunk begins at this byte.
+    pub fn has_chunk(&self, at: u64) -> bool {
+        self.chunks.contains_key(&at)
+    }
+
+    /// Position of the first chunk behind this byte.
+    pub fn next_chunk(&self, at: u64) -> Option<u64> {
+        let mut behind = self.chunks.range((Bound::Excluded(at), Bound::Unbounded));
+        behind.next().map(|(&at, _)| at)
+    }
+
+    /// Topics of the messages in the chunk at this byte, in words.
+    pub fn topics_at(&self, at: u64) -> String {
+        let channels = self.records().filter_map(|record| match record {
+            Record::Channel(channel) => Some((channel.id, channel.topic)),
+            _ => None,
+        });
+        let topics: BTreeMap<u16, &str> = channels.collect();
+        let ids = self.chunks.get(&at).into_iter().flatten();
+        let of: Vec<&str> = ids.filter_map(|id| topics.get(id).copied()).collect();
+        match of.is_empty() {
+            true => String::new(),
+            false => format!(", with messages of {}", of.join(", ")),
+        }
+    }
+}
+
+/// The opcodes and bodies of the records in these bytes, as far as they are whole.
+fn split(mut rest: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    std::iter::from_fn(move || {
+        let (op, length) = head(rest)?;
+        let (body, behind) = rest[HEAD..].split_at_checked(usize::try_from(length).ok()?)?;
+        rest = behind;
+        Some((op, body))
+    })
+}

@@ -1,0 +1,367 @@
+//! Topics of a bag, as its schemas and channels describe them, and how their messages are read.
+
+use super::decoder::{Decoder, Encoding};
+use super::form::{ABOUT, About, FIRST, changes};
+use super::own::{Differences, Own};
+use super::plan::{Part, Plan, Transforms};
+use super::record::{Channel, MOST_BYTES, RawMessage, Record};
+use super::stamp::Stamp;
+use super::tally::Tally;
+use super::{cdr, descriptor, interfaces, json, types, zstd};
+use crate::file_name;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, StructArray};
+use robocache_stream::{MetadataRef, Selection, key};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A message that is decoded, and what of it comes next.
+pub(super) struct Open {
+    pub topic: usize,
+    pub payload: Arc<StructArray>,
+    /// Stamp in the message itself.
+    pub stamp_ns: Option<i64>,
+    pub recorded_ns: i64,
+    pub published_ns: i64,
+    pub part: usize,
+    pub element: usize,
+    /// True if a part of it could not be taken.
+    pub is_refused: bool,
+}
+
+impl Open {
+    pub fn stamp(&self, own: Option<i64>) -> (&'static str, MetadataRef<'static>) {
+        let stamp_ns = own.unwrap_or(self.published_ns);
+        (key::timestamp_ns, MetadataRef::Integer(stamp_ns))
+    }
+
+    /// The next transform, as a struct of one row.
+    pub fn next_transform(&mut self, transforms: &Transforms) -> Option<StructArray> {
+        let all = match transforms.is_list {
+            true => self.payload.column(0).as_list_opt::<i32>()?.values().as_struct_opt()?,
+            false => &*self.payload,
+        };
+        let at = self.element;
+        self.element += 1;
+        (at < all.len()).then(|| all.slice(at, 1))
+    }
+}
+
+/// The encoding whose messages tell their type themselves.
+const JSON: &str = "json";
+
+/// Schemas and channels of the files.
+#[derive(Default)]
+pub(super) struct Topics {
+    /// Selections of a configuration, by the names of streams.
+    pub selections: HashMap<String, Selection>,
+    schemas: HashMap<u16, Described>,
+    /// Topic of each channel of the file.
+    channels: HashMap<u16, usize>,
+    pub all: Vec<Topic>,
+    /// Messages of channels that nothing describes.
+    pub undescribed: u64,
+    pub differences: Differences,
+    /// The last message that was compressed by itself.
+    unpacked: Vec<u8>,
+}
+
+/// A schema that stays.
+#[derive(Clone, PartialEq)]
+struct Described {
+    name: String,
+    encoding: String,
+    data: Vec<u8>,
+}
+
+pub(super) struct Topic {
+    pub name: String,
+    encoding: String,
+    schema: Option<Described>,
+    /// Description of the channel, if robocache wrote it.
+    own: Option<[String; 2]>,
+    pub content: Result<Content, String>,
+    /// True if it has a schema that is not in the file.
+    is_lost: bool,
+    /// Index of its form among those of its topic, once a message came: each form is streams of its own.
+    pub form: Option<usize>,
+    /// The schema that the first form has, where this is another one.
+    first: Option<String>,
+    pub tally: Tally,
+}
+
+/// Use of the messages of a topic.
+pub(super) enum Content {
+    Foreign(Plan),
+    /// Messages of a stream that was recorded.
+    Own(Box<Own>),
+    /// Differences of a stream's next message from the first.
+    Differences(String),
+    /// Views of the data of another topic.
+    View,
+    /// Only the first message tells what they are.
+    Undetermined(Option<Selection>),
+}
+
+impl Topics {
+    /// The numbers of channels are those of one file.
+    pub fn forget_ids(&mut self) {
+        self.schemas.clear();
+        self.channels.clear();
+    }
+
+    /// Takes what a schema or a channel says.
+    pub fn describe(&mut self, record: Record<'_>) {
+        match record {
+            Record::Schema(schema) => {
+                let described = Described {
+                    name: schema.name.to_owned(),
+                    encoding: schema.encoding.to_owned(),
+                    data: schema.data.to_vec(),
+                };
+                self.schemas.insert(schema.id, described);
+            }
+            Record::Channel(channel) => self.channel(channel),
+            Record::Message(_) => {}
+        }
+    }
+
+    fn channel(&mut self, channel: Channel<'_>) {
+        let schema = self.schemas.get(&channel.schema);
+        let first = || channel.metadata(FIRST).unwrap_or_default();
+        let own = channel.metadata(ABOUT).map(|about| [about, first()].map(str::to_owned));
+        let is_same = |topic: &Topic| {
+            topic.name == channel.topic
+                && topic.encoding == channel.encoding
+                && topic.schema.as_ref() == schema
+                && topic.own == own
+        };
+        let found = self.all.iter().position(is_same);
+        let at = found.unwrap_or_else(|| {
+            let selection = self.selections.get(&file_name(channel.topic));
+            let content = match schema {
+                _ if channel.encoding == JSON => Ok(Content::Undetermined(selection.cloned())),
+                None if channel.schema == 0 => Err(format!(
+                    "it has no schema, and in `{}` messages do not tell what they are (allowed without one: json)",
+                    channel.encoding
+                )),
+                None => Err(format!("its schema, number {}, is not in the file", channel.schema)),
+                Some(schema) => schema.content(channel.encoding, own.as_ref(), selection),
+            };
+            self.all.push(Topic {
+                name: channel.topic.to_owned(),
+                encoding: channel.encoding.to_owned(),
+                schema: schema.cloned(),
+                own,
+                is_lost: schema.is_none() && channel.schema != 0,
+                form: None,
+                first: None,
+                content,
+                tally: Tally::default(),
+            });
+            self.all.len() - 1
+        });
+        self.channels.insert(channel.id, at);
+    }
+
+    /// Tells messages of other fields apart that a topic has by several schemas, unless a configuration says what to take.
+    fn find_form(&mut self, at: usize) {
+        let fields = |topic: &Topic| match &topic.content {
+            Ok(Content::Foreign(plan)) => Some(plan.decoder.fields.clone()),
+            _ => None,
+        };
+        let topic = &self.all[at];
+        let Some(own) = fields(topic) else { return };
+        let is_wanted = self.selections.contains_key(&file_name(&topic.name));
+        let is_other = |other: &&Topic| other.name == topic.name && other.form.is_some();
+        let others = || self.all.iter().filter(is_other);
+        let same = others().find(|other| is_wanted || fields(other).as_ref() == Some(&own));
+        let form = match same {
+            Some(same) => same.form.unwrap_or(0),
+            None => others().filter_map(|other| other.form).max().map_or(0, |last| last + 1),
+        };
+        let first = others().next().filter(|_| form > 0);
+        let first = first.map(|first| first.kind().to_owned());
+        let topic = &mut self.all[at];
+        (topic.form, topic.first) = (Some(form), first);
+    }
+
+    /// Decodes a message. `None` where nothing of it can be taken.
+    pub fn message(&mut self, raw: RawMessage<'_>) -> Option<Open> {
+        let Some(&at) = self.channels.get(&raw.channel) else {
+            self.undescribed += 1;
+            return None;
+        };
+        let read = self.read(at, raw);
+        read.unwrap_or_else(|problem| {
+            self.all[at].tally.broken.add(1, problem);
+            None
+        })
+    }
+
+    /// Decodes a message of a topic.
+    fn read(&mut self, at: usize, raw: RawMessage<'_>) -> Result<Option<Open>, String> {
+        let topic = &mut self.all[at];
+        topic.tally.messages += 1;
+        if let Ok(Content::Undetermined(selection)) = &topic.content {
+            let schema = topic.schema.as_ref().map_or(&[][..], |schema| &schema.data);
+            let of = json::type_of(schema, &json::Message::parse(raw.data)?)?;
+            if of.is_empty() {
+                topic.tally.empty += 1;
+                return Ok(None);
+            }
+            let decoder = Decoder::new(of, Encoding::Json);
+            topic.content = Ok(Content::Foreign(Plan::new(decoder, selection.as_ref())));
+        }
+        if topic.form.is_none() {
+            self.find_form(at);
+        }
+        let topic = &mut self.all[at];
+        let decoder = match &topic.content {
+            Ok(Content::Foreign(plan)) if !plan.parts.is_empty() => &plan.decoder,
+            Ok(Content::Own(own)) => &own.decoder,
+            Ok(Content::Differences(stream)) => {
+                let changes = changes(&cdr::text(raw.data)?)?;
+                self.differences.insert(stream.clone(), changes);
+                return Ok(None);
+            }
+            _ => return Ok(None),
+        };
+        let (Ok(recorded_ns), Ok(published_ns)) = (i64::try_from(raw.log_time), i64::try_from(raw.publish_time)) else {
+            let (logged, published) = (raw.log_time, raw.publish_time);
+            return Err(format!(
+                "it was logged at {logged} ns and published at {published} ns (allowed: at most {})",
+                i64::MAX
+            ));
+        };
+        let data = match decoder.encoding {
+            Encoding::Cdr { .. } if raw.data.starts_with(&zstd::MAGIC) => {
+                self.unpacked.clear();
+                match zstd::unpack(raw.data, MOST_BYTES, &mut self.unpacked) {
+                    Ok(..MOST_BYTES) => &self.unpacked,
+                    Ok(_) => return Err(format!("zstd unpacks it to {MOST_BYTES} bytes or more (allowed: less)")),
+                    Err(problem) => return Err(format!("zstd can't unpack it: {problem}")),
+                }
+            }
+            _ => raw.data,
+        };
+        let payload = decoder.read(data, &mut topic.tally)?;
+        let mut stamp_ns = None;
+        if let Ok(Content::Foreign(plan)) = &mut topic.content
+            && !plan.is_transforms()
+        {
+            let stamp = plan.stamp.as_mut();
+            stamp_ns = stamp.and_then(|stamp| stamp.read(&payload, published_ns));
+            topic.tally.unstamped += u64::from(stamp_ns.is_none());
+        }
+        Ok(Some(Open {
+            topic: at,
+            payload: Arc::new(payload),
+            stamp_ns,
+            recorded_ns,
+            published_ns,
+            part: 0,
+            element: 0,
+            is_refused: false,
+        }))
+    }
+}
+
+impl Described {
+    fn content(
+        &self,
+        encoding: &str,
+        own: Option<&[String; 2]>,
+        selection: Option<&Selection>,
+    ) -> Result<Content, String> {
+        match (encoding, self.encoding.as_str()) {
+            ("cdr", encoding @ ("ros2msg" | interfaces::KNOWN)) => {
+                let text = str::from_utf8(&self.data).map_err(|_| "its schema is not text")?;
+                let of = types::from_ros2msg(&self.name, text)?;
+                let ends = encoding == interfaces::KNOWN;
+                let decoder = Decoder::new(of, Encoding::Cdr { ends });
+                let Some([about, first]) = own else {
+                    return Ok(Content::Foreign(Plan::new(decoder, selection)));
+                };
+                let about = About::from_text(about)?;
+                match about.form.as_str() {
+                    "metadata" => Ok(Content::Differences(about.stream)),
+                    "view" => Ok(Content::View),
+                    _ => Ok(Content::Own(Box::new(Own::new(about, first, decoder)?))),
+                }
+            }
+            ("protobuf", "protobuf") => {
+                let (of, layout) = descriptor::from_descriptors(&self.name, &self.data)?;
+                let decoder = Decoder::new(of, Encoding::Protobuf(layout));
+                Ok(Content::Foreign(Plan::new(decoder, selection)))
+            }
+            ("cdr", "") => Err(
+                "the bag does not describe its type, and it is none of those that robocache knows (`ros2 bag convert` of Iron or later \
+                 writes descriptions)"
+                    .to_owned(),
+            ),
+            ("cdr" | "protobuf", schema) => {
+                let allowed = if encoding == "cdr" { "ros2msg" } else { "protobuf" };
+                Err(format!("its schema is in `{schema}`, which is not read (allowed: {allowed})"))
+            }
+            (encoding, _) => Err(format!(
+                "messages in `{encoding}` are not read (allowed: cdr, protobuf, json)"
+            )),
+        }
+    }
+}
+
+impl Topic {
+    fn kind(&self) -> &str {
+        self.schema.as_ref().map_or("no schema", |schema| &schema.name)
+    }
+
+    pub fn left_out(&self) -> Vec<String> {
+        let messages = self.tally.messages;
+        let lines = match &self.content {
+            _ if messages == 0 => Vec::new(),
+            Err(_) if self.is_lost => Vec::new(),
+            Err(why) => vec![format!("{messages} messages are left out: {why}")],
+            Ok(Content::Foreign(plan)) if plan.parts.is_empty() => vec![format!(
+                "{messages} messages are left out: there are no numbers in them but {}",
+                plan.left_out.join(", ")
+            )],
+            Ok(content) => {
+                let mut lines = self.tally.lines();
+                lines.extend(self.first.as_ref().map(|first| {
+                    let words = "other channels of the topic have another schema";
+                    format!("{words}, {first}, and other fields: these messages are streams of their own")
+                }));
+                if let Content::Foreign(plan) = content {
+                    let left_out: Vec<String> = plan.left_out.iter().cloned().chain(plan.fields_left_out()).collect();
+                    if !left_out.is_empty() {
+                        lines.push(format!("left out: {}", left_out.join(", ")));
+                    }
+                    lines.extend(plan.stamp.as_ref().and_then(Stamp::guess));
+                    lines.extend(plan.empty(messages));
+                    lines.extend(plan.parts.iter().flat_map(Part::losses));
+                }
+                lines
+            }
+        };
+        lines.into_iter().map(|line| self.line(&line)).collect()
+    }
+
+    pub fn broken(&self) -> Option<String> {
+        let (topic, messages) = (&self.name, self.tally.messages);
+        match &self.content {
+            Err(why) if self.is_lost && messages > 0 => {
+                Some(format!("{topic}: {messages} messages are left out: {why}"))
+            }
+            _ => {
+                let line = self.tally.broken.line(messages, "can't be read")?;
+                Some(self.line(&line))
+            }
+        }
+    }
+
+    /// A line about the topic.
+    fn line(&self, words: &str) -> String {
+        format!("{} ({}): {words}", self.name, self.kind())
+    }
+}

@@ -1,0 +1,18 @@
+//! Frames of zstd, unpacked.
+
+use std::io::{self, Write};
+
+/// First bytes of a frame. No message in CDR begins so.
+pub(super) const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// Unpacks frames, of which `compressed` has no more than one in memory at a time, until `limit` bytes are there.
+pub(super) fn unpack(mut compressed: impl io::BufRead, limit: u64, out: &mut impl Write) -> Result<u64, String> {
+    let mut unpacked = 0;
+    let is_empty = |compressed: &mut dyn io::BufRead| compressed.fill_buf().map(<[u8]>::is_empty);
+    while unpacked < limit && !is_empty(&mut compressed).map_err(|error| error.to_string())? {
+        let decoder = ruzstd::decoding::StreamingDecoder::new(&mut compressed).map_err(|error| error.to_string())?;
+        let copied = io::copy(&mut io::Read::take(decoder, limit - unpacked), out);
+        unpacked += copied.map_err(|error| error.to_string())?;
+    }
+    Ok(unpacked)
+}

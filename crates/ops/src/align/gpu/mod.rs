@@ -1,0 +1,455 @@
+//! Windows on a CUDA device, to the bit those of [`cpu`](super::cpu).
+//!
+//! The timeline stays the one that knows when an observation is due, and its histories the truth. A [`GpuFuser`] follows
+//! them with a ring buffer for each stream on the device: before it makes a window it appends the samples that have come
+//! since. All outputs of a window are one pass: two launches and one wait, however many modalities there are, with an upload
+//! of what is new and a download of the result if they are large. A stream whose samples come on the device has its rows
+//! in its ring alone, and only their times in the timeline.
+//!
+//! A [`FuseBatch`] makes the windows of many recordings at once, of samples that are on the device already.
+
+mod batch;
+mod params;
+mod push;
+mod ring;
+
+pub use batch::{BatchGroup, BatchModality, BatchOutput, BatchShape, FuseBatch};
+pub use push::{DeviceSample, FuserError};
+
+use super::output::{Destination, Output};
+use super::{Masks, Target, Timeline};
+use crate::channel_groups::{GroupParams, count_kinds, rotations_first};
+use bytemuck::Zeroable;
+use params::{APPEND, AppendParams, BLOCK, Fresh, FuseParams, ModalityParams, NO_ROW, OVERFLOW, RUN, kernel};
+use ring::Ring;
+use robocache_device::Dtype;
+use robocache_device::gpu::staging::{DIRECT_BYTES, Staging, room};
+use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, DevicePtr, Gpu, PinnedBuf};
+use robocache_kernels::Kernel;
+use robocache_stream::{History, Place};
+use robocache_time::Interpolation;
+use std::ops::Range;
+
+/// Makes the windows of one timeline, whose histories it follows on a device. [`Aligner`](super::Aligner) is this with the
+/// choice between it and the CPU.
+///
+/// It must be the only one of its timeline. After an error it can be used again: it copies the histories anew. After one
+/// of [`push`](Self::push) or [`push_host`](Self::push_host), [`bring_back`](Self::bring_back) comes first.
+pub struct GpuFuser {
+    gpu: Gpu,
+    budget: Budget,
+    /// Makes a window.
+    kernel: Kernel,
+    rings: Vec<Ring>,
+    staging: Staging,
+    /// For each modality of the last pass the samples that its ring lacks.
+    lacking: Vec<Range<usize>>,
+    /// Results of the last pass, and their places.
+    pass: Pass,
+    /// Results of a pass that come to the host: on the device if there are many, and on the host.
+    output: DeviceBuf,
+    result: PinnedBuf,
+    /// Results of a pass that stay on the device, output by output.
+    kept: Vec<DeviceBuf>,
+    /// A sample on its way into its ring.
+    row: DeviceBuf,
+    /// A sample whose time is in the timeline, but whose row is not in its ring.
+    lost_row: Option<(usize, Place)>,
+}
+
+/// Alignment of every part of a result, bytes: as much as a thread writes at once.
+const ALIGNMENT: usize = 16;
+
+/// A pass over the outputs of a window, and what comes to the host of it: the values of each output, then the ages of all
+/// modalities of the pass, then what is valid.
+#[derive(Default)]
+struct Pass {
+    rows: usize,
+    /// M, modalities of all outputs that are made.
+    modalities: usize,
+    parts: Vec<Part>,
+    /// int64 `[T, M]`.
+    ages: Range<usize>,
+    /// uint8 `[T, M]`.
+    valid: Range<usize>,
+}
+
+/// Copies of samples into their rings, in a block.
+struct FreshList<'a> {
+    list: DevicePtr<'a>,
+    count: usize,
+    /// The most elements of one.
+    most: u32,
+}
+
+/// An output of a pass.
+struct Part {
+    /// The bytes of its values; none if they stay on the device.
+    values: Range<usize>,
+    /// Its modalities among those of the pass.
+    modalities: Range<usize>,
+}
+
+impl Pass {
+    fn lay_out(&mut self, timeline: &Timeline, outputs: &[Output], wanted: &[Destination]) {
+        self.rows = timeline.window();
+        self.modalities = 0;
+        self.parts.clear();
+        let mut end = 0usize;
+        for (output, &wanted) in outputs.iter().zip(wanted) {
+            let bytes = if wanted == Destination::Host { output.bytes() } else { 0 };
+            let modalities = match wanted {
+                Destination::Nowhere => 0,
+                _ => output.modalities().len(),
+            };
+            let begin = end.next_multiple_of(ALIGNMENT);
+            self.parts.push(Part {
+                values: begin..begin + bytes,
+                modalities: self.modalities..self.modalities + modalities,
+            });
+            end = begin + bytes;
+            self.modalities += modalities;
+        }
+        let begin = end.next_multiple_of(ALIGNMENT);
+        let values = self.rows * self.modalities;
+        self.ages = begin..begin + values * size_of::<i64>();
+        self.valid = self.ages.end..self.ages.end + values;
+    }
+
+    /// Bytes that come to the host.
+    fn bytes(&self) -> usize {
+        self.valid.end
+    }
+}
+
+impl GpuFuser {
+    /// A follower of a timeline, whose windows have `outputs` outputs, on a device whose memory counts in `budget`.
+    ///
+    /// # Panics
+    /// If an interpolation is [not on GPUs](Interpolation::is_on_gpu).
+    pub fn new(timeline: &Timeline, outputs: usize, gpu: &Gpu, budget: &Budget) -> Self {
+        let modes = || {
+            let groups = (0..timeline.modalities()).flat_map(|modality| timeline.groups(modality));
+            groups.map(|group| group.rule.mode)
+        };
+        assert!(modes().all(Interpolation::is_on_gpu), "an interpolation is not on GPUs");
+        let dims = (0..timeline.modalities()).map(|modality| timeline.dim(modality));
+        Self {
+            gpu: gpu.clone(),
+            budget: budget.clone(),
+            kernel: kernel(timeline.dtype(), modes().all(Interpolation::is_plain)),
+            rings: dims.map(|dim| Ring::new(gpu, budget, dim)).collect(),
+            staging: Staging::new(gpu, budget),
+            lacking: Vec::new(),
+            pass: Pass::default(),
+            output: DeviceBuf::new(gpu, budget),
+            result: PinnedBuf::new(gpu),
+            kept: (0..outputs).map(|_| DeviceBuf::new(gpu, budget)).collect(),
+            row: DeviceBuf::new(gpu, budget),
+            lost_row: None,
+        }
+    }
+
+    /// Brings the rows that are on the device alone back to the timeline, and gives the memory of the device back. The next
+    /// sample that comes on the device takes its stream along again.
+    ///
+    /// # Errors
+    /// The driver's error. Rows that did not come are lost: [`Timeline::forget_rows_on_device`].
+    pub fn bring_back(&mut self, timeline: &mut Timeline) -> Result<(), DeviceFault> {
+        let lost_row = self.lost_row.take();
+        let brought = (0..timeline.modalities()).try_for_each(|modality| {
+            let lost_row = lost_row.filter(|&(of, _)| of == modality);
+            self.bring_back_rows(timeline, modality, lost_row.map(|(_, place)| place))
+        });
+        let dims = (0..timeline.modalities()).map(|modality| timeline.dim(modality));
+        self.rings = dims.map(|dim| Ring::new(&self.gpu, &self.budget, dim)).collect();
+        self.staging = Staging::new(&self.gpu, &self.budget);
+        self.output.release();
+        self.kept.iter_mut().for_each(DeviceBuf::release);
+        self.row.release();
+        brought
+    }
+
+    fn bring_back_rows(
+        &self,
+        timeline: &mut Timeline,
+        modality: usize,
+        lost_row: Option<Place>,
+    ) -> Result<(), DeviceFault> {
+        if !timeline.are_rows_on_device(modality) {
+            return Ok(());
+        }
+        let (history, dim) = (timeline.history(modality), timeline.dim(modality));
+        let (first, end) = (history.first(), history.first() + history.times().len() as u64);
+        let mut rows = vec![0f32; history.times().len() * dim];
+        let (before, after) = match lost_row.filter(|place| !place.replaces) {
+            // Samples after it still have the number in the ring that they had before it came.
+            Some(place) => {
+                let (before, rest) = rows.split_at_mut((place.number - first) as usize * dim);
+                (before, Some((place.number..end - 1, &mut rest[dim..])))
+            }
+            None => (rows.as_mut_slice(), None),
+        };
+        let ring = &self.rings[modality];
+        ring.fetch(first..first + (before.len() / dim.max(1)) as u64, before)?;
+        if let Some((numbers, after)) = after {
+            ring.fetch(numbers, after)?;
+        }
+        timeline.restore_rows(modality, &rows);
+        Ok(())
+    }
+
+    /// Makes the window of a target in one pass, each output as it is wanted, and waits for it. Its
+    /// [`values`](Self::values) and [`masks`](Self::masks) can be read until the next call of any other function.
+    ///
+    /// # Errors
+    /// [`DeviceFault`]; nothing of the window can be used then.
+    pub fn make(
+        &mut self,
+        timeline: &Timeline,
+        target: &Target,
+        outputs: &[Output],
+        wanted: &[Destination],
+    ) -> Result<(), DeviceFault> {
+        self.pass.lay_out(timeline, outputs, wanted);
+        let made = self.run_pass(timeline, target, outputs, wanted);
+        self.settle(made)
+    }
+
+    fn run_pass(
+        &mut self,
+        timeline: &Timeline,
+        target: &Target,
+        outputs: &[Output],
+        wanted: &[Destination],
+    ) -> Result<(), DeviceFault> {
+        self.prepare(timeline, outputs, wanted)?;
+        let is_direct = self.pass.bytes() <= DIRECT_BYTES;
+        let result = if is_direct {
+            self.result.pointer()
+        } else {
+            self.output.pointer()
+        };
+        let mut params = FuseParams::zeroed();
+        params.age = result.offset(self.pass.ages.start);
+        params.valid = result.offset(self.pass.valid.start);
+        params.rows = self.pass.rows as u32;
+        params.fill = timeline.fill_value();
+        params.overflow = OVERFLOW.into();
+        let rows = (0..self.pass.rows).map(|row| timeline.row(target, row));
+        let times = rows.map(|row| if row.is_there { row.time_ns } else { NO_ROW });
+        params.targets = self.staging.put_each(self.pass.rows, times);
+
+        let modalities = || made(outputs, wanted).flat_map(|(_, output)| output.modalities());
+        let group_count = modalities().map(|modality| timeline.groups(modality).len()).sum();
+        let groups = modalities().flat_map(|modality| group_params(timeline, modality));
+        let described = self.describe(timeline, outputs, wanted, result);
+        if FuseParams::holds(self.pass.modalities, group_count) {
+            params.embed(described, groups);
+        } else {
+            let modalities = self.staging.put_each(self.pass.modalities, described);
+            params.point_to(modalities, self.staging.put_each(group_count, groups));
+        }
+        let lacking = modalities()
+            .zip(&self.lacking)
+            .filter(|(_, lacking)| !lacking.is_empty());
+        let fresh = lacking.map(|(modality, lacking)| {
+            let (history, ring) = (timeline.history(modality), &self.rings[modality]);
+            put_samples(&self.staging, history, ring, lacking)
+        });
+        let count = self.lacking.iter().filter(|lacking| !lacking.is_empty()).count();
+        let fresh = self.put_list(count, fresh);
+
+        let runs = self.pass.rows.div_ceil(RUN as usize) as u32;
+        let grid = [runs, 1, self.pass.modalities as u32];
+        // SAFETY: the parameters are those of the kernels. The rings have room for every sample, the staged block is as
+        // large as what was put into it, `result` has room for what comes to the host, and the memory of an output that
+        // stays for its values; page-locked memory has the same address for the device. All of it lives until the stream is
+        // synchronized, which happens in here or in `settle`.
+        unsafe {
+            self.staging.upload()?;
+            self.append(&fresh)?;
+            self.gpu.launch(self.kernel, grid, BLOCK, &params)?;
+            if !is_direct {
+                self.output.download(0, self.result.bytes_mut())?;
+            }
+        }
+        self.gpu.synchronize()
+    }
+
+    /// Makes room for a pass, in its block, too, and finds which samples the rings lack.
+    fn prepare(&mut self, timeline: &Timeline, outputs: &[Output], wanted: &[Destination]) -> Result<(), DeviceFault> {
+        let bytes = self.pass.bytes();
+        self.result.resize(bytes)?;
+        if bytes > DIRECT_BYTES && bytes > self.output.capacity() {
+            self.output.reserve(bytes)?;
+            // The gaps between the parts are copied to the host with them.
+            self.output.clear(0, self.output.capacity())?;
+        }
+        self.lacking.clear();
+        let mut groups = 0;
+        let mut staged = room::<i64>(self.pass.rows) + room::<Fresh<'_>>(self.pass.modalities);
+        for (i, output) in made(outputs, wanted) {
+            if wanted[i] == Destination::Device {
+                self.kept[i].reserve(output.bytes())?;
+            }
+            for modality in output.modalities() {
+                let history = timeline.history(modality);
+                let lacking = self.rings[modality].lacking(history)?;
+                staged += sample_room(history, &lacking, timeline.dim(modality));
+                groups += timeline.groups(modality).len();
+                self.lacking.push(lacking);
+            }
+        }
+        if !FuseParams::holds(self.pass.modalities, groups) {
+            staged += room::<ModalityParams<'_>>(self.pass.modalities) + room::<GroupParams>(groups);
+        }
+        self.staging.begin(staged)
+    }
+
+    /// The modalities of a pass, as the kernel takes them. `result` is the memory of what comes to the host.
+    fn describe<'a>(
+        &'a self,
+        timeline: &'a Timeline,
+        outputs: &'a [Output],
+        wanted: &'a [Destination],
+        result: DevicePtr<'a>,
+    ) -> impl Iterator<Item = ModalityParams<'a>> {
+        let each = made(outputs, wanted).flat_map(|(i, output)| output.modalities().map(move |modality| (i, modality)));
+        let (mut first_group, mut columns_before) = (0, 0);
+        each.map(move |(i, modality)| {
+            let (output, part) = (&outputs[i], &self.pass.parts[i]);
+            let (history, ring) = (timeline.history(modality), &self.rings[modality]);
+            let (groups, dim) = (timeline.groups(modality), timeline.dim(modality));
+            let (rotations, has_curves) = count_kinds(groups.iter().map(|group| group.rule));
+            if modality == output.modalities().start {
+                columns_before = 0;
+            }
+            let values = match wanted[i] {
+                Destination::Device => self.kept[i].pointer(),
+                _ => result.offset(part.values.start),
+            };
+            let params = ModalityParams {
+                times: ring.times(),
+                values: ring.values(),
+                out: values.offset(columns_before * timeline.dtype().size()),
+                pitch: 0,
+                head: ring.slot_of(history, 0),
+                count: history.times().len() as u32,
+                mask: ring.mask(),
+                dim: dim as u32,
+                dtype: Dtype::Float32.code(),
+                columns: output.columns() as u32,
+                first_group,
+                groups: groups.len() as u32,
+                rotations,
+                has_curves,
+            };
+            columns_before += dim;
+            first_group += groups.len() as u32;
+            params
+        })
+    }
+
+    /// Puts a list of copies into the block.
+    fn put_list<'a>(&'a self, count: usize, fresh: impl Iterator<Item = Fresh<'a>>) -> FreshList<'a> {
+        let mut most = 0;
+        let fresh = fresh.inspect(|fresh| most = most.max(fresh.elements()));
+        let list = self.staging.put_each(count, fresh);
+        FreshList { list, count, most }
+    }
+
+    /// Copies samples into their rings.
+    ///
+    /// # Safety
+    /// The list, the samples and the rings are there until the stream is synchronized.
+    unsafe fn append(&self, fresh: &FreshList<'_>) -> Result<(), DeviceFault> {
+        let blocks = fresh.most.div_ceil(BLOCK).min(4 * self.gpu.multiprocessors());
+        let params = AppendParams { fresh: fresh.list };
+        // SAFETY: the parameters are those of the kernel; the rest is the caller's promise.
+        unsafe { self.gpu.launch(APPEND, [blocks, fresh.count as u32, 1], BLOCK, &params) }
+    }
+
+    /// After an error, waits for what is still under way and forgets what the rings hold.
+    fn settle(&mut self, done: Result<(), DeviceFault>) -> Result<(), DeviceFault> {
+        if done.is_err() {
+            // The work that it was put into the stream for has failed already.
+            let _ = self.gpu.synchronize();
+            self.rings.iter_mut().for_each(Ring::forget);
+        }
+        done
+    }
+
+    /// The values of an output that came to the host.
+    pub fn values(&self, output: usize) -> &[u8] {
+        &self.result.bytes()[self.pass.parts[output].values.clone()]
+    }
+
+    /// Leaves the values of an output that stayed on the device, `bytes` bytes, in other memory of the device:
+    /// exchanges the two if that memory counts in the same budget, and copies otherwise.
+    pub fn leave(&mut self, output: usize, bytes: usize, memory: &mut DeviceBuf) -> Result<(), DeviceFault> {
+        self.gpu.check(memory.gpu())?;
+        let kept = &mut self.kept[output];
+        if memory.is_of(&self.gpu, &self.budget) {
+            std::mem::swap(kept, memory);
+            return Ok(());
+        }
+        memory.reserve(bytes)?;
+        memory.copy_from(0, kept, 0, bytes)?;
+        memory.gpu().synchronize()
+    }
+
+    /// Reads the masks of an output.
+    pub fn masks(&self, output: usize, timeline: &Timeline, target: &Target, masks: &mut Masks) {
+        let (pass, result) = (&self.pass, self.result.bytes());
+        let own = pass.parts[output].modalities.clone();
+        let ages: &[i64] = bytemuck::cast_slice(&result[pass.ages.clone()]);
+        masks.timestamps_ns.clear();
+        masks.valid.clear();
+        masks.age_ns.clear();
+        masks.overflows.clear();
+        masks.overflows.resize(own.len(), 0);
+        let of_rows = result[pass.valid.clone()].chunks_exact(pass.modalities);
+        for (row, (valid, ages)) in of_rows.zip(ages.chunks_exact(pass.modalities)).enumerate() {
+            let valid = &valid[own.clone()];
+            masks.timestamps_ns.push(timeline.row(target, row).time_ns);
+            masks.valid.extend(valid.iter().map(|&valid| i64::from(valid == 1)));
+            masks.age_ns.extend_from_slice(&ages[own.clone()]);
+            for (count, &valid) in masks.overflows.iter_mut().zip(valid) {
+                *count += i64::from(valid == OVERFLOW);
+            }
+        }
+    }
+}
+
+/// The outputs that are made, by their indices.
+fn made<'a>(outputs: &'a [Output], wanted: &'a [Destination]) -> impl Iterator<Item = (usize, &'a Output)> {
+    let outputs = outputs.iter().enumerate();
+    outputs.filter(|&(i, _)| wanted[i] != Destination::Nowhere)
+}
+
+/// The groups of a modality, as the kernel takes them.
+fn group_params(timeline: &Timeline, modality: usize) -> impl Iterator<Item = GroupParams> {
+    let groups = timeline.groups(modality).iter();
+    rotations_first(groups.map(|group| (group.from..group.to, group.rule)))
+}
+
+/// The bytes that samples of a history take in a block.
+fn sample_room(history: &History, samples: &Range<usize>, dim: usize) -> usize {
+    let rows = if history.are_rows_on_device() { 0 } else { samples.len() };
+    room::<i64>(samples.len()) + room::<f32>(rows * dim)
+}
+
+/// Puts samples of a history into a block, and returns the copy that brings them into its ring. Rows that are not on the
+/// host are in the ring already.
+fn put_samples<'a>(staging: &'a Staging, history: &History, ring: &'a Ring, samples: &Range<usize>) -> Fresh<'a> {
+    let times = staging.put(&history.times()[samples.clone()]);
+    if history.are_rows_on_device() {
+        return Fresh {
+            dim: 0,
+            ..ring.fresh(history, samples, times, DevicePtr::NULL)
+        };
+    }
+    let values = staging.put(history.rows(samples.clone()));
+    ring.fresh(history, samples, times, values)
+}

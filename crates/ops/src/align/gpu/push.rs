@@ -1,0 +1,263 @@
+//! Samples that are on the device already: their rows never leave it.
+
+use super::params::{ALL_FINITE, BLOCK, Fresh, INSERT, InsertParams, TAKE, TAKEN_AT_ONCE, TakeParams, Verdict};
+use super::{GpuFuser, put_samples, sample_room};
+use crate::align::timeline::check_rotation;
+use crate::align::{Pushed, SampleError, Timeline};
+use robocache_device::gpu::staging::room;
+use robocache_device::gpu::{DeviceBuf, DeviceFault, DevicePtr, DeviceSlice, SliceError};
+use robocache_device::{Dtype, HostBuf, Values};
+use robocache_stream::{DeviceColumn, Place};
+use std::ops::Range;
+
+/// Resident blocks a multiprocessor while a large sample is taken.
+const TAKING_BLOCKS: u32 = 8;
+
+/// Channels of a rotation at most.
+const MOST_WIDTH: usize = 6;
+
+/// The reason why a sample was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum FuserError {
+    /// The sample is dropped; the stream goes on.
+    #[error(transparent)]
+    Sample(#[from] SampleError),
+    /// The device failed, or has no memory left. The sample has not arrived.
+    #[error(transparent)]
+    Gpu(#[from] DeviceFault),
+    /// The device failed, or has no memory left, after the sample had arrived: its time is known, its values are not.
+    #[error("{error}")]
+    Lost {
+        /// The driver's error.
+        error: DeviceFault,
+        /// Result of the sample's arrival.
+        pushed: Pushed,
+    },
+}
+
+/// A sample in the memory of a device. What writes it has been waited for.
+#[derive(Clone, Copy)]
+pub struct DeviceSample<'a> {
+    memory: &'a DeviceBuf,
+    offset: usize,
+    values: DeviceSlice<'a>,
+}
+
+impl<'a> DeviceSample<'a> {
+    /// `len` values of type `dtype` from byte `offset` of the memory on.
+    ///
+    /// # Errors
+    /// [`SliceError`]: they are not within the memory, or not aligned.
+    pub fn new(memory: &'a DeviceBuf, offset: usize, dtype: Dtype, len: usize) -> Result<Self, SliceError> {
+        Ok(Self {
+            values: memory.slice(offset, dtype, len)?,
+            memory,
+            offset,
+        })
+    }
+
+    /// Some elements of a tensor.
+    pub(in crate::align) fn of(tensor: &'a DeviceColumn, elements: Range<usize>) -> Result<Self, DeviceFault> {
+        let offset = elements.start * tensor.dtype.size();
+        Ok(Self::new(&tensor.memory, offset, tensor.dtype, elements.len())?)
+    }
+
+    /// Copies it to the host.
+    pub(in crate::align) fn fetch(self, to: &mut HostBuf) -> Result<Values<'_>, DeviceFault> {
+        to.resize(self.values.bytes());
+        self.memory.fetch(self.offset, to.bytes_mut())?;
+        Ok(Values::new(self.values.dtype(), to.bytes()))
+    }
+}
+
+impl GpuFuser {
+    /// Adds a sample that is on the device to the timeline, as [`Timeline::push`] does with one of the host. Its memory is
+    /// not needed any more on return.
+    ///
+    /// From the first such sample on, the rows of its stream are in its ring alone. Samples of the host then come by
+    /// [`push_host`](Self::push_host), and [`bring_back`](Self::bring_back) is the way back.
+    ///
+    /// # Errors
+    /// [`FuserError::Sample`] as [`Timeline::push`]. After one of the others, which are the device's, the rows have to be
+    /// brought [back](Self::bring_back), or are [lost](Timeline::forget_rows_on_device) with it. Then the sample can be
+    /// [pushed](Timeline::push) on the host, or [restored](Timeline::restore) after [`FuserError::Lost`].
+    pub fn push(
+        &mut self,
+        timeline: &mut Timeline,
+        modality: usize,
+        stamp_ns: i64,
+        sample: DeviceSample<'_>,
+    ) -> Result<Pushed, FuserError> {
+        self.gpu.check(sample.memory.gpu())?;
+        timeline.check(modality, stamp_ns, sample.values.len())?;
+        if let Some(Verdict { channel, value }) = self.take(sample.values)? {
+            let channel = channel as usize;
+            return Err(SampleError::NonFinite { channel, value }.into());
+        }
+        self.check_rotations(timeline, modality)?;
+        self.take_rows(timeline, modality)?;
+        self.make_room(timeline, modality)?;
+        let (pushed, place) = timeline.push_time(modality, stamp_ns);
+        let row = self.row.pointer();
+        // SAFETY: the row stays as it is until the next one is taken, which comes later in the stream.
+        let inserted = unsafe { self.insert(timeline, modality, place, row) };
+        self.arrived(modality, place, pushed, inserted)
+    }
+
+    /// Checks that the channels in `row` that are to be rotations are some. They are few, and come to the host for it.
+    fn check_rotations(&self, timeline: &Timeline, modality: usize) -> Result<(), FuserError> {
+        let mut channels = [0f32; MOST_WIDTH];
+        for group in timeline
+            .groups(modality)
+            .iter()
+            .filter(|group| group.rule.mode.is_rotation())
+        {
+            let channels = &mut channels[..group.to - group.from];
+            let offset = group.from * size_of::<f32>();
+            self.row.fetch(offset, bytemuck::cast_slice_mut(channels))?;
+            check_rotation(group, channels)?;
+        }
+        Ok(())
+    }
+
+    /// Converts a sample to float32 in `row`. Returns its first value that is not finite, if there is one.
+    fn take(&mut self, sample: DeviceSlice<'_>) -> Result<Option<Verdict>, DeviceFault> {
+        let most = TAKING_BLOCKS * self.gpu.multiprocessors();
+        let blocks = (sample.len() as u32).div_ceil(BLOCK * TAKEN_AT_ONCE).clamp(1, most);
+        self.row.reserve(sample.len() * size_of::<f32>())?;
+        self.result.resize(blocks as usize * size_of::<Verdict>())?;
+        let params = TakeParams {
+            sample: sample.pointer(),
+            row: self.row.pointer(),
+            verdicts: self.result.pointer(),
+            dim: sample.len() as u32,
+            dtype: sample.dtype().code(),
+        };
+        // SAFETY: the parameters are those of the kernel, `row` has room for the values and `result` for a verdict of each
+        // block, and the stream is synchronized before any of it is used otherwise.
+        let taken = unsafe { self.gpu.launch(TAKE, [blocks, 1, 1], BLOCK, &params) };
+        taken.and(self.gpu.synchronize())?;
+        let verdicts: &[Verdict] = self.result.as_slice();
+        let first = verdicts.iter().min_by_key(|verdict| verdict.channel);
+        Ok(first.copied().filter(|first| first.channel != ALL_FINITE))
+    }
+
+    /// Ends the arrival of a sample, whose row may have failed to get into its ring.
+    fn arrived(
+        &mut self,
+        modality: usize,
+        place: Option<Place>,
+        pushed: Pushed,
+        inserted: Result<(), DeviceFault>,
+    ) -> Result<Pushed, FuserError> {
+        inserted.map(|()| pushed).map_err(|error| {
+            self.lost_row = place.map(|place| (modality, place));
+            FuserError::Lost { error, pushed }
+        })
+    }
+
+    /// Adds a sample of the host to the timeline, as [`Timeline::push`] does, wherever the rows of its stream are.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn push_host(
+        &mut self,
+        timeline: &mut Timeline,
+        modality: usize,
+        stamp_ns: i64,
+        sample: Values<'_>,
+    ) -> Result<Pushed, FuserError> {
+        if !timeline.are_rows_on_device(modality) {
+            return Ok(timeline.push(modality, stamp_ns, sample)?);
+        }
+        self.make_room(timeline, modality)?;
+        let row = timeline.read(modality, stamp_ns, sample)?;
+        self.staging.begin(room::<f32>(row.len()))?;
+        let row = self.staging.put(row);
+        let (pushed, place) = timeline.push_time(modality, stamp_ns);
+        // SAFETY: the row is in the staging block, which stays as it is until the stream is synchronized.
+        let inserted = unsafe {
+            let uploaded = self.staging.upload();
+            uploaded.and_then(|()| self.insert(timeline, modality, place, row))
+        };
+        let inserted = inserted.and(self.gpu.synchronize());
+        self.arrived(modality, place, pushed, inserted)
+    }
+
+    /// Keeps the rows of a modality in its ring alone from now on.
+    fn take_rows(&mut self, timeline: &mut Timeline, modality: usize) -> Result<(), DeviceFault> {
+        if timeline.are_rows_on_device(modality) {
+            return Ok(());
+        }
+        let caught_up = self.catch_up(timeline, modality);
+        self.settle(caught_up)?;
+        timeline.move_rows_to_device(modality);
+        Ok(())
+    }
+
+    /// Brings the ring of a modality up to date.
+    fn catch_up(&mut self, timeline: &Timeline, modality: usize) -> Result<(), DeviceFault> {
+        let history = timeline.history(modality);
+        let lacking = self.rings[modality].lacking(history)?;
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        let bytes = sample_room(history, &lacking, timeline.dim(modality));
+        self.staging.begin(bytes + room::<Fresh<'_>>(1))?;
+        let fresh = put_samples(&self.staging, history, &self.rings[modality], &lacking);
+        self.append_and_wait(&[fresh])
+    }
+
+    /// Makes room in the ring of a modality for one more sample: moves its rows to a larger one if need be.
+    fn make_room(&mut self, timeline: &Timeline, modality: usize) -> Result<(), DeviceFault> {
+        let (history, ring) = (timeline.history(modality), &self.rings[modality]);
+        let held = history.times().len() + 1;
+        if ring.has_room(held) {
+            return Ok(());
+        }
+        let larger = ring.larger(&self.gpu, &self.budget, held)?;
+        let moves: Vec<Fresh<'_>> = larger.moves(history, ring).collect();
+        self.staging.begin(room::<Fresh<'_>>(moves.len()))?;
+        self.append_and_wait(&moves)?;
+        drop(moves);
+        self.rings[modality] = larger;
+        Ok(())
+    }
+
+    /// Copies samples into rings and waits for it. The list of the copies goes into the staging block first.
+    fn append_and_wait(&self, fresh: &[Fresh<'_>]) -> Result<(), DeviceFault> {
+        let list = self.put_list(fresh.len(), fresh.iter().copied());
+        // SAFETY: all of it is there until the stream is synchronized, right here.
+        let appended = unsafe { self.staging.upload().and_then(|()| self.append(&list)) };
+        appended.and(self.gpu.synchronize())
+    }
+
+    /// Inserts a row, which is at that address of the device, into its ring.
+    ///
+    /// # Safety
+    /// The row stays as it is until the stream has come so far.
+    unsafe fn insert(
+        &self,
+        timeline: &Timeline,
+        modality: usize,
+        place: Option<Place>,
+        row: DevicePtr<'_>,
+    ) -> Result<(), DeviceFault> {
+        let Some(place) = place else { return Ok(()) };
+        let ring = &self.rings[modality];
+        let params = InsertParams {
+            row,
+            ring_values: ring.values(),
+            first: ring.slot(place.number),
+            moved: place.moved as u32,
+            mask: ring.mask(),
+            dim: timeline.dim(modality) as u32,
+        };
+        // SAFETY: the parameters are those of the kernel, and the ring has room for every sample of the history; that
+        // the row stays is the caller's promise.
+        unsafe {
+            self.gpu
+                .launch(INSERT, [params.dim.div_ceil(BLOCK), 1, 1], BLOCK, &params)
+        }
+    }
+}

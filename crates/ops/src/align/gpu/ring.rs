@@ -1,0 +1,152 @@
+//! Histories of streams on a device, as ring buffers that follow those of the timeline.
+
+use super::params::Fresh;
+use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, DevicePtr, Gpu};
+use robocache_stream::History;
+use std::ops::Range;
+
+/// Fewest slots of a ring whose slots take no more than [`SMALL_BYTES`]. A ring of larger samples has only the slots
+/// that it needs.
+const SMALL_SLOTS: usize = 64;
+const SMALL_BYTES: usize = 64 << 10;
+
+/// The samples of one stream on a device, as a ring buffer: sample number n is in slot n & (slots - 1).
+pub(super) struct Ring {
+    /// The times of all slots, then their rows of float32.
+    samples: DeviceBuf,
+    dim: usize,
+    /// A power of two, or 0 at first.
+    slots: usize,
+    /// The ring holds the history's samples up to, but without, this number.
+    end: u64,
+}
+
+impl Ring {
+    pub fn new(gpu: &Gpu, budget: &Budget, dim: usize) -> Self {
+        Self {
+            samples: DeviceBuf::new(gpu, budget),
+            dim,
+            slots: 0,
+            end: 0,
+        }
+    }
+
+    /// Forgets that the ring holds anything, so that it is copied anew: but for rows that are nowhere else.
+    pub fn forget(&mut self) {
+        self.end = 0;
+    }
+
+    /// The samples of the history that the ring lacks, by their index in the history. They count as copied from now on,
+    /// until [`forget`](Self::forget).
+    pub fn lacking(&mut self, history: &History) -> Result<Range<usize>, DeviceFault> {
+        let held = history.times().len();
+        let (first, end) = (history.first(), history.first() + held as u64);
+        let mut known = self.end.min(history.take_rewritten());
+        if !self.has_room(held) {
+            known = 0;
+            self.grow(held)?;
+        }
+        self.end = end;
+        Ok(known.saturating_sub(first).min(held as u64) as usize..held)
+    }
+
+    /// An empty ring with room for `held` samples.
+    pub fn larger(&self, gpu: &Gpu, budget: &Budget, held: usize) -> Result<Self, DeviceFault> {
+        let mut larger = Self::new(gpu, budget, self.dim);
+        larger.grow(held)?;
+        Ok(larger)
+    }
+
+    /// True if there is room for `held` samples.
+    pub fn has_room(&self, held: usize) -> bool {
+        self.slots > 0 && held <= self.slots
+    }
+
+    fn grow(&mut self, held: usize) -> Result<(), DeviceFault> {
+        let sample_bytes = size_of::<i64>() + self.dim * size_of::<f32>();
+        let is_small = SMALL_SLOTS * sample_bytes <= SMALL_BYTES;
+        let slots = held.next_power_of_two().max(if is_small { SMALL_SLOTS } else { 1 });
+        // The ring is empty should this fail.
+        (self.slots, self.end) = (0, 0);
+        let bytes = slots * sample_bytes;
+        self.samples.reserve(bytes)?;
+        // The kernel reads a row of an empty ring, though it takes nothing from it.
+        self.samples.clear(0, bytes)?;
+        self.slots = slots;
+        Ok(())
+    }
+
+    /// The copies that bring the rows of the history from `old` into this ring: one for each run that is contiguous there.
+    pub fn moves<'a>(&'a self, history: &'a History, old: &'a Self) -> impl Iterator<Item = Fresh<'a>> {
+        let held = history.times().len();
+        let wrap = match old.slots {
+            0 => 0,
+            slots => (slots - old.slot_of(history, 0) as usize).min(held),
+        };
+        [0..wrap, wrap..held]
+            .into_iter()
+            .filter(|run| !run.is_empty())
+            .map(move |run| {
+                let bytes = old.slot_of(history, run.start) as usize * self.dim * size_of::<f32>();
+                self.fresh(history, &run, DevicePtr::NULL, old.values().offset(bytes))
+            })
+    }
+
+    /// Copies the rows of samples of these numbers to the host, and waits for it.
+    pub fn fetch(&self, numbers: Range<u64>, rows: &mut [f32]) -> Result<(), DeviceFault> {
+        let (mut number, mut rows) = (numbers.start, rows);
+        while number < numbers.end {
+            let slot = self.slot(number) as usize;
+            let run = (self.slots - slot).min((numbers.end - number) as usize);
+            let at = self.slots * size_of::<i64>() + slot * self.dim * size_of::<f32>();
+            let of_run;
+            (of_run, rows) = rows.split_at_mut(run * self.dim);
+            self.samples.fetch(at, bytemuck::cast_slice_mut(of_run))?;
+            number += run as u64;
+        }
+        Ok(())
+    }
+
+    /// The slot of the sample of that number.
+    pub fn slot(&self, number: u64) -> u32 {
+        number as u32 & self.mask()
+    }
+
+    /// The slot of a sample, by its index in the history.
+    pub fn slot_of(&self, history: &History, sample: usize) -> u32 {
+        self.slot(history.first() + sample as u64)
+    }
+
+    pub fn mask(&self) -> u32 {
+        self.slots as u32 - 1
+    }
+
+    pub fn times(&self) -> DevicePtr<'_> {
+        self.samples.pointer()
+    }
+
+    pub fn values(&self) -> DevicePtr<'_> {
+        self.samples.pointer().offset(self.slots * size_of::<i64>())
+    }
+
+    /// The copy that brings samples of the history, which lie at these addresses of the device, into the ring. Without
+    /// times it brings their rows alone.
+    pub fn fresh<'a>(
+        &'a self,
+        history: &History,
+        samples: &Range<usize>,
+        times: DevicePtr<'a>,
+        values: DevicePtr<'a>,
+    ) -> Fresh<'a> {
+        Fresh {
+            times,
+            values,
+            ring_times: self.times(),
+            ring_values: self.values(),
+            first: self.slot_of(history, samples.start),
+            count: samples.len() as u32,
+            mask: self.mask(),
+            dim: self.dim as u32,
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Writes what Rust says of the structs, constants and codes that it shares with the kernels, as C++.
+//!
+//! Each operation lists its own in a test beside them, which writes a header into `target/layout`. `make check-layout`
+//! has a C++ compiler hold that against the kernels.
+
+use robocache_device::Dtype;
+use std::fmt::{Display, Write};
+use std::path::Path;
+
+/// The assertions that are compiled behind one file of kernels.
+pub(crate) struct Header {
+    kernels: &'static str,
+    text: String,
+}
+
+impl Header {
+    /// A header of `kernels/<kernels>.cu`, with the codes of element types, which all kernels share.
+    pub fn new(kernels: &'static str) -> Self {
+        let mut header = Self {
+            kernels,
+            text: "#include <stddef.h>\n".into(),
+        };
+        header.codes("Dtype", &Dtype::ALL.map(|dtype| (format!("{dtype:?}"), dtype.code())));
+        header
+    }
+
+    fn assert(&mut self, what: &str, of: &str, value: impl Display) {
+        let _ = writeln!(
+            self.text,
+            "static_assert({what} == {value}, \"{of} is {value} in Rust\");"
+        );
+    }
+
+    /// Each variant of an enum has that number, and the kernels have no other.
+    pub fn codes(&mut self, name: &str, variants: &[(String, u32)]) {
+        let variants: Vec<_> = variants
+            .iter()
+            .map(|(name, code)| (name.to_uppercase(), code))
+            .collect();
+        for (variant, code) in &variants {
+            self.assert(variant, &format!("{name}::{variant}"), code);
+        }
+        let cases: String = variants
+            .iter()
+            .map(|(variant, _)| format!("case {variant}: "))
+            .collect();
+        let _ = writeln!(
+            self.text,
+            "inline void every({name} code) {{ switch (code) {{ {cases}break; }} }}"
+        );
+    }
+
+    /// A constant has that value.
+    pub fn constant(&mut self, name: &str, value: impl Display) {
+        self.assert(name, name, value);
+    }
+
+    /// A struct has that size.
+    pub fn size(&mut self, name: &str, bytes: usize) {
+        self.assert(&format!("sizeof({name})"), &format!("the size of {name}"), bytes);
+    }
+
+    /// A member of a struct has that offset and size. `unused` fills the end of a struct, which needs no name in C++.
+    pub fn member<S, T>(&mut self, name: &str, member: &str, offset: usize, _field: impl Fn(&S) -> &T) {
+        if member != "unused" {
+            let of = format!("{name}.{member}");
+            self.assert(
+                &format!("offsetof({name}, {member})"),
+                &format!("the offset of {of}"),
+                offset,
+            );
+            let size = format!("sizeof((({name} *)0)->{member})");
+            self.assert(&size, &format!("the size of {of}"), size_of::<T>());
+        }
+    }
+
+    /// Writes it to `target/layout`.
+    pub fn write(&self) {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/layout");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(self.kernels).with_extension("h"), &self.text).unwrap();
+    }
+}
+
+/// Lists structs with all their fields, and the kernels' names where those differ: a field that is missing here does not
+/// compile.
+macro_rules! shared_structs {
+    ($header:ident: $($rust:ident = $name:literal { $($field:ident $(= $member:literal)?),* $(,)? })*) => {$(
+        let _ = |value: &$rust| {
+            let $rust { $($field: _),* } = value;
+        };
+        $header.size($name, size_of::<$rust>());
+        $(
+            let member = [$($member,)? stringify!($field)][0];
+            let offset = std::mem::offset_of!($rust, $field);
+            $header.member($name, member, offset, |value: &$rust| &value.$field);
+        )*
+    )*};
+}
+
+/// Lists constants, and the kernels' names where those differ.
+macro_rules! shared_constants {
+    ($header:ident: $($rust:ident $(= $name:literal)?),* $(,)?) => {
+        $($header.constant([$($name,)? stringify!($rust)][0], $rust);)*
+    };
+}
+
+pub(crate) use {shared_constants, shared_structs};

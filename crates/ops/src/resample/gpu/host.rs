@@ -1,0 +1,206 @@
+//! Batches of the host: one block of a device's memory holds a batch and its answer.
+
+use super::super::trajectories::Rows;
+use super::launch::{Batch, OVERFLOW, Tile, Tiling};
+use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, DevicePtr, Gpu, PinnedBuf};
+
+/// The byte offsets of the parts of a block, and its size.
+struct Offsets {
+    times: usize,
+    values: usize,
+    targets: usize,
+    tiles: usize,
+    out: usize,
+    /// The count of dropped samples; `valid` follows at once, so that both are one copy.
+    dropped: usize,
+    bytes: usize,
+}
+
+/// The alignment of every part of a block, bytes.
+const ALIGNMENT: usize = 256;
+
+/// Bytes of the count that stands before the validity.
+const COUNT: usize = size_of::<u64>();
+
+impl Rows<'_> {
+    /// The times, values and targets.
+    fn inputs(&self) -> [&[u8]; 3] {
+        let (times, targets) = (bytemuck::cast_slice(self.times), bytemuck::cast_slice(self.targets));
+        [times, self.values.bytes(), targets]
+    }
+
+    /// Cuts the targets of each row into tiles of at most `most`.
+    fn tiles(&self, most: usize) -> impl Iterator<Item = Tile> + '_ {
+        (0..self.len()).flat_map(move |row| {
+            let (samples, targets) = (self.samples_of(row), self.targets_of(row));
+            targets.clone().step_by(most).map(move |from| Tile {
+                sample: samples.start as u64,
+                target: from as u64,
+                samples: samples.len() as u32,
+                targets: most.min(targets.end - from) as u32,
+            })
+        })
+    }
+
+    fn offsets(&self, tiles: usize) -> Offsets {
+        let mut bytes = 0;
+        let mut append = |size: usize| {
+            let offset = bytes;
+            bytes += size.next_multiple_of(ALIGNMENT);
+            offset
+        };
+        let [times, values, targets] = self.inputs().map(|part| append(part.len()));
+        let tiles = append(tiles * size_of::<Tile>());
+        let out = append(self.output_bytes());
+        let dropped = append(COUNT + self.targets.len());
+        Offsets {
+            times,
+            values,
+            targets,
+            tiles,
+            out,
+            dropped,
+            bytes,
+        }
+    }
+}
+
+/// Memory of a device, and page-locked memory of the host, for one batch and its answer.
+pub(super) struct Block {
+    memory: DeviceBuf,
+    tiles: PinnedBuf,
+    /// The count of dropped samples, and the validity of the targets as the kernels write it.
+    head: PinnedBuf,
+    /// Start of the values of the answer, bytes.
+    out: usize,
+}
+
+impl Block {
+    pub fn new(gpu: &Gpu, budget: &Budget) -> Self {
+        Self {
+            memory: DeviceBuf::new(gpu, budget),
+            tiles: PinnedBuf::new(gpu),
+            head: PinnedBuf::new(gpu),
+            out: 0,
+        }
+    }
+
+    /// Enqueues the upload of a batch. Returns where it is, and the address of its count of dropped samples, which is 0.
+    ///
+    /// # Errors
+    /// Memory that is lacking; what the driver says.
+    ///
+    /// # Safety
+    /// The batch is neither written nor freed until the stream is synchronized, also after an error.
+    pub unsafe fn upload(&mut self, rows: &Rows<'_>) -> Result<(Batch<'_>, DevicePtr<'_>), DeviceFault> {
+        let mut batch = Batch {
+            dtype: rows.values.dtype(),
+            dim: rows.dim,
+            times: DevicePtr::NULL,
+            values: DevicePtr::NULL,
+            targets: DevicePtr::NULL,
+            out: DevicePtr::NULL,
+            valid: DevicePtr::NULL,
+            tiling: Tiling::Ragged {
+                tiles: DevicePtr::NULL,
+                count: 0,
+            },
+        };
+        let regular = rows.regular();
+        // Every part is aligned for the widest vector, as the address 0 is.
+        let tile = batch.tile_targets(self.memory.gpu(), rows.targets.len());
+        let count = regular.map_or_else(|| rows.tiles(tile).count(), |_| 0);
+        let offsets = rows.offsets(count);
+        self.memory.reserve(offsets.bytes)?;
+        self.head.resize(COUNT + rows.targets.len())?;
+        self.tiles.resize(count * size_of::<Tile>())?;
+        if regular.is_none() {
+            for (to, from) in self.tiles.as_mut_slice().iter_mut().zip(rows.tiles(tile)) {
+                *to = from;
+            }
+        }
+        self.out = offsets.out;
+        let at = |offset: usize| self.memory.pointer().offset(offset);
+        batch.times = at(offsets.times);
+        batch.values = at(offsets.values);
+        batch.targets = at(offsets.targets);
+        batch.out = at(offsets.out);
+        batch.valid = at(offsets.dropped + COUNT);
+        batch.tiling = match regular {
+            Some((samples, targets)) => Tiling::Regular {
+                rows: rows.len(),
+                samples,
+                targets,
+            },
+            None => Tiling::Ragged {
+                tiles: at(offsets.tiles),
+                count,
+            },
+        };
+        let [times, values, targets] = rows.inputs();
+        // SAFETY: as the caller promises; the tiles are written again once the stream was synchronized.
+        unsafe {
+            self.memory.upload(offsets.times, times)?;
+            self.memory.upload(offsets.values, values)?;
+            self.memory.upload(offsets.targets, targets)?;
+            self.memory.upload(offsets.tiles, self.tiles.bytes())?;
+        }
+        self.memory.clear(offsets.dropped, COUNT)?;
+        Ok((batch, at(offsets.dropped)))
+    }
+
+    /// Copies the answer to the host, and waits for it. Returns how many samples were dropped, how many targets are not
+    /// valid, and how many of these have a value that the type can't hold.
+    ///
+    /// # Errors
+    /// The driver's error.
+    pub fn fetch(&mut self, values: &mut [u8], valid: &mut [u8]) -> Result<[u64; 3], DeviceFault> {
+        let dropped = self.out + values.len().next_multiple_of(ALIGNMENT);
+        DeviceBuf::fetch_each([
+            (&self.memory, dropped, self.head.bytes_mut()),
+            (&self.memory, self.out, values),
+        ])?;
+        let (count, came) = self.head.bytes().split_at(COUNT);
+        let (invalid, overflow) = write_valid(came, valid);
+        Ok([bytemuck::pod_read_unaligned(count), invalid, overflow])
+    }
+}
+
+/// Writes validity, 0 or 1, from that of the kernels. Returns how many targets are not valid, and how many of these have a
+/// value that the type can't hold.
+fn write_valid(came: &[u8], valid: &mut [u8]) -> (u64, u64) {
+    // As many as a byte can count: the loop over them is of bytes alone, and so a few instructions for many of them.
+    const BLOCK: usize = 255;
+    let (mut invalid, mut overflows) = (0, 0);
+    for (valid, came) in valid.chunks_mut(BLOCK).zip(came.chunks(BLOCK)) {
+        let (mut are_valid, mut overflow) = (0u8, 0u8);
+        for (valid, &came) in valid.iter_mut().zip(came) {
+            *valid = u8::from(came == 1);
+            are_valid += *valid;
+            overflow += u8::from(came == OVERFLOW);
+        }
+        invalid += (valid.len() - usize::from(are_valid)) as u64;
+        overflows += u64::from(overflow);
+    }
+    (invalid, overflows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn validity_is_0_or_1_and_what_is_not_valid_is_counted() {
+        let came: Vec<u8> = (0..1000).map(|i| [1, 1, 0, OVERFLOW, 1, 1, 1][i % 7]).collect();
+        let mut valid = vec![9; came.len()];
+        let counted = write_valid(&came, &mut valid);
+        let count = |what| came.iter().filter(|&&came| came == what).count() as u64;
+        assert_eq!(counted, (count(0) + count(OVERFLOW), count(OVERFLOW)));
+        assert!(
+            valid
+                .iter()
+                .zip(&came)
+                .all(|(&valid, &came)| valid == u8::from(came == 1))
+        );
+    }
+}

@@ -1,0 +1,388 @@
+//! One grid at a time, of messages, into the caller's memory.
+
+use super::super::plan::Plan;
+use super::super::spec::{GridClouds, Spec};
+use super::super::{Channel, CloudError, VoxelCounters, VoxelGrid, VoxelLayout, VoxelizeConfig};
+use super::builder::GridBuilder;
+use super::memory::Product;
+use super::params::{CloudParams, Fields};
+use super::points::{CloudsOnDevice, cloud_params};
+use super::readback::Head;
+use super::source::{CloudForm, Destination, describe};
+use super::{VoxelizeError, scatter, spec_for_device};
+use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, Gpu, PinnedBuf};
+use robocache_device::{Dtype, Element};
+use robocache_stream::{HostCloud, Layout, Message, PointCloud, PointCloudError};
+use std::cell::{Cell, RefCell};
+
+/// Makes grids of clouds on a CUDA device, as [`CpuVoxelizer`](super::super::CpuVoxelizer) does on the CPU and with the same
+/// bits: [`gather`](Self::gather), then one of the `write_` methods as often as wanted.
+///
+/// Its memory, on the device and page-locked, grows to that of the largest grid it has made, and is used again. After
+/// an error of the device the next `begin` starts anew.
+pub struct GpuVoxelizer {
+    spec: Spec,
+    dtype: Dtype,
+    grid_clouds: GridClouds,
+    builder: GridBuilder,
+    /// For each cloud of a grid its points on the device.
+    points: Vec<DeviceBuf>,
+    clouds: usize,
+    /// True if clouds of a grid that was not finished may still be read.
+    is_pending: bool,
+    /// The rows that a dense grid is made of.
+    rows: RefCell<PinnedBuf>,
+    saturated: Cell<u64>,
+    voxels: usize,
+    output: Layout,
+}
+
+impl GpuVoxelizer {
+    /// A voxelizer for a configuration on a device, of whose memory it holds `max_bytes` at most.
+    ///
+    /// # Errors
+    /// As [`VoxelizeConfig::validate`]; if the channels are computed from more fields than the kernels take;
+    /// what the driver says.
+    pub fn new(config: &VoxelizeConfig, gpu: &Gpu, max_bytes: Option<usize>) -> Result<Self, VoxelizeError> {
+        let spec = spec_for_device(config)?;
+        let budget = Budget::new(max_bytes);
+        let product = match spec.layout {
+            VoxelLayout::Bits => Product::Bits,
+            VoxelLayout::Coo => Product::Rows { coords: true },
+            VoxelLayout::Dense => Product::Rows { coords: false },
+        };
+        let mut grid_clouds = GridClouds::default();
+        grid_clouds.clear(&spec.plan);
+        Ok(Self {
+            builder: GridBuilder::new(&spec, gpu, &budget, product)?,
+            grid_clouds,
+            points: Vec::new(),
+            clouds: 0,
+            is_pending: false,
+            rows: PinnedBuf::new(gpu).into(),
+            saturated: Cell::new(0),
+            voxels: 0,
+            output: spec.output(config.dtype),
+            dtype: config.dtype,
+            spec,
+        })
+    }
+
+    /// The grid.
+    pub fn grid(&self) -> &VoxelGrid {
+        &self.spec.grid
+    }
+
+    /// The channels, in the order of the output.
+    pub fn channels(&self) -> &[Channel] {
+        &self.spec.channels
+    }
+
+    /// The device.
+    pub fn gpu(&self) -> &Gpu {
+        self.builder.gpu()
+    }
+
+    /// Bytes of device memory that are held.
+    pub fn used_bytes(&self) -> usize {
+        self.builder.budget().used()
+    }
+
+    /// Budget in which its device memory counts.
+    pub fn budget(&self) -> &Budget {
+        self.builder.budget()
+    }
+
+    /// Starts a grid without points.
+    ///
+    /// # Errors
+    /// No memory; what the driver says.
+    pub fn begin(&mut self) -> Result<(), DeviceFault> {
+        if self.is_pending {
+            self.builder.gpu().synchronize()?;
+        }
+        (self.clouds, self.is_pending) = (0, false);
+        self.voxels = 0;
+        self.grid_clouds.clear(&self.spec.plan);
+        self.builder.begin(1, None)
+    }
+
+    /// Checks that a cloud has the fields that the channels are computed from.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub fn check(&self, cloud: &PointCloud<'_>) -> Result<(), CloudError> {
+        self.spec.check(cloud)
+    }
+
+    /// Makes a grid of messages, each with the input it came by: all of [`begin`](Self::begin), [`add`](Self::add) and
+    /// [`finish`](Self::finish). Those that can't be added are handed to `refused`, and the grid is made of the others.
+    ///
+    /// # Errors
+    /// As those.
+    ///
+    /// # Panics
+    /// If there is no such input.
+    pub fn gather<'a>(
+        &mut self,
+        messages: impl IntoIterator<Item = (usize, &'a Message)>,
+        refused: impl FnMut(usize, CloudError),
+    ) -> Result<VoxelCounters, DeviceFault> {
+        let clouds = messages.into_iter();
+        self.gather_clouds(
+            clouds.map(|(input, message)| (input, HostCloud::from_message(message))),
+            refused,
+        )
+    }
+
+    /// Makes a grid of clouds as [`gather`](Self::gather) does of messages.
+    pub(in super::super) fn gather_clouds<'a>(
+        &mut self,
+        clouds: impl Iterator<Item = (usize, Result<HostCloud<'a>, PointCloudError>)>,
+        mut refused: impl FnMut(usize, CloudError),
+    ) -> Result<VoxelCounters, DeviceFault> {
+        let gather = || {
+            self.begin()?;
+            for (input, cloud) in clouds {
+                // SAFETY: the messages are borrowed until `finish` has waited for them, or the stream is synchronized.
+                let added = cloud
+                    .map_err(VoxelizeError::from)
+                    .and_then(|cloud| unsafe { self.add(input, &cloud.into()) });
+                match added {
+                    Ok(()) => {}
+                    Err(VoxelizeError::Cloud(error)) => refused(input, error),
+                    Err(VoxelizeError::Gpu(error)) => return Err(error),
+                    Err(VoxelizeError::Config(error)) => unreachable!("the configuration was checked: {error}"),
+                }
+            }
+            self.finish()
+        };
+        let counters = gather();
+        if counters.is_err() {
+            // The messages may still be on their way. The error that came first is the one to tell.
+            let _ = self.builder.gpu().synchronize();
+        }
+        counters
+    }
+
+    /// Adds the points of a cloud of the `input`-th input.
+    ///
+    /// # Errors
+    /// As `CpuVoxelizer::add`; what the driver says, after which the grid is lost.
+    ///
+    /// # Panics
+    /// If there is no such input.
+    ///
+    /// # Safety
+    /// The device reads memory that is page-locked by itself: the cloud's memory is left alone until
+    /// [`finish`](Self::finish) or the next [`begin`](Self::begin) has returned.
+    pub unsafe fn add(&mut self, input: usize, cloud: &PointCloud<'_>) -> Result<(), VoxelizeError> {
+        if let PointCloud::Device(cloud) = cloud {
+            self.builder.gpu().check(cloud.buffer().gpu())?;
+        }
+        self.grid_clouds.add(&self.spec, cloud)?;
+        if cloud.is_empty() {
+            return Ok(());
+        }
+        self.is_pending = true;
+        let mut params = cloud_params(&self.spec, input);
+        let mut fields = Fields::default();
+        match cloud {
+            PointCloud::Host(cloud) => {
+                if self.clouds == self.points.len() {
+                    let points = DeviceBuf::new(self.builder.gpu(), self.builder.budget());
+                    self.points.push(points);
+                }
+                let points = &mut self.points[self.clouds];
+                self.clouds += 1;
+                // SAFETY: as this function.
+                unsafe { upload(&self.spec.plan, cloud, points, &mut params, &mut fields) }?;
+            }
+            PointCloud::Device(cloud) => describe(&self.spec.plan, cloud, &mut params, &mut fields)?,
+        }
+        let clouds = CloudsOnDevice {
+            cloud: params,
+            fields,
+            longest: cloud.len(),
+            total: cloud.len(),
+        };
+        // SAFETY: the points are left alone until the next grid, before which this one is waited for.
+        unsafe { self.builder.add(&self.spec, clouds) }?;
+        Ok(())
+    }
+
+    /// Computes the cells, and says what became of the points.
+    ///
+    /// # Errors
+    /// No memory; what the driver says. The grid is then lost.
+    pub fn finish(&mut self) -> Result<VoxelCounters, DeviceFault> {
+        let points = self.grid_clouds.points;
+        // SAFETY: as in `add`.
+        unsafe { self.builder.finish(&self.spec, &self.grid_clouds, points, Head::Read) }?;
+        self.builder.readback.wait()?;
+        (self.clouds, self.is_pending) = (0, false);
+        if self.spec.layout != VoxelLayout::Bits {
+            self.voxels = self.builder.readback.first_row(1);
+        }
+        if self.spec.layout == VoxelLayout::Coo {
+            self.output.rows = self.voxels;
+        }
+        Ok(self.builder.readback.counters(0, points))
+    }
+
+    /// For each field beside x, y and z that channels are computed from, in the order in which the channels first name
+    /// them: how many values of points that are kept its channels leave out, as they are not finite or beyond the bound.
+    /// Waits until they are counted.
+    ///
+    /// # Errors
+    /// The driver's error.
+    pub fn unusable(&self) -> Result<&[u64], DeviceFault> {
+        if self.spec.plan.fields.is_empty() {
+            return Ok(&[]);
+        }
+        self.builder.readback.wait_for_unusable()?;
+        Ok(self.builder.readback.unusable(0))
+    }
+
+    /// Number of values of the dense grid that was written last that its type can't hold: its greatest or least is
+    /// there.
+    pub fn saturated(&self) -> u64 {
+        self.saturated.get()
+    }
+
+    /// Number of occupied cells that the output has. They are not counted for the layout `bits`.
+    pub fn voxels(&self) -> usize {
+        self.voxels
+    }
+
+    /// The form and size of the output of the grid that was finished last.
+    pub fn layout(&self) -> &Layout {
+        &self.output
+    }
+
+    /// Writes the occupied cells in cell order: `coords` x y z each, `features` one value for each channel each.
+    ///
+    /// # Errors
+    /// The driver's error.
+    ///
+    /// # Panics
+    /// If `coords` has not 3, or `features` not C elements for each of [`voxels`](Self::voxels), or the layout is
+    /// not `coo`.
+    pub fn write_coo(&self, coords: &mut [i32], features: &mut [f32]) -> Result<(), DeviceFault> {
+        let columns = self.spec.channels.len();
+        assert_eq!(
+            self.spec.layout,
+            VoxelLayout::Coo,
+            "the layout that the voxelizer was made for"
+        );
+        assert_eq!(coords.len(), self.voxels * 3, "three coordinates for each voxel");
+        assert_eq!(features.len(), self.voxels * columns, "one feature for each channel");
+        DeviceBuf::fetch_each([
+            (self.builder.rows.coords(), 0, bytemuck::cast_slice_mut(coords)),
+            (self.builder.rows.features(), 0, bytemuck::cast_slice_mut(features)),
+        ])
+    }
+
+    /// Writes every byte of the bitmap: cell `i` is bit `i % 8`, least significant first, of byte `i / 8`.
+    ///
+    /// # Errors
+    /// The driver's error.
+    ///
+    /// # Panics
+    /// If `out` has not ceil(X * Y * Z / 8) bytes.
+    pub fn write_bits(&self, out: &mut [u8]) -> Result<(), DeviceFault> {
+        assert_eq!(out.len(), self.spec.grid.cells().div_ceil(8), "one bit for each cell");
+        let (bitmap, at) = self.builder.memory.bitmap(0);
+        DeviceBuf::fetch_each([(bitmap, at, out)])
+    }
+
+    /// Writes every element of the tensor `[C, X, Y, Z]`: 0 in all channels of a cell without points. Only the
+    /// occupied cells come from the device: they are far fewer bytes.
+    ///
+    /// # Errors
+    /// The driver's error.
+    ///
+    /// # Panics
+    /// If `out` has not C * X * Y * Z elements, or the layout is not `dense`.
+    pub fn write_dense<E: Element>(&self, out: &mut [E]) -> Result<(), DeviceFault> {
+        let columns = self.spec.channels.len();
+        assert_eq!(
+            self.spec.layout,
+            VoxelLayout::Dense,
+            "the layout that the voxelizer was made for"
+        );
+        assert_eq!(
+            out.len(),
+            self.spec.grid.cells() * columns,
+            "one element for each channel of each cell"
+        );
+        let mut rows = self.rows.borrow_mut();
+        let [order, features] = self.builder.fetch_rows(self.voxels, columns, &mut rows)?;
+        self.saturated.set(scatter(order, features, columns, out));
+        Ok(())
+    }
+
+    /// Writes the grid to memory of the device: the tensor `[C, X, Y, Z]` of the configuration's type, or the bitmap,
+    /// from the beginning of `out` on, which grows to it. It is there on return.
+    ///
+    /// # Errors
+    /// `out` is on another device; no memory; what the driver says.
+    ///
+    /// # Panics
+    /// If the layout is `coo`.
+    pub fn write_on_device(&mut self, out: &mut DeviceBuf) -> Result<(), DeviceFault> {
+        self.builder.gpu().check(out.gpu())?;
+        let cells = self.spec.grid.cells();
+        match self.spec.layout {
+            VoxelLayout::Coo => panic!("the rows of `coo` are on the host"),
+            VoxelLayout::Bits => {
+                let bytes = cells.div_ceil(8);
+                out.reserve(bytes)?;
+                self.builder.gpu().synchronize()?;
+                let (bitmap, at) = self.builder.memory.bitmap(0);
+                out.copy_from(0, bitmap, at, bytes)?;
+                out.gpu().synchronize()
+            }
+            VoxelLayout::Dense => {
+                let bytes = cells * self.spec.channels.len() * self.dtype.size();
+                out.reserve(bytes)?;
+                out.clear(0, bytes)?;
+                // The stream of `out` may be another one.
+                out.gpu().synchronize()?;
+                // SAFETY: it was just made as large as that, and is borrowed until the stream is synchronized.
+                unsafe {
+                    self.builder
+                        .write_dense(&self.spec, &self.grid_clouds, self.dtype, out.pointer())
+                }?;
+                self.builder.gpu().synchronize()?;
+                self.saturated.set(self.builder.readback.saturated(0));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Copies a cloud to the device, and says where its fields are there.
+///
+/// # Safety
+/// The cloud's memory is left alone until the stream is synchronized.
+unsafe fn upload<'a>(
+    plan: &Plan,
+    cloud: &HostCloud<'_>,
+    points: &'a mut DeviceBuf,
+    params: &mut CloudParams<'a>,
+    fields: &mut Fields<'a>,
+) -> Result<(), VoxelizeError> {
+    let form = CloudForm::of(plan, cloud)?;
+    points.reserve(form.bytes(cloud.len()))?;
+    let points = &*points;
+    let to = Destination {
+        buffer: points,
+        first: 0,
+        points: cloud.len(),
+    };
+    // SAFETY: as this function.
+    unsafe { form.upload(plan, cloud, to) }?;
+    form.describe(points.pointer(), cloud.len(), params, fields);
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! The CUDA implementation. Every bit it gives is the CPU's: see the [module above](super) for the arithmetic, and
+//! `kernels/voxelize.cu` for how it is done.
+//!
+//! [`GpuVoxelizer`] stands where [`CpuVoxelizer`](super::CpuVoxelizer) does: clouds of messages in, one grid at a time in
+//! the caller's memory. [`VoxelizeBatch`] makes many grids at once, of messages or of points that are on the device
+//! already, and can leave them there.
+
+mod batch;
+mod builder;
+mod dense;
+mod live;
+mod memory;
+mod params;
+mod points;
+mod readback;
+mod rows;
+mod sizes;
+mod source;
+
+pub use batch::{DeviceGrids, VoxelBatch, VoxelizeBatch};
+pub use live::GpuVoxelizer;
+pub use robocache_stream::DeviceField;
+pub use source::{DeviceClouds, DeviceInputError};
+
+use super::spec::Spec;
+use super::{CloudError, ConfigError, VoxelizeConfig};
+use robocache_device::Element;
+use robocache_device::gpu::DeviceFault;
+use robocache_stream::PointCloudError;
+
+/// A grid that could not be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VoxelizeError {
+    /// The configuration is not allowed, or asks for more than the kernels take.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The cloud is not one that the configuration takes. The grid is as it was.
+    #[error(transparent)]
+    Cloud(#[from] CloudError),
+    /// The device failed. The grid is lost.
+    #[error(transparent)]
+    Gpu(#[from] DeviceFault),
+}
+
+impl From<PointCloudError> for VoxelizeError {
+    fn from(error: PointCloudError) -> Self {
+        Self::Cloud(error.into())
+    }
+}
+
+impl VoxelizeError {
+    /// Returns true if less memory would have done.
+    pub fn is_memory(&self) -> bool {
+        matches!(self, Self::Gpu(error) if error.is_memory())
+    }
+}
+
+/// Checks a configuration, and that the kernels have room for its channels.
+fn spec_for_device(config: &VoxelizeConfig) -> Result<Spec, ConfigError> {
+    let spec = Spec::new(config)?;
+    let refused = |problem| Err(ConfigError::new("channels", problem));
+    match (spec.plan.fields.len(), spec.outputs.len()) {
+        (0..=params::MAX_FIELDS, 0..=params::MAX_CHANNELS) => Ok(spec),
+        (0..=params::MAX_FIELDS, channels) => {
+            refused(format!("are {channels} (on CUDA at most {})", params::MAX_CHANNELS))
+        }
+        (fields, _) => refused(format!(
+            "are computed from {fields} fields beside x, y and z (on CUDA at most {})",
+            params::MAX_FIELDS
+        )),
+    }
+}
+
+/// Writes every element of a dense tensor of `columns` channels: the features of the occupied cells, and zeros. Returns
+/// how many features the type can't hold.
+fn scatter<E: Element>(order: &[u8], features: &[u8], columns: usize, out: &mut [E]) -> u64 {
+    super::write::clear(out);
+    // Nothing at all is not aligned for anything.
+    if order.is_empty() {
+        return 0;
+    }
+    let (order, features): (&[u32], &[f32]) = (bytemuck::cast_slice(order), bytemuck::cast_slice(features));
+    let cells = out.len() / columns;
+    let mut saturated = 0;
+    for (channel, out) in out.chunks_exact_mut(cells).enumerate() {
+        for (&cell, row) in order.iter().zip(features.chunks_exact(columns)) {
+            let (value, is_saturated) = super::write::saturate::<E>(row[channel]);
+            saturated += u64::from(is_saturated);
+            out[cell as usize] = E::from_f32(value);
+        }
+    }
+    saturated
+}

@@ -1,0 +1,220 @@
+//! The cells of points: found and counted in bitmaps, and saved for what a layout writes.
+
+use super::super::spec::Spec;
+use super::memory::{GridMemory, Product};
+use super::params::{CloudParams, Fields, POINT_BLOCK, POINTS, PointsParams, SAVE_ALL, SAVE_FIRST, SAVE_NONE};
+use super::source::kernel_form;
+use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, DevicePtr};
+
+/// Clouds on the device: one of the only grid, or one of each grid.
+#[derive(Clone, Copy)]
+pub(super) struct CloudsOnDevice<'a> {
+    pub(super) cloud: CloudParams<'a>,
+    pub(super) fields: Fields<'a>,
+    /// The most points of one of them.
+    pub(super) longest: usize,
+    /// The points of all.
+    pub(super) total: usize,
+}
+
+impl CloudsOnDevice<'_> {
+    /// The parameters of the clouds of the grids at hand.
+    pub(super) fn params<'b>(&'b self, memory: &'b GridMemory) -> CloudParams<'b> {
+        CloudParams {
+            starts: memory.state().first_points(),
+            points: self.longest as u32,
+            ..self.cloud
+        }
+    }
+
+    /// The same, whatever the memory of the points is borrowed for.
+    ///
+    /// # Safety
+    /// The points are there, and stay where they are, for as long as they are used.
+    pub(super) unsafe fn outliving<'b>(self) -> CloudsOnDevice<'b> {
+        // SAFETY: only the lifetime changes.
+        unsafe { std::mem::transmute::<CloudsOnDevice<'_>, CloudsOnDevice<'b>>(self) }
+    }
+}
+
+/// Clouds that were added, and where their cells are.
+pub(super) struct Added<'a> {
+    pub(super) clouds: CloudsOnDevice<'a>,
+    /// The first of their points among those of the grid; in a batch 0.
+    pub(super) first: usize,
+}
+
+/// The cells of points that are saved.
+#[derive(Clone, Copy)]
+pub(super) struct Saving {
+    /// One of the `SAVE_` constants.
+    pub(super) which: u32,
+    /// The bits of the cells among which the first is saved, at bit 0.
+    pub(super) group: u32,
+}
+
+impl Saving {
+    pub(super) const NONE: Self = Self {
+        which: SAVE_NONE,
+        group: 1,
+    };
+
+    fn of(memory: &GridMemory, spec: &Spec) -> Self {
+        if let Product::Dense(dtype) = memory.product
+            && memory.is_occupancy(spec)
+        {
+            return Self {
+                which: SAVE_FIRST,
+                group: memory.sizes.sector_mask(dtype),
+            };
+        }
+        let (which, group) = match (memory.has_rows(spec) && spec.needs_points(), memory.clears_by_cells()) {
+            (true, _) => (SAVE_ALL, 1),
+            (false, true) => (SAVE_FIRST, 0xff),
+            (false, false) => return Self::NONE,
+        };
+        Self { which, group }
+    }
+}
+
+/// The parameters that all clouds of an input share.
+pub(super) fn cloud_params<'a>(spec: &Spec, input: usize) -> CloudParams<'a> {
+    let grid = &spec.grid;
+    let [_, ny, nz] = grid.shape().map(|n| n as u32);
+    let mut cloud = CloudParams {
+        origin: grid.origin_m(),
+        inverse: grid.inverse(),
+        shape: grid.shape().map(|n| n as f32),
+        ny,
+        nz,
+        field_count: spec.plan.fields.len() as u32,
+        ..CloudParams::default()
+    };
+    if let Some(transform) = &spec.transforms[input] {
+        cloud.is_moved = 1;
+        cloud.rotation = transform.rotation;
+        cloud.translation = transform.translation;
+    }
+    cloud
+}
+
+/// The clouds of the grids at hand, and what became of the grid before.
+#[derive(Default)]
+pub(super) struct Points {
+    pub(super) added: Vec<Added<'static>>,
+    /// True if the state of the grid before was cleared already.
+    has_cleared: bool,
+}
+
+impl Points {
+    /// Starts grids without points.
+    pub(super) fn begin(&mut self) {
+        self.added.clear();
+        self.has_cleared = false;
+    }
+
+    /// Makes room for the cells of clouds, and says which are to be saved.
+    pub(super) fn save(
+        &self,
+        memory: &mut GridMemory,
+        spec: &Spec,
+        clouds: CloudsOnDevice<'static>,
+    ) -> Result<(Added<'static>, Saving), DeviceFault> {
+        let CloudsOnDevice { longest, total, .. } = clouds;
+        let first = self.added.iter().map(|added| added.clouds.longest).sum();
+        let saving = Saving::of(memory, spec);
+        let state = &mut memory.states[memory.half];
+        if saving.which != SAVE_NONE {
+            let bytes = (first + total) * 4;
+            keep_and_reserve(&mut state.cells, &memory.budget, [first * 4, bytes])?;
+            state.saved = first + total;
+        }
+        state.points = first + longest;
+        Ok((Added { clouds, first }, saving))
+    }
+
+    /// Clears the state of the grid before, if no clouds have come with which that was done.
+    ///
+    /// # Safety
+    /// The memory is that of the grids at hand.
+    pub(super) unsafe fn clear(&mut self, memory: &GridMemory, spec: &Spec) -> Result<(), DeviceFault> {
+        if self.has_cleared {
+            return Ok(());
+        }
+        // SAFETY: there are no points.
+        unsafe { self.launch(memory, spec, &cloud_params(spec, 0), 0, Saving::NONE) }
+    }
+
+    /// Puts the search for the cells of points into the stream. `first` is their place among those of the grid.
+    ///
+    /// # Safety
+    /// The memory of the points is left alone until the stream is synchronized.
+    pub(super) unsafe fn launch(
+        &mut self,
+        memory: &GridMemory,
+        spec: &Spec,
+        cloud: &CloudParams<'_>,
+        first: usize,
+        saving: Saving,
+    ) -> Result<(), DeviceFault> {
+        let grids = memory.laid_out();
+        let [counters, counts, words, end] = memory.sizes.layout(grids);
+        let (state, old) = (memory.state(), memory.previous());
+        let at = memory.memory().pointer();
+        let form = kernel_form(cloud);
+        let mut params = PointsParams {
+            cloud: *cloud,
+            words: at.offset(words),
+            counts: if memory.has_rows(spec) {
+                at.offset(counts)
+            } else {
+                DevicePtr::NULL
+            },
+            cells: state.cells.pointer().offset(first * 4),
+            counters: at.offset(counters),
+            words_per_grid: memory.sizes.words as u32,
+            superblocks: memory.sizes.superblocks as u32,
+            superblock_shift: memory.sizes.shift,
+            save: saving.which,
+            group: saving.group,
+            ..PointsParams::default()
+        };
+        if !self.has_cleared && !memory.clears_first() {
+            let old_memory = memory.memories[1 - memory.half].pointer();
+            params.clear = old_memory;
+            let by_cells = memory.clears_by_cells();
+            params.clear_quads = (if by_cells { words } else { end } / 16) as u64;
+            let mut work = params.clear_quads;
+            if by_cells && old.saved > 0 {
+                params.old_words = old_memory.offset(words);
+                params.old_cells = old.cells.pointer();
+                params.old_points = old.saved as u32;
+                work = work.max(old.saved as u64);
+            }
+            let whole = u64::from(memory.gpu.multiprocessors());
+            let blocks = work.div_ceil(u64::from(POINT_BLOCK)).clamp(1, whole);
+            params.clearing_blocks = blocks.div_ceil(grids as u64) as u32;
+        }
+        let blocks = params.clearing_blocks + cloud.points.div_ceil(POINT_BLOCK);
+        // SAFETY: the memory was reserved for so many grids and points; the points are the caller's promise.
+        unsafe {
+            memory
+                .gpu
+                .launch(POINTS[form as usize], [blocks, grids as u32, 1], POINT_BLOCK, &params)
+        }?;
+        self.has_cleared = true;
+        Ok(())
+    }
+}
+
+/// Makes room for `bytes` bytes and keeps the first `used`.
+fn keep_and_reserve(buffer: &mut DeviceBuf, budget: &Budget, [used, bytes]: [usize; 2]) -> Result<(), DeviceFault> {
+    if bytes <= buffer.capacity() || used == 0 {
+        return buffer.reserve(bytes);
+    }
+    let mut grown = DeviceBuf::new(buffer.gpu(), budget);
+    grown.reserve(bytes.max(buffer.capacity() + buffer.capacity() / 2))?;
+    grown.copy_from(0, buffer, 0, used)?;
+    *buffer = grown;
+    Ok(())
+}

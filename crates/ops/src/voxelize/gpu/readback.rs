@@ -1,0 +1,120 @@
+//! Counters and numbers of rows on their way to the host.
+
+use super::super::VoxelCounters;
+use super::super::spec::Spec;
+use super::memory::GridMemory;
+use super::sizes::{COUNTER_BYTES, Sizes};
+use robocache_device::gpu::{DeviceFault, Event, Gpu, PinnedBuf};
+
+/// The fate of the counters and the number of rows once they are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Head {
+    /// Sent to the host.
+    Read,
+    /// Left on the device.
+    Stays,
+}
+
+/// The counters, as [`Sizes`] lays them out, and the first row of each grid.
+pub(super) struct Readback {
+    memory: PinnedBuf,
+    ready: Event,
+    /// Values that are counted with the sums are known later than the rest.
+    unusable_ready: Event,
+    /// The sizes and the number of the grids whose counters these are.
+    of: (Sizes, usize),
+}
+
+impl Readback {
+    pub(super) fn new(gpu: &Gpu) -> Result<Self, DeviceFault> {
+        Ok(Self {
+            memory: PinnedBuf::new(gpu),
+            ready: gpu.event()?,
+            unusable_ready: gpu.event()?,
+            of: (Sizes::of(0, 0), 0),
+        })
+    }
+
+    /// Puts the copy of the counters and of where the rows begin into the stream, to be waited for.
+    pub(super) fn read_head(&mut self, memory: &GridMemory, spec: &Spec) -> Result<(), DeviceFault> {
+        let grids = memory.laid_out();
+        self.of = (memory.sizes, grids);
+        let [_, rows, ..] = memory.sizes.layout(grids);
+        self.memory.resize((rows + (grids + 1) * 4).next_multiple_of(8))?;
+        let (counters, starts) = self.memory.bytes_mut().split_at_mut(rows);
+        // SAFETY: the memory is read after the event only, and is this value's own.
+        unsafe {
+            memory.memory().download(0, counters)?;
+            if memory.has_rows(spec) {
+                memory.state().rows.download(0, &mut starts[..(grids + 1) * 4])?;
+            }
+        }
+        self.unusable_ready.record()?;
+        self.ready.record()
+    }
+
+    /// Puts the copy of the counts of unusable values into the stream, where the head was read before they were made.
+    pub(super) fn read_unusable(&mut self, memory: &GridMemory) -> Result<(), DeviceFault> {
+        let grids = memory.laid_out();
+        let [from, until] = [memory.sizes.unusable(grids), memory.sizes.saturated(grids)];
+        if from == until {
+            return Ok(());
+        }
+        let counts = &mut self.memory.bytes_mut()[from..until];
+        // SAFETY: the memory is read after the event only, and is this value's own.
+        unsafe { memory.memory().download(from, counts) }?;
+        self.unusable_ready.record()
+    }
+
+    /// Waits for the copy of [`Self::read_unusable`].
+    pub(super) fn wait_for_unusable(&self) -> Result<(), DeviceFault> {
+        self.unusable_ready.wait()
+    }
+
+    /// Puts the copy of the count of values that the only grid's dense output can't hold into the stream.
+    pub(super) fn read_saturated(&mut self, memory: &GridMemory) -> Result<(), DeviceFault> {
+        let at = memory.sizes.saturated(1);
+        // SAFETY: the memory is read after the stream is synchronized, and is this value's own.
+        unsafe { memory.memory().download(at, &mut self.memory.bytes_mut()[at..at + 8]) }
+    }
+
+    /// Waits for the copy of [`Self::read_head`].
+    pub(super) fn wait(&self) -> Result<(), DeviceFault> {
+        self.ready.wait()
+    }
+
+    /// The counters of a grid that was made of `points` points.
+    pub(super) fn counters(&self, grid: usize, points: usize) -> VoxelCounters {
+        let slots: &[[u64; 4]] = bytemuck::cast_slice(&self.memory.bytes()[grid * COUNTER_BYTES..][..COUNTER_BYTES]);
+        let counters = [0, 1, 2, 3].map(|i| slots.iter().map(|slot| slot[i]).sum::<u64>());
+        VoxelCounters {
+            points_in: points as u64,
+            points_kept: counters[0] - counters[3],
+            dropped_nonfinite: counters[1],
+            dropped_outside: counters[2],
+            dropped_overflow: counters[3],
+        }
+    }
+
+    /// The numbers of values of each field that are unusable, in the order of the plan.
+    pub(super) fn unusable(&self, grid: usize) -> &[u64] {
+        let (sizes, grids) = self.of;
+        let at = sizes.unusable(grids) + grid * sizes.fields * 8;
+        bytemuck::cast_slice(&self.memory.bytes()[at..][..sizes.fields * 8])
+    }
+
+    /// The number of values that a dense output on the device can't hold, if it was written before the counters were read.
+    pub(super) fn saturated(&self, grid: usize) -> u64 {
+        let (sizes, grids) = self.of;
+        let at = sizes.saturated(grids) + grid * 8;
+        bytemuck::pod_read_unaligned(&self.memory.bytes()[at..][..8])
+    }
+
+    /// The first row of a grid; of the one after the last: the number of rows.
+    pub(super) fn first_row(&self, grid: usize) -> usize {
+        let (sizes, grids) = self.of;
+        let [_, counts, ..] = sizes.layout(grids);
+        let rows: &[u32] = bytemuck::cast_slice(&self.memory.bytes()[counts..]);
+        rows[grid] as usize
+    }
+}

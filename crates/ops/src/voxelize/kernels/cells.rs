@@ -1,0 +1,213 @@
+//! Finds the cells of points, and ranks the occupied cells of a bitmap.
+
+use super::super::grid::VoxelGrid;
+use robocache_geometry::RigidTransform;
+
+/// A bitmap and the bitmap of its words in use: cell `i` is bit `i % 64` of word `i / 64`, and so again.
+pub struct Bitmap<'a> {
+    pub words: &'a mut [u64],
+    pub used: &'a mut [u64],
+}
+
+/// The points of a block that are in the grid.
+pub struct Kept<'a> {
+    /// Their cells.
+    pub cells: &'a mut [u32],
+    /// Their indices in the block.
+    pub indices: &'a mut [u16],
+}
+
+/// Result of indexing points.
+#[derive(Clone, Copy, Default)]
+pub struct Indexed {
+    pub finite: u32,
+    /// Number of points in the grid.
+    pub kept: usize,
+}
+
+kernel! {
+    /// Applies a transform to coordinates, in float32 and in this order.
+    fn transform(transform: &RigidTransform<f32>, xyz: [&[f32]; 3], out: [&mut [f32]; 3]) {
+        let n = xyz[0].len();
+        let [x, y, z] = xyz.map(|axis| &axis[..n]);
+        for (axis, out) in out.into_iter().enumerate() {
+            let ([r0, r1, r2], t) = (transform.rotation[axis], transform.translation[axis]);
+            for (i, out) in out[..n].iter_mut().enumerate() {
+                *out = ((r0 * x[i] + r1 * y[i]) + r2 * z[i]) + t;
+            }
+        }
+    }
+}
+
+/// Puts a cell into the bitmap.
+///
+/// # Safety
+/// It is a cell of the grid that the bitmap was made for.
+#[inline(always)]
+pub unsafe fn set_bit(words: &mut [u64], used: &mut [u64], cell: u32) {
+    let word = cell as usize / 64;
+    // SAFETY: there is a bit for each cell, and one for each word.
+    unsafe {
+        *words.get_unchecked_mut(word) |= 1 << (cell % 64);
+        *used.get_unchecked_mut(word / 64) |= 1 << (word % 64);
+    }
+}
+
+/// Number of elements for which `kept` must have room beyond the points.
+pub const INDEX_SLACK: usize = 16;
+
+/// Finds the cells of a block of points, puts those in the grid into the bitmap, and lists them.
+pub fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept: Kept<'_>) -> Indexed {
+    const LANES: usize = INDEX_SLACK;
+    let ([ox, oy, oz], [ix, iy, iz]) = (grid.origin_m(), grid.inverse());
+    let [sx, sy, sz] = grid.shape().map(|n| n as f32);
+    let [_, ny, nz] = grid.shape().map(|n| n as u32);
+    let mut indexed = Indexed::default();
+    // What is missing of the last lanes is not finite.
+    let mut lanes = [[f32::NAN; LANES]; 3];
+    let (mut cells, mut keep) = ([0u32; LANES], [0u32; LANES]);
+    for from in (0..xyz[0].len()).step_by(LANES) {
+        for (lanes, values) in lanes.iter_mut().zip(xyz) {
+            let values = &values[from..values.len().min(from + LANES)];
+            lanes[..values.len()].copy_from_slice(values);
+            lanes[values.len()..].fill(f32::NAN);
+        }
+        let [x, y, z] = &lanes;
+        // Of arrays of a fixed size the compiler makes vectors.
+        for i in 0..LANES {
+            let finite = (x[i].abs() <= f32::MAX) & (y[i].abs() <= f32::MAX) & (z[i].abs() <= f32::MAX);
+            let (tx, ty, tz) = ((x[i] - ox) * ix, (y[i] - oy) * iy, (z[i] - oz) * iz);
+            // Comparing before the conversion keeps values out of it that an integer can't hold. Where t is not
+            // negative, cutting the fraction off is the floor. A NaN is neither, and an infinity not both.
+            let inside = (tx >= 0.0) & (tx < sx) & (ty >= 0.0) & (ty < sy) & (tz >= 0.0) & (tz < sz);
+            let cell = |t: f32| {
+                let t = if inside { t } else { 0.0 };
+                // SAFETY: t is 0 or in 0..shape, and shape is at most 2^24.
+                unsafe { t.to_int_unchecked::<i32>() as u32 }
+            };
+            cells[i] = cell(tx)
+                .wrapping_mul(ny)
+                .wrapping_add(cell(ty))
+                .wrapping_mul(nz)
+                .wrapping_add(cell(tz));
+            keep[i] = u32::from(inside);
+            indexed.finite += u32::from(finite);
+        }
+        // Without a branch: what is not kept sets no bit, and is written over by what comes next.
+        for (i, (&cell, &keep)) in cells.iter().zip(&keep).enumerate() {
+            let word = cell as usize / 64;
+            bitmap.words[word] |= u64::from(keep) << (cell % 64);
+            bitmap.used[word / 64] |= u64::from(keep) << (word % 64);
+            kept.cells[indexed.kept] = cell;
+            kept.indices[indexed.kept] = (from + i) as u16;
+            indexed.kept += keep as usize;
+        }
+    }
+    indexed
+}
+
+/// Cells that are listed at a time. [`rank`] needs room for as many beyond those that there are.
+pub const LIST_STEP: usize = 4;
+
+kernel! {
+    /// Numbers the cells of a bitmap, an exclusive scan over its words; lists them, and returns how many there are.
+    fn rank(words: &[u64], used: &[u64], ranks: &mut [u32], list: &mut [u32]) -> usize {
+        let mut rank = 0;
+        // Loops and no closures: a closure is not compiled for the CPU that this is compiled for.
+        for (group, &used) in used.iter().enumerate() {
+            let mut left = used;
+            while left != 0 {
+                let i = group * 64 + left.trailing_zeros() as usize;
+                left &= left - 1;
+                ranks[i] = rank as u32;
+                let mut word = words[i];
+                let (mut at, first) = (rank, (i as u32).wrapping_mul(64));
+                rank += word.count_ones() as usize;
+                // A few at a time, without a branch for each: what is too much is written over by what comes next.
+                while at < rank {
+                    for cell in &mut list[at..at + LIST_STEP] {
+                        *cell = first.wrapping_add(word.trailing_zeros());
+                        word &= word.wrapping_sub(1);
+                    }
+                    at += LIST_STEP;
+                }
+            }
+        }
+        rank
+    }
+}
+
+/// Divides by a number with a multiplication (Lemire, Kaser, Kurz: Faster remainder by direct computation, 2019).
+#[derive(Clone, Copy)]
+struct Divisor(u64);
+
+impl Divisor {
+    /// # Panics
+    /// If it is zero.
+    fn new(divisor: u32) -> Self {
+        Self(u64::MAX / u64::from(divisor))
+    }
+
+    #[inline(always)]
+    fn divide(self, value: u32) -> u32 {
+        let value = u128::from(value);
+        ((u128::from(self.0) * value + value) >> 64) as u32
+    }
+}
+
+kernel! {
+    /// The coordinates of cells, x y z each.
+    fn coordinates(cells: &[u32], ny: u32, nz: u32, coords: &mut [i32]) {
+        let (by_ny, by_nz) = (Divisor::new(ny), Divisor::new(nz));
+        for (&cell, out) in cells.iter().zip(coords.chunks_exact_mut(3)) {
+            let column = by_nz.divide(cell);
+            let x = by_ny.divide(column);
+            out[0] = x as i32;
+            out[1] = column.wrapping_sub(x.wrapping_mul(ny)) as i32;
+            out[2] = cell.wrapping_sub(column.wrapping_mul(nz)) as i32;
+        }
+    }
+}
+
+/// The number of a cell of a bitmap.
+#[inline(always)]
+fn rank_of(words: &[u64], ranks: &[u32], cell: u32) -> u32 {
+    let word = cell as usize / 64;
+    let below = words[word] & ((1 << (cell % 64)) - 1);
+    ranks[word] + below.count_ones()
+}
+
+kernel! {
+    /// The numbers of the cells of points, `limit` for those from `limit` on. Returns how many those are.
+    fn find(words: &[u64], ranks: &[u32], cells: &[u32], limit: u32, slots: &mut [u32]) -> usize {
+        let ranks = &ranks[..words.len()];
+        let mut over = 0;
+        for (&cell, slot) in cells.iter().zip(slots) {
+            let rank = rank_of(words, ranks, cell);
+            over += usize::from(rank >= limit);
+            *slot = rank.min(limit);
+        }
+        over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn multiplication_divides() {
+        let odd = |i: u32| i.wrapping_mul(0x9e37_79b9) >> (i % 29);
+        let values = [0, 1, 2, 3, 255, 256, 257, u32::MAX - 1, u32::MAX];
+        let values: Vec<_> = values.into_iter().chain((1..500).map(odd)).collect();
+        for &divisor in values.iter().filter(|&&divisor| divisor > 0) {
+            for &value in &values {
+                assert_eq!(
+                    Divisor::new(divisor).divide(value),
+                    value / divisor,
+                    "{value} / {divisor}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The loops that take the time, each compiled for any CPU and for AVX2; both give the same bits.
+
+/// Defines a function twice: for the target the crate is built for, and for an x86-64 CPU with AVX2, BMI and popcnt,
+/// which is taken where it is one. No feature here changes a result: FMA is not among them.
+macro_rules! kernel {
+    ($(#[$meta:meta])* fn $name:ident($($arg:ident: $T:ty),* $(,)?) $(-> $R:ty)? $body:block) => {
+        $(#[$meta])*
+        #[allow(clippy::too_many_arguments)]
+        pub fn $name($($arg: $T),*) $(-> $R)? {
+            #[inline(always)]
+            #[allow(clippy::too_many_arguments)]
+            fn body($($arg: $T),*) $(-> $R)? $body
+
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+                #[allow(clippy::too_many_arguments)]
+                fn wide($($arg: $T),*) $(-> $R)? {
+                    body($($arg),*)
+                }
+                if super::has_avx2() {
+                    // SAFETY: the CPU has the features that `wide` is compiled for.
+                    return unsafe { wide($($arg),*) };
+                }
+            }
+            body($($arg),*)
+        }
+    };
+}
+
+use super::grid::VoxelGrid;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod cells;
+mod sums;
+mod values;
+
+pub(super) use cells::{Bitmap, INDEX_SLACK, Indexed, Kept, LIST_STEP, coordinates, find, rank, transform};
+pub(super) use sums::{
+    Block, Exceptions, Row, add_extreme, add_fixed, add_ones, add_points, any_beyond, any_nonfinite, fix, round_large,
+};
+pub(super) use values::{TABLE_COUNT, TABLE_ONE, counts, extremes, means, means_of_axis, means_of_usable};
+
+/// Points that are worked on at a time, so that what is known of them stays in the cache.
+pub(super) const BLOCK: usize = 1024;
+
+/// The positions of the bits that are set, ascending.
+#[inline(always)]
+pub(super) fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        (word != 0).then(|| {
+            let bit = word.trailing_zeros() as usize;
+            word &= word - 1;
+            bit
+        })
+    })
+}
+
+/// True if the CPU has the instructions that the wide ways are compiled for.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("popcnt")
+}
+
+/// Finds the cells of a block of points, puts those in the grid into the bitmap, and lists them.
+pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept: Kept<'_>) -> Indexed {
+    #[cfg(target_arch = "x86_64")]
+    if has_avx2() {
+        // SAFETY: the CPU has the features.
+        return unsafe { avx2::index(grid, xyz, bitmap, kept) };
+    }
+    cells::index(grid, xyz, bitmap, kept)
+}
+
+/// Writes the features of rows: each column is the entry of the table that `columns` says.
+pub(super) fn features(rows: &[Row], units: [f64; 3], columns: &[u8], out: &mut [f32]) {
+    debug_assert!(columns.len() <= values::TABLE && out.len() == rows.len() * columns.len());
+    #[cfg(target_arch = "x86_64")]
+    if has_avx2() {
+        // SAFETY: the CPU has the features.
+        return unsafe { avx2::features(rows, units, columns, out) };
+    }
+    values::features(rows, units, columns, out);
+}
+
+#[cfg(test)]
+mod tests {
+    /// Numbers in -1..1 that look random, with what is not finite and what is on an edge among them.
+    pub(super) fn odd_values(seed: u64, len: usize) -> Vec<f32> {
+        let value = |i: u64| {
+            let bits = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_mul(seed | 1) >> 40;
+            match bits % 37 {
+                0 => f32::NAN,
+                1 => f32::INFINITY,
+                2 => f32::NEG_INFINITY,
+                3 => -0.0,
+                4 => 0.75,
+                5 => 3.4e38,
+                _ => bits as f32 / (1 << 23) as f32 - 1.0,
+            }
+        };
+        (0..len as u64).map(value).collect()
+    }
+}

@@ -1,0 +1,154 @@
+//! Adds points to the sums and extremes of their cells.
+
+use super::BLOCK;
+
+/// The points of a block that are in the grid: their indices in the block, and the numbers of their cells.
+#[derive(Clone, Copy)]
+pub struct Block<'a> {
+    pub indices: &'a [u16],
+    pub slots: &'a [u32],
+}
+
+impl Block<'_> {
+    /// The index in the block and the number of the cell of each point.
+    #[inline(always)]
+    pub fn points(&self) -> impl Iterator<Item = (usize, usize)> {
+        let indices = self.indices.iter().map(|&i| usize::from(i));
+        indices.zip(self.slots.iter().map(|&slot| slot as usize))
+    }
+}
+
+kernel! {
+    /// True if a value is not finite.
+    fn any_nonfinite(values: &[f32]) -> bool {
+        let mut nonfinite = 0;
+        for value in values {
+            nonfinite |= 1 ^ u32::from(value.abs() <= f32::MAX);
+        }
+        nonfinite != 0
+    }
+}
+
+kernel! {
+    /// True if a value is NaN, or greater than `bound` in magnitude.
+    fn any_beyond(values: &[f64], bound: f64) -> bool {
+        let mut beyond = 0;
+        for value in values {
+            beyond |= 1 ^ u64::from(value.abs() <= bound);
+        }
+        beyond != 0
+    }
+}
+
+/// Rounds to the nearest integer, ties to even. The magnitude must be less than 2^51.
+///
+/// Adding 1.5 * 2^52 leaves no place for a fraction, and the integer in the low bits.
+#[inline(always)]
+pub fn round(value: f64) -> i64 {
+    const MAGIC: f64 = 6_755_399_441_055_744.0;
+    ((value + MAGIC).to_bits() as i64).wrapping_sub(MAGIC.to_bits() as i64)
+}
+
+/// Rounds as [`round`] does, for magnitudes up to 2^62. From 2^50 on there is no fraction that needs the trick.
+pub fn round_large(value: f64) -> i64 {
+    const FROM: f64 = 1_125_899_906_842_624.0;
+    if value.abs() < FROM { round(value) } else { value as i64 }
+}
+
+kernel! {
+    /// Rounds `values * scale` to integers.
+    fn fix(values: &[f64], scale: f64, out: &mut [i64; BLOCK]) {
+        for (out, value) in out.iter_mut().zip(values) {
+            *out = round(value * scale);
+        }
+    }
+}
+
+/// The sums of the scaled x, y and z of the points of a cell, and their count.
+#[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(32))]
+pub struct Row(pub(in crate::voxelize) [i64; 4]);
+
+impl Row {
+    /// Index of the count.
+    pub const COUNT: usize = 3;
+}
+
+kernel! {
+    /// Sums the coordinates of points and counts them, with one addition of a row for each.
+    fn add_points(rows: &mut [Row], block: Block<'_>, xyz: [&[f32]; 3], scales: [f64; 3]) {
+        let n = xyz[0].len();
+        let [x, y, z] = xyz.map(|axis| &axis[..n]);
+        // The sum of ones is the count.
+        let scales = [scales[0], scales[1], scales[2], 1.0];
+        for (&i, &slot) in block.indices.iter().zip(block.slots) {
+            let i = usize::from(i);
+            let point = [x[i], y[i], z[i], 1.0];
+            let Row(sums) = &mut rows[slot as usize];
+            for lane in 0..4 {
+                sums[lane] += round(f64::from(point[lane]) * scales[lane]);
+            }
+        }
+    }
+}
+
+/// Counts points.
+pub fn add_ones(rows: &mut [Row], block: Block<'_>) {
+    for &slot in block.slots {
+        rows[slot as usize].0[Row::COUNT] += 1;
+    }
+}
+
+/// Sums the values of points that are integers already.
+pub fn add_fixed(sums: &mut [i64], block: Block<'_>, values: &[i64; BLOCK]) {
+    for (i, slot) in block.points() {
+        sums[slot] += values[i];
+    }
+}
+
+/// An integer that is ordered as the value is, -0 before +0. It is its own inverse on the bits.
+#[inline(always)]
+pub fn order_key(bits: i32) -> i32 {
+    bits ^ (((bits >> 31) as u32) >> 1) as i32
+}
+
+/// Keeps the greatest (or the least) key of each cell, of the values that are not NaN.
+pub fn add_extreme(keys: &mut [i32], block: Block<'_>, values: &[f32], greatest: bool) {
+    for (i, slot) in block.points() {
+        if values[i].is_nan() {
+            continue;
+        }
+        let key = order_key(values[i].to_bits() as i32);
+        let best = &mut keys[slot];
+        *best = if greatest { (*best).max(key) } else { (*best).min(key) };
+    }
+}
+
+/// Part of a field that its sum can't take in a cell.
+#[derive(Clone, Copy, Default)]
+pub struct Exceptions {
+    /// Part that is summed apart, in units of 2^40.
+    pub high: i64,
+    /// The values that are unusable.
+    pub unusable: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_takes_ties_to_even() {
+        for (value, expected) in [
+            (0.5, 0),
+            (1.5, 2),
+            (2.5, 2),
+            (-0.5, 0),
+            (-1.5, -2),
+            (-2.4, -2),
+            (2e15, 2_000_000_000_000_000),
+        ] {
+            assert_eq!(round(value), expected, "{value}");
+        }
+    }
+}

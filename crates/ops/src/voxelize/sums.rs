@@ -1,0 +1,179 @@
+//! Sums and extremes of the points of each cell, on the CPU.
+
+use super::kernels::{self, BLOCK, Block, Exceptions, Row};
+use super::plan::{NamedField, Plan, Source};
+use super::quantum;
+use robocache_stream::HostField;
+
+/// The sums of each occupied cell, and of one more cell that takes the points past `max_voxels`.
+pub(super) struct Sums {
+    /// The sums of the coordinates, and the counts.
+    pub(super) rows: Vec<Row>,
+    /// For each field with a mean.
+    pub(super) fields: Vec<Vec<i64>>,
+    /// For each extreme: a key for each cell.
+    pub(super) extremes: Vec<Vec<i32>>,
+    /// For each field: the values that its sum can't take; empty if there are none.
+    pub(super) exceptions: Vec<Vec<Exceptions>>,
+    /// The number of cells.
+    len: usize,
+    /// The numbers s of the scales 2^s of the coordinates and of the fields.
+    axis_bits: [i32; 3],
+    field_bits: Vec<i32>,
+    block: Box<FieldBlock>,
+}
+
+/// The values of a field of a block of points.
+struct FieldBlock {
+    /// For the extremes; NaN if a value is unusable.
+    values: [f32; BLOCK],
+    /// For the mean; 0 if a value is unusable.
+    exact: [f64; BLOCK],
+    /// The part of the value that the sum takes.
+    fixed: [i64; BLOCK],
+}
+
+impl Sums {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let fields = plan.fields.len();
+        Self {
+            rows: Vec::new(),
+            fields: vec![Vec::new(); fields],
+            extremes: vec![Vec::new(); plan.extremes.len()],
+            exceptions: vec![Vec::new(); fields],
+            len: 0,
+            axis_bits: [0; 3],
+            field_bits: vec![0; fields],
+            block: Box::new(FieldBlock {
+                values: [0.0; BLOCK],
+                exact: [0.0; BLOCK],
+                fixed: [0; BLOCK],
+            }),
+        }
+    }
+
+    /// Begins the sums of `occupied` cells. `bits` gives the number s of the scale 2^s of a source.
+    pub(super) fn begin(&mut self, plan: &Plan, occupied: usize, bits: impl Fn(Source) -> i32) {
+        self.len = occupied + 1;
+        self.axis_bits = [0, 1, 2].map(|axis| bits(Source::Axis(axis)));
+        for (field, s) in self.field_bits.iter_mut().enumerate() {
+            *s = bits(Source::Field(field));
+        }
+        if plan.counts {
+            // Here and not where they are read, so that they are in the cache when points are added to them.
+            self.rows.clear();
+            self.rows.resize(self.len, Row::default());
+        }
+        for (field, sums) in plan.fields.iter().zip(&mut self.fields) {
+            sums.clear();
+            sums.resize(if field.mean { self.len } else { 0 }, 0);
+        }
+        for (extreme, keys) in plan.extremes.iter().zip(&mut self.extremes) {
+            keys.clear();
+            keys.resize(self.len, if extreme.greatest { i32::MIN } else { i32::MAX });
+        }
+        self.exceptions.iter_mut().for_each(Vec::clear);
+    }
+
+    /// Counts the points of a block, and adds their coordinates. `xyz` has those that the plan needs.
+    pub(super) fn add_points(&mut self, plan: &Plan, block: Block<'_>, xyz: [&[f32]; 3]) {
+        if plan.axis_sums() > 0 {
+            kernels::add_points(&mut self.rows, block, xyz, self.axis_bits.map(quantum::power_of_two));
+        } else if plan.counts {
+            kernels::add_ones(&mut self.rows, block);
+        }
+        for (extreme, keys) in plan.extremes.iter().zip(&mut self.extremes) {
+            if let Source::Axis(axis) = extreme.source {
+                kernels::add_extreme(keys, block, xyz[axis], extreme.greatest);
+            }
+        }
+    }
+
+    /// Adds the values of the `i`-th field of a block, which is `n` points of a cloud from point `from` on.
+    pub(super) fn add_field(
+        &mut self,
+        plan: &Plan,
+        i: usize,
+        values: &HostField<'_>,
+        [from, n]: [usize; 2],
+        block: Block<'_>,
+    ) {
+        let (field, of_block) = (&plan.fields[i], &mut *self.block);
+        let scale = quantum::power_of_two(self.field_bits[i]);
+        of_block.read(field, values, from, n);
+        if of_block.has_odd(field, scale, n) {
+            let exceptions = &mut self.exceptions[i];
+            exceptions.resize(self.len, Exceptions::default());
+            of_block.set_aside(field, scale, block, exceptions);
+        }
+        if field.mean {
+            kernels::fix(&of_block.exact[..n], scale, &mut of_block.fixed);
+            kernels::add_fixed(&mut self.fields[i], block, &of_block.fixed);
+        }
+        for (extreme, keys) in plan.extremes.iter().zip(&mut self.extremes) {
+            if extreme.source == Source::Field(i) {
+                kernels::add_extreme(keys, block, &of_block.values[..n], extreme.greatest);
+            }
+        }
+    }
+
+    /// Counts the values of each field that are unusable, but for those of points past `max_voxels`.
+    pub(super) fn count_unusable(&mut self, unusable: &mut [u64]) {
+        for (unusable, exceptions) in unusable.iter_mut().zip(&mut self.exceptions) {
+            exceptions.truncate(self.len - 1);
+            *unusable = exceptions.iter().map(|of_cell| of_cell.unusable as u64).sum();
+        }
+    }
+
+    /// The value of 1 in the sum of a source.
+    pub(super) fn unit(&self, source: Source) -> f64 {
+        quantum::power_of_two(-match source {
+            Source::Axis(axis) => self.axis_bits[axis],
+            Source::Field(field) => self.field_bits[field],
+        })
+    }
+}
+
+impl FieldBlock {
+    /// Reads `n` values of a field from point `from` on.
+    fn read(&mut self, plan: &NamedField, values: &HostField<'_>, from: usize, n: usize) {
+        if plan.extreme {
+            values.to_f32(from, &mut self.values[..n]);
+        }
+        if plan.mean {
+            values.to_f64(from, &mut self.exact[..n]);
+        }
+    }
+
+    /// Returns true if there is a value that the sum can't take or the extremes must not see.
+    fn has_odd(&self, plan: &NamedField, scale: f64, n: usize) -> bool {
+        match plan.mean {
+            true => kernels::any_beyond(&self.exact[..n], quantum::SMALL / scale),
+            false => kernels::any_nonfinite(&self.values[..n]),
+        }
+    }
+
+    /// Takes out the values that the sum can't take or the extremes must not see, and notes them for the cells of the points.
+    #[cold]
+    fn set_aside(&mut self, plan: &NamedField, scale: f64, block: Block<'_>, exceptions: &mut [Exceptions]) {
+        for (i, slot) in block.points() {
+            let scaled = self.exact[i] * scale;
+            let (is_whole, is_usable) = match plan.mean {
+                true => (scaled.abs() <= quantum::SMALL, scaled.abs() <= quantum::LARGE),
+                false => (self.values[i].is_finite(), self.values[i].is_finite()),
+            };
+            if is_whole {
+                continue;
+            }
+            let of_cell = &mut exceptions[slot];
+            if is_usable {
+                let (high, low) = quantum::split(kernels::round_large(scaled));
+                of_cell.high += high;
+                self.exact[i] = low as f64 / scale;
+            } else {
+                of_cell.unusable += 1;
+                (self.values[i], self.exact[i]) = (f32::NAN, 0.0);
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+use super::{PointCloudError, TensorColumns, XYZ, find, missing};
+use crate::{DeviceColumn, Message};
+use robocache_device::Dtype;
+use robocache_device::gpu::DeviceBuf;
+
+/// Points in memory of a device.
+#[derive(Clone, Copy)]
+pub struct DeviceCloud<'a> {
+    buffer: &'a DeviceBuf,
+    points: usize,
+    /// Message that they came in, if there is one.
+    message: Option<&'a Message>,
+    fields: Fields<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Fields<'a> {
+    Listed(&'a [DeviceField<'a>]),
+    Tensor(TensorColumns<'a>, Dtype),
+}
+
+/// One field of points on a device.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceField<'a> {
+    /// Its name, such as `x`.
+    pub name: &'a str,
+    /// The type of its values.
+    pub dtype: Dtype,
+    /// The first point's value, in bytes from the beginning of the buffer.
+    pub at: usize,
+    /// Bytes from a point's value to the next one's.
+    pub stride: usize,
+}
+
+/// A field that does not fit the buffer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "field `{name}` of {points} points, {dtype} at byte {at} and every {stride} bytes, does not fit a buffer of \
+     {capacity} bytes (aligned to its type, and within)"
+)]
+pub struct DeviceCloudError {
+    /// The field.
+    pub name: String,
+    /// Its type.
+    pub dtype: Dtype,
+    /// The byte it begins at.
+    pub at: usize,
+    /// Bytes from value to value.
+    pub stride: usize,
+    /// All points.
+    pub points: usize,
+    /// Bytes of the buffer.
+    pub capacity: usize,
+}
+
+impl<'a> DeviceCloud<'a> {
+    /// `points` points in a buffer. Among the fields are `x`, `y` and `z`.
+    ///
+    /// # Errors
+    /// [`DeviceCloudError`] if a field is not within the buffer.
+    pub fn new(buffer: &'a DeviceBuf, points: usize, fields: &'a [DeviceField<'a>]) -> Result<Self, DeviceCloudError> {
+        for field in fields {
+            let size = field.dtype.size();
+            let is_aligned = field.at.is_multiple_of(size) && field.stride.is_multiple_of(size);
+            let end = points
+                .saturating_sub(1)
+                .checked_mul(field.stride)
+                .and_then(|bytes| bytes.checked_add(field.at + size));
+            let fits = points == 0 || end.is_some_and(|end| end <= buffer.capacity());
+            if !is_aligned || !fits || field.stride > u32::MAX as usize {
+                return Err(DeviceCloudError {
+                    name: field.name.to_owned(),
+                    dtype: field.dtype,
+                    at: field.at,
+                    stride: field.stride,
+                    points,
+                    capacity: buffer.capacity(),
+                });
+            }
+        }
+        Ok(Self {
+            buffer,
+            points,
+            message: None,
+            fields: Fields::Listed(fields),
+        })
+    }
+
+    pub(super) fn from_tensor(message: &'a Message, tensor: &'a DeviceColumn) -> Result<Self, PointCloudError> {
+        let (columns, points) = TensorColumns::of(message, tensor.len)?;
+        let cloud = Self {
+            buffer: &tensor.memory,
+            points,
+            message: Some(message),
+            fields: Fields::Tensor(columns, tensor.dtype),
+        };
+        XYZ.into_iter().try_for_each(|name| cloud.field(name).map(|_| ()))?;
+        Ok(cloud)
+    }
+
+    /// The first points of it, `points` at most.
+    pub fn first(self, points: usize) -> Self {
+        Self {
+            points: points.min(self.points),
+            ..self
+        }
+    }
+
+    /// The memory that the points are in.
+    pub fn buffer(&self) -> &'a DeviceBuf {
+        self.buffer
+    }
+
+    /// The number of points.
+    pub fn len(&self) -> usize {
+        self.points
+    }
+
+    /// Returns true if there are no points.
+    pub fn is_empty(&self) -> bool {
+        self.points == 0
+    }
+
+    /// The capture time, ns, if the message has one.
+    pub fn stamp_ns(&self) -> Option<i64> {
+        self.message?.header.timestamp_ns.get()
+    }
+
+    /// The coordinate frame, if the message names one.
+    pub fn frame_id(&self) -> Option<&'a str> {
+        self.message?.header.frame_id.get()
+    }
+
+    /// The field of that name.
+    ///
+    /// # Errors
+    /// [`PointCloudError::Missing`], or [`PointCloudError::Twice`] of a tensor.
+    pub fn field(&self, name: &str) -> Result<DeviceField<'a>, PointCloudError> {
+        match self.fields {
+            Fields::Listed(fields) => {
+                let found = fields.iter().find(|field| field.name == name).copied();
+                found.ok_or_else(|| missing(name, fields.iter().map(|field| field.name)))
+            }
+            Fields::Tensor(columns, dtype) => {
+                let Some(i) = find(name, columns.names())? else {
+                    return Err(missing(name, columns.names()));
+                };
+                Ok(DeviceField {
+                    name: columns.names().nth(i).unwrap_or_default(),
+                    dtype,
+                    at: i * dtype.size(),
+                    stride: columns.len * dtype.size(),
+                })
+            }
+        }
+    }
+}

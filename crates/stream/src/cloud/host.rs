@@ -1,0 +1,240 @@
+use super::{FieldType, PointCloudError, TensorColumns, XYZ, find, missing};
+use crate::{Cells, Data, Message};
+use half::{bf16, f16};
+use robocache_device::{Dtype, Values};
+
+/// The points of a message in host memory.
+#[derive(Clone, Copy)]
+pub struct HostCloud<'a> {
+    message: &'a Message,
+    /// `None`: a column for each field.
+    tensor: Option<(Values<'a>, TensorColumns<'a>)>,
+    points: usize,
+    xyz: [HostField<'a>; 3],
+}
+
+/// The values of one field of a cloud, in the order of its points.
+#[derive(Clone, Copy, Debug)]
+pub struct HostField<'a> {
+    values: Values<'a>,
+    first: usize,
+    stride: usize,
+    sent: Dtype,
+}
+
+impl<'a> HostCloud<'a> {
+    /// Reads a message as a cloud. Nothing is copied or allocated.
+    ///
+    /// # Errors
+    /// A [`PointCloudError`] that says what came and what is allowed.
+    pub fn from_message(message: &'a Message) -> Result<Self, PointCloudError> {
+        if let Data::Device(_) = message.data() {
+            return Err(PointCloudError::OnDevice);
+        }
+        let (tensor, points) = match message.flat() {
+            Some(values) => {
+                let (columns, points) = TensorColumns::of(message, values.len())?;
+                (Some((values, columns)), points)
+            }
+            None => (None, points_of_struct(message)),
+        };
+        let mut cloud = Self {
+            message,
+            tensor,
+            points,
+            xyz: [HostField::none(); 3],
+        };
+        for (axis, name) in XYZ.into_iter().enumerate() {
+            cloud.xyz[axis] = cloud.field(name)?;
+        }
+        Ok(cloud)
+    }
+
+    /// The number of points.
+    pub fn len(&self) -> usize {
+        self.points
+    }
+
+    /// Returns true if there are no points.
+    pub fn is_empty(&self) -> bool {
+        self.points == 0
+    }
+
+    /// The capture time, ns, if the message has one.
+    pub fn stamp_ns(&self) -> Option<i64> {
+        self.message.header.timestamp_ns.get()
+    }
+
+    /// The coordinate frame, if the message names one.
+    pub fn frame_id(&self) -> Option<&'a str> {
+        self.message.header.frame_id.get()
+    }
+
+    /// Bytes of the message's payload.
+    pub fn bytes(&self) -> usize {
+        self.message.bytes()
+    }
+
+    /// The coordinates as they came.
+    pub fn xyz(&self) -> &[HostField<'a>; 3] {
+        &self.xyz
+    }
+
+    /// The values of all columns, interleaved, and the number of columns, if it is a tensor.
+    pub fn tensor(&self) -> Option<(Values<'a>, usize)> {
+        self.tensor.map(|(values, columns)| (values, columns.len))
+    }
+
+    /// The field of that name.
+    ///
+    /// # Errors
+    /// [`PointCloudError::Missing`], [`PointCloudError::Type`] or [`PointCloudError::Twice`], or
+    /// [`PointCloudError::Column`] if it is not one number for each point.
+    pub fn field(&self, name: &str) -> Result<HostField<'a>, PointCloudError> {
+        match self.tensor {
+            Some((values, columns)) => {
+                let Some(first) = find(name, columns.names())? else {
+                    return Err(self.missing(name, columns.names()));
+                };
+                let sent = self.message.columns().first().and_then(|column| column.integers);
+                Ok(HostField {
+                    values,
+                    first,
+                    stride: columns.len,
+                    sent: sent.unwrap_or(values.dtype()),
+                })
+            }
+            None => self.column(name),
+        }
+    }
+
+    fn column(&self, name: &str) -> Result<HostField<'a>, PointCloudError> {
+        let columns = self.message.columns();
+        let Some(i) = find(name, columns.iter().map(|column| column.name.as_str()))? else {
+            // A column of text is not a field.
+            let fields = columns.iter().filter(|column| !matches!(column.cells, Cells::Text(_)));
+            return Err(self.missing(name, fields.map(|column| column.name.as_str())));
+        };
+        let column = &columns[i];
+        if let Cells::Text(_) = column.cells {
+            return Err(PointCloudError::Type {
+                name: name.to_owned(),
+                came: "text".to_owned(),
+                why: "allowed: arrays of floats or integers",
+            });
+        }
+        let values = column.values();
+        let is_one_each = matches!(column.cells, Cells::One | Cells::Fixed(1)) || self.message.rows == 1;
+        if !is_one_each || values.len() != self.points {
+            return Err(PointCloudError::Column {
+                name: name.to_owned(),
+                length: values.len(),
+                dtype: column.dtype,
+                rows: self.points,
+            });
+        }
+        Ok(HostField {
+            values,
+            first: 0,
+            stride: 1,
+            sent: column.integers.unwrap_or(column.dtype),
+        })
+    }
+
+    fn missing<'n>(&self, name: &str, fields: impl Iterator<Item = &'n str>) -> PointCloudError {
+        let skipped = self.message.skipped();
+        match skipped.iter().find(|skipped| skipped.field.name() == name) {
+            Some(skipped) => PointCloudError::Type {
+                name: name.to_owned(),
+                came: skipped.field.data_type().to_string(),
+                why: skipped.reason,
+            },
+            None => missing(name, fields),
+        }
+    }
+}
+
+/// The number of points of a struct: of its rows, or of the values of a list in its only row.
+fn points_of_struct(message: &Message) -> usize {
+    match message.column(XYZ[0]) {
+        Some(x) if message.rows == 1 => x.values().len(),
+        _ => message.rows,
+    }
+}
+
+impl<'a> HostField<'a> {
+    fn none() -> Self {
+        Self {
+            values: Values::new(Dtype::UInt8, &[]),
+            first: 0,
+            stride: 1,
+            sent: Dtype::UInt8,
+        }
+    }
+
+    /// The values of the field, and of the other fields of a tensor.
+    pub fn values(&self) -> Values<'a> {
+        self.values
+    }
+
+    /// The index of the first point's value among the values.
+    pub fn first(&self) -> usize {
+        self.first
+    }
+
+    /// The type of its values, and the type in which they were sent.
+    pub fn field_type(&self) -> FieldType {
+        FieldType {
+            dtype: self.values.dtype(),
+            sent: self.sent,
+        }
+    }
+
+    /// The type of its values.
+    pub fn dtype(&self) -> Dtype {
+        self.values.dtype()
+    }
+
+    /// Returns the values from point `from` on as they lie, if they are contiguous float32.
+    pub fn as_f32(&self, from: usize) -> Option<&'a [f32]> {
+        (self.stride == 1 && self.dtype() == Dtype::Float32)
+            .then(|| &self.values.as_slice::<f32>()[self.first + from..])
+    }
+
+    /// Converts the values from point `from` on to the nearest float32 until `out` is full.
+    pub fn to_f32(&self, from: usize, out: &mut [f32]) {
+        self.values
+            .strided_to_f32(self.first + from * self.stride, self.stride, out);
+    }
+
+    /// Converts the values from point `from` on to the nearest float64 until `out` is full.
+    pub fn to_f64(&self, from: usize, out: &mut [f64]) {
+        to_f64(self.values, self.first + from * self.stride, self.stride, out);
+    }
+}
+
+/// Converts values `first`, `first + stride`, ... to the nearest float64 until `out` is full.
+pub(crate) fn to_f64(values: Values<'_>, first: usize, stride: usize, out: &mut [f64]) {
+    macro_rules! read {
+        ($T:ty, $v:ident => $value:expr) => {{
+            let source = &values.as_slice::<$T>()[first..];
+            for (to, $v) in out.iter_mut().zip(source.iter().step_by(stride)) {
+                *to = $value;
+            }
+        }};
+    }
+    match values.dtype() {
+        Dtype::Float32 => read!(f32, v => f64::from(*v)),
+        Dtype::Float64 => read!(f64, v => *v),
+        Dtype::Float16 => read!(f16, v => v.to_f64()),
+        Dtype::BFloat16 => read!(bf16, v => v.to_f64()),
+        Dtype::Int8 => read!(i8, v => f64::from(*v)),
+        Dtype::Int16 => read!(i16, v => f64::from(*v)),
+        Dtype::Int32 => read!(i32, v => f64::from(*v)),
+        Dtype::Int64 => read!(i64, v => *v as f64),
+        Dtype::UInt8 => read!(u8, v => f64::from(*v)),
+        Dtype::UInt16 => read!(u16, v => f64::from(*v)),
+        Dtype::UInt32 => read!(u32, v => f64::from(*v)),
+        Dtype::UInt64 => read!(u64, v => *v as f64),
+    }
+}

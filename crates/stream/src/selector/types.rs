@@ -1,0 +1,89 @@
+//! Structs that other software sends, by the names of their fields.
+
+use arrow_schema::Fields;
+
+/// Paths of the coordinate frame: in messages of ROS, and in dora's std types.
+pub const FRAMES: [&str; 2] = [ROS_FRAME, STD_FRAME];
+const ROS_FRAME: &str = "header.frame_id";
+const STD_FRAME: &str = "frame_id";
+
+/// A struct of which a sample is made.
+#[derive(Debug)]
+pub(super) struct SampleType {
+    /// Name of the type.
+    pub name: &'static str,
+    /// Fields that are taken.
+    pub columns: Vec<&'static str>,
+    /// The names of the elements of what is taken.
+    pub names: Option<&'static str>,
+}
+
+/// Every struct of which samples are made: its name, its fields in any order, those that are taken, and that of the names of
+/// their elements. The arrays of every other type have the fields of `std_msgs/Float64MultiArray`.
+const SAMPLES: &str = "\
+std/control/v1/JointState      | names positions velocities efforts | positions | names
+std/math/v1/Pose               | position orientation | position orientation |
+std/math/v1/Transform          | translation rotation | translation rotation |
+std/control/v1/Twist           | linear angular | linear angular |
+std/control/v1/Odometry        | pose twist frame_id | pose.position pose.orientation twist.linear twist.angular |
+sensor_msgs/JointState         | header name position velocity effort | position | name
+sensor_msgs/Imu                | header orientation orientation_covariance angular_velocity angular_velocity_covariance \
+                                 linear_acceleration linear_acceleration_covariance \
+                               | linear_acceleration angular_velocity orientation |
+std_msgs/Float64MultiArray     | layout data | data |
+geometry_msgs/WrenchStamped    | header wrench | wrench.force wrench.torque |
+geometry_msgs/PoseStamped      | header pose | pose.position pose.orientation |
+geometry_msgs/TwistStamped     | header twist | twist.linear twist.angular |
+nav_msgs/Odometry              | header child_frame_id pose twist \
+                               | pose.pose.position pose.pose.orientation twist.twist.linear twist.twist.angular |";
+
+/// Every struct that is a cloud: its name and its fields.
+const CLOUDS: [(CloudType, &str, &str); 4] = [
+    (
+        CloudType::PointCloud2,
+        "sensor_msgs/PointCloud2",
+        "header height width fields is_bigendian point_step row_step data is_dense",
+    ),
+    (
+        CloudType::Livox,
+        "livox_ros_driver2/CustomMsg",
+        "header timebase point_num lidar_id rsvd points",
+    ),
+    (
+        CloudType::Foxglove,
+        "foxglove.PointCloud",
+        "timestamp frame_id pose point_stride fields data",
+    ),
+    (CloudType::Std, "std/media/v1/PointCloud", "points width height"),
+];
+
+/// A struct that is a cloud.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CloudType {
+    PointCloud2,
+    Livox,
+    Foxglove,
+    Std,
+}
+
+/// The struct of samples that has these fields.
+pub(super) fn sample(fields: &Fields) -> Option<SampleType> {
+    SAMPLES.lines().find_map(|line| {
+        let mut parts = line.split('|').map(str::trim);
+        let (name, all) = (parts.next()?, parts.next()?);
+        let columns = parts.next()?.split_whitespace().collect();
+        let names = parts.next().filter(|names| !names.is_empty());
+        are(fields, all).then_some(SampleType { name, columns, names })
+    })
+}
+
+/// The cloud that has these fields, and its name.
+pub(super) fn cloud(fields: &Fields) -> Option<(CloudType, &'static str)> {
+    let found = CLOUDS.iter().find(|(_, _, names)| are(fields, names));
+    found.map(|&(cloud, name, _)| (cloud, name))
+}
+
+fn are(fields: &Fields, names: &str) -> bool {
+    let mut names = names.split_whitespace();
+    fields.len() == names.clone().count() && names.all(|name| fields.find(name).is_some())
+}

@@ -1,0 +1,112 @@
+//! Writes the channels of a row: those of the plain modes, and for the others one by one.
+
+use super::pick::Pick;
+use robocache_device::{Float, Real, convert, zip_map};
+
+/// Rows that are written at a time: groups of channels share the samples that are picked for them, and their rotations
+/// are computed side by side.
+pub(super) const ROWS: usize = 8;
+
+/// Value that was written for a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Written {
+    /// Its value.
+    Value,
+    /// The fill value: no sample gives it a value.
+    Fill,
+    /// The fill value: the type can't hold the value.
+    Overflow,
+}
+
+/// Writes the value of a plain mode at a target, one element for each channel, or `fill` where it has none: `previous`,
+/// `nearest` or `linear`.
+///
+/// `sample` gives the channels of a sample, all of them finite. Where `is_moderate` they are
+/// [moderate](Float::all_moderate), too, so that no overflow needs to be looked for. The value is computed in float32,
+/// with the weight rounded to it, or of float64 samples in float64.
+#[inline(always)]
+pub fn write<'a, S: Float, T: Float<Real = S::Real>>(
+    picked: Pick,
+    sample: impl Fn(usize) -> &'a [S],
+    is_moderate: bool,
+    fill: T,
+    out: &mut [T],
+) -> Written {
+    let is_finite = match picked {
+        Pick::Invalid => {
+            out.fill(fill);
+            return Written::Fill;
+        }
+        Pick::Sample(i) => convert(sample(i), out),
+        Pick::Between { before, after, weight } => {
+            let weight = S::Real::from_f64(weight);
+            let is_finite = zip_map(sample(before), sample(after), out, |a, b| a + weight * (b - a));
+            (is_moderate && S::DTYPE == T::DTYPE) || is_finite
+        }
+    };
+    if is_finite {
+        return Written::Value;
+    }
+    out.fill(fill);
+    Written::Overflow
+}
+
+/// Writes a value for each channel. Returns whether all that it wrote is finite.
+pub(super) fn write_each<T: Float>(out: &mut [T], value: impl Fn(usize) -> T::Real) -> bool {
+    let mut is_finite = true;
+    for (channel, out) in out.iter_mut().enumerate() {
+        let value = value(channel);
+        is_finite &= value.is_finite();
+        *out = T::from_real(value);
+    }
+    is_finite && T::all_finite(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use half::f16;
+
+    #[test]
+    fn a_value_is_written_in_the_type_that_is_published() {
+        let rows = [[0.0f32, 1.0], [1.0, 2.5]];
+        let sample = |i: usize| &rows[i][..];
+        let between = Pick::Between {
+            before: 0,
+            after: 1,
+            weight: 0.25,
+        };
+        let mut out = [f16::ZERO; 2];
+        assert_eq!(write(between, sample, false, f16::NEG_ONE, &mut out), Written::Value);
+        assert_eq!(out.map(f16::to_f32), [0.25, 1.375]);
+        assert_eq!(
+            write(Pick::Sample(1), sample, false, f16::NEG_ONE, &mut out),
+            Written::Value
+        );
+        assert_eq!(out.map(f16::to_f32), [1.0, 2.5]);
+        assert_eq!(
+            write(Pick::Invalid, sample, false, f16::NEG_ONE, &mut out),
+            Written::Fill
+        );
+        assert_eq!(out, [f16::NEG_ONE; 2]);
+    }
+
+    #[test]
+    fn a_value_that_the_type_cannot_hold_is_the_fill_value() {
+        let ends = [[7e4f32, 0.0], [f32::MAX, 0.0], [f32::MIN, 0.0]];
+        let sample = |i: usize| &ends[i][..];
+        let mut out = [f16::ZERO; 2];
+        let written = write(Pick::Sample(0), sample, false, f16::ONE, &mut out);
+        assert_eq!((written, out), (Written::Overflow, [f16::ONE; 2]));
+        let between = Pick::Between {
+            before: 1,
+            after: 2,
+            weight: 0.5,
+        };
+        let mut out = [0.0f32; 2];
+        let written = write(between, sample, false, -1.0, &mut out);
+        assert_eq!((written, out), (Written::Overflow, [-1.0; 2]));
+        let written = write(Pick::Sample(1), sample, false, -1.0, &mut out);
+        assert_eq!((written, out), (Written::Value, [f32::MAX, 0.0]));
+    }
+}

@@ -1,0 +1,246 @@
+//! The interpolation modes: names, codes in the kernels, limits, and the samples that each mode needs.
+//!
+//! How many samples a mode `needs` on each side is what the watermark of `Timeline` of the operation align waits for
+//! and `History::forget_before` keeps: up to two.
+//!
+//! `docs/architecture.md` lists what a new mode touches.
+
+use robocache_yaml::did_you_mean;
+use serde::{Deserialize, Deserializer, de};
+
+/// Computes the value at a target from the samples around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Interpolation {
+    /// The newest sample at or before the target.
+    Previous = 0,
+    /// The nearer sample; a tie takes the earlier one.
+    Nearest = 1,
+    /// The straight line between the two samples around the target.
+    Linear = 2,
+    /// Angles, radians: the shorter way around the circle.
+    Angle = 3,
+    /// A unit quaternion: the shorter arc, at constant speed.
+    Slerp = 4,
+    /// The first two rows of a rotation matrix: through [`Slerp`](Self::Slerp).
+    Rot6d = 5,
+    /// The first two columns of a rotation matrix, one after the other: through [`Slerp`](Self::Slerp).
+    Rot6dColumns = 6,
+    /// A rotation vector, radians: through [`Slerp`](Self::Slerp).
+    Rotvec = 7,
+    /// A cubic Hermite curve with Bessel tangents.
+    Cubic = 8,
+    /// A monotone cubic Hermite curve, which does not overshoot: SciPy's `PchipInterpolator`.
+    Pchip = 9,
+}
+
+impl Interpolation {
+    /// Every mode, in the order of their codes.
+    pub const ALL: [Self; 10] = [
+        Self::Previous,
+        Self::Nearest,
+        Self::Linear,
+        Self::Angle,
+        Self::Slerp,
+        Self::Rot6d,
+        Self::Rot6dColumns,
+        Self::Rotvec,
+        Self::Cubic,
+        Self::Pchip,
+    ];
+
+    /// Its name in a configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Previous => "previous",
+            Self::Nearest => "nearest",
+            Self::Linear => "linear",
+            Self::Angle => "angle",
+            Self::Slerp => "slerp",
+            Self::Rot6d => "rot6d",
+            Self::Rot6dColumns => "rot6d_columns",
+            Self::Rotvec => "rotvec",
+            Self::Cubic => "cubic",
+            Self::Pchip => "pchip",
+        }
+    }
+
+    /// The names of all modes, for an error: `previous, nearest, linear`.
+    pub fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+
+    /// Its number in the kernels: that of `enum Interpolation` of kernels/time.cuh.
+    pub const fn code(self) -> u32 {
+        self as u32
+    }
+
+    /// The keys of the [`Limits`] that it uses.
+    pub const fn limits(self) -> &'static [&'static str] {
+        match self {
+            Self::Previous | Self::Nearest => &["max_age_ms"],
+            _ => &["max_gap_ms", "extrapolate_ms"],
+        }
+    }
+
+    /// Number of samples that it needs at or before a target, and of those after it.
+    pub const fn needs(self) -> [usize; 2] {
+        match self {
+            Self::Previous => [1, 0],
+            Self::Cubic | Self::Pchip => [2, 2],
+            _ => [1, 1],
+        }
+    }
+
+    /// Number of channels of a group of this mode, if it is fixed: 4 for a quaternion.
+    pub const fn width(self) -> Option<usize> {
+        match self {
+            Self::Slerp => Some(4),
+            Self::Rot6d | Self::Rot6dColumns => Some(6),
+            Self::Rotvec => Some(3),
+            _ => None,
+        }
+    }
+
+    /// True if a value is a rotation, so that some samples can't be used.
+    pub const fn is_rotation(self) -> bool {
+        self.width().is_some()
+    }
+
+    /// True if it takes one sample, or two with one weight, channel by channel.
+    #[inline(always)]
+    pub const fn is_plain(self) -> bool {
+        matches!(self, Self::Previous | Self::Nearest | Self::Linear)
+    }
+
+    /// True if a CUDA device computes it. A configuration with a mode that none does is computed on the CPU.
+    pub const fn is_on_gpu(self) -> bool {
+        !matches!(self, Self::Rotvec)
+    }
+}
+
+impl<'de> Deserialize<'de> for Interpolation {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        if let Some(mode) = Self::ALL.into_iter().find(|mode| mode.name() == name) {
+            return Ok(mode);
+        }
+        let allowed = Self::names();
+        Err(de::Error::custom(if name.starts_with("euler") {
+            format!(
+                "`{name}` is not an interpolation: what lies between two triples of Euler angles is not the shortest rotation; send a \
+                 quaternion for `slerp`, or `rot6d`, `rotvec` (allowed: {allowed})"
+            )
+        } else {
+            let hint = did_you_mean(&name, &Self::ALL.map(Self::name));
+            format!("`{name}` is not an interpolation{hint} (allowed: {allowed})")
+        }))
+    }
+}
+
+/// Position of a quaternion's w.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QuaternionOrder {
+    /// Last: ROS, SciPy.
+    #[default]
+    Xyzw,
+    /// First: MuJoCo, Isaac.
+    Wxyz,
+}
+
+impl<'de> Deserialize<'de> for QuaternionOrder {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match String::deserialize(deserializer)?.as_str() {
+            "xyzw" => Ok(Self::Xyzw),
+            "wxyz" => Ok(Self::Wxyz),
+            other => Err(de::Error::custom(format!(
+                "`{other}` is not an order of a quaternion (allowed: xyzw, wxyz)"
+            ))),
+        }
+    }
+}
+
+/// All that says how the values of a group of channels are made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rule {
+    /// Mode in which the value at a target is computed.
+    pub mode: Interpolation,
+    /// Greatest distances of its samples from a target.
+    pub limits: Limits,
+    /// `slerp`: of the two quaternions of a rotation, the one with w >= 0. Otherwise that in the hemisphere of the sample
+    /// before the target.
+    pub canonical: bool,
+    /// `slerp`: where w stands.
+    pub order: QuaternionOrder,
+}
+
+impl Rule {
+    /// A mode with its limits, and no option.
+    pub fn new(mode: Interpolation, limits: Limits) -> Self {
+        Self {
+            mode,
+            limits,
+            canonical: false,
+            order: QuaternionOrder::default(),
+        }
+    }
+}
+
+/// Greatest distances of samples from a target, ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// `previous` and `nearest`: the largest distance to the sample.
+    pub max_age: i64,
+    /// The others: the largest distance between the two samples.
+    pub max_gap: i64,
+    /// The others, after the newest sample: for how long that one is held.
+    pub extrapolate: i64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_age: i64::MAX,
+            max_gap: i64::MAX,
+            extrapolate: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_codes_are_the_indices_and_the_names_are_read_back() {
+        for (code, mode) in (0..).zip(Interpolation::ALL) {
+            assert_eq!(mode.code(), code);
+            assert_eq!(serde_yaml::from_str::<Interpolation>(mode.name()).unwrap(), mode);
+        }
+        assert_eq!(
+            Interpolation::names(),
+            "previous, nearest, linear, angle, slerp, rot6d, rot6d_columns, rotvec, cubic, pchip"
+        );
+    }
+
+    /// The watermark, the histories and the kernels know of no more: see the top of this file.
+    #[test]
+    fn no_mode_needs_more_than_two_samples_on_each_side() {
+        for mode in Interpolation::ALL {
+            assert!(mode.needs().iter().all(|&samples| samples <= 2), "{mode:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_mode_is_refused_with_those_that_are() {
+        let refused = |name: &str| serde_yaml::from_str::<Interpolation>(name).unwrap_err().to_string();
+        assert!(refused("spline").contains("`spline` is not an interpolation (allowed: previous, nearest"));
+        let euler = refused("euler");
+        assert!(
+            euler.contains("`slerp`") && euler.contains("allowed: previous"),
+            "{euler}"
+        );
+        let refused = serde_yaml::from_str::<QuaternionOrder>("zyxw").unwrap_err().to_string();
+        assert!(refused.contains("allowed: xyzw, wxyz"), "{refused}");
+    }
+}

@@ -1,0 +1,23 @@
+//! Every metadata key that robocache knows. Each stands in the block of what writes it.
+
+pub use super::diagnostics::key as diagnostics;
+
+use robocache_ops::{self as ops, align, clock, group, resample, voxelize};
+use robocache_stream::{self as stream, form, ring};
+
+/// The name of each key, with the type of its value as dora names it.
+pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let blocks = [
+        stream::key::ALL,
+        form::ALL,
+        ring::ALL,
+        ops::key::ALL,
+        align::key::ALL,
+        clock::key::ALL,
+        group::key::ALL,
+        resample::key::ALL,
+        voxelize::key::ALL,
+        diagnostics::ALL,
+    ];
+    blocks.into_iter().flatten().copied()
+}

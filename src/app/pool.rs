@@ -1,0 +1,132 @@
+use robocache_device::HostMemory;
+use robocache_stream::Message;
+
+/// Bounded memory of used messages, to be used again: page-locked memory and that of a device are scarce.
+///
+/// Messages of one stream have one size, so that each stream has a pool of its own.
+#[derive(Default)]
+pub(crate) struct MessagePool {
+    messages: Vec<Message>,
+    bytes: usize,
+    always: usize,
+    memory: HostMemory,
+}
+
+/// The most messages and bytes of a burst that are kept.
+const MOST_MESSAGES: usize = 1024;
+const MOST_BYTES: usize = 64 << 20;
+
+impl MessagePool {
+    /// An empty pool that keeps `always` messages however large they are. New ones get their memory from `memory`.
+    pub fn new(always: usize, memory: &HostMemory) -> Self {
+        Self {
+            always,
+            memory: memory.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Keeps one more message however large it is.
+    pub fn keep_one_more(&mut self) {
+        self.always += 1;
+    }
+
+    /// Number of messages in the pool.
+    #[cfg(all(test, feature = "dora"))]
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Memory for a message.
+    pub fn take(&mut self) -> Message {
+        self.pop().unwrap_or_else(|| Message::new(&self.memory))
+    }
+
+    /// Gives memory back. Returns what is over the bound, for the caller to drop where that holds nothing up.
+    pub fn put(&mut self, message: Message) -> Option<Message> {
+        let has_room = self.messages.len() < MOST_MESSAGES && self.bytes + message.capacity() <= MOST_BYTES;
+        if !has_room && self.messages.len() >= self.always {
+            return Some(message);
+        }
+        self.push(message);
+        None
+    }
+
+    fn push(&mut self, message: Message) {
+        self.bytes += message.capacity();
+        self.messages.push(message);
+    }
+
+    fn pop(&mut self) -> Option<Message> {
+        self.messages.pop().inspect(|message| self.bytes -= message.capacity())
+    }
+}
+
+/// The pools of an operation that holds messages of its inputs: together with what is held, they have a bound.
+pub(crate) struct HeldPools {
+    pools: Vec<MessagePool>,
+    max_bytes: usize,
+}
+
+/// Memory that exceeds a message by no more than this is used for it, however small the message is.
+const SMALL: usize = 1 << 16;
+
+impl HeldPools {
+    /// An empty pool for each input.
+    pub fn new(inputs: usize, max_bytes: usize) -> Self {
+        Self {
+            pools: (0..inputs).map(|_| MessagePool::default()).collect(),
+            max_bytes,
+        }
+    }
+
+    /// Memory of an earlier message for one of `bytes` bytes, if `held` bytes are held.
+    pub fn take(&mut self, input: usize, bytes: usize, held: usize) -> Option<Message> {
+        let own = self.pools[input].pop();
+        while held + bytes + self.bytes() > self.max_bytes && self.pools.iter_mut().any(|pool| pool.pop().is_some()) {}
+        // Small messages do not keep the memory of large ones.
+        own.filter(|message| message.capacity() <= 2 * bytes + SMALL)
+    }
+
+    /// Gives the memory of a message back, if `held` bytes are held.
+    pub fn give_back(&mut self, input: usize, message: Message, held: usize) {
+        if held + self.bytes() + message.capacity() <= self.max_bytes {
+            self.pools[input].push(message);
+        }
+    }
+
+    /// Bytes of all pools.
+    pub fn bytes(&self) -> usize {
+        self.pools.iter().map(|pool| pool.bytes).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use robocache_device::Dtype;
+    use robocache_stream::Layout;
+
+    fn message(bytes: usize) -> Message {
+        let mut message = Message::default();
+        message.lay_out(&Layout::flat(Dtype::UInt8, bytes));
+        message
+    }
+
+    #[test]
+    fn a_burst_is_not_kept_but_what_one_message_takes_always_is() {
+        let mut free = MessagePool::new(2, &HostMemory::pageable());
+        for i in 0..2 * MOST_MESSAGES {
+            assert_eq!(free.put(message(256)).is_some(), i >= MOST_MESSAGES, "{i}");
+        }
+        while free.bytes > 0 {
+            assert_eq!(free.take().capacity(), 256);
+        }
+        for kept in [true, true, false] {
+            assert_eq!(free.put(message(MOST_BYTES)).is_none(), kept);
+        }
+        assert_eq!(free.take().capacity(), MOST_BYTES);
+        assert!(free.put(message(1)).is_none());
+        assert!(free.put(message(1)).is_some());
+    }
+}

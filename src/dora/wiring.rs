@@ -1,0 +1,155 @@
+//! Place of a node in its dataflow, and limits of the messages that dora can carry.
+
+use super::queue::Bound;
+use super::{NODE_CONFIG, NodeError};
+use crate::app::{Run, Value};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The largest message that goes through dora's daemon, as every message does that doesn't fit in shared memory.
+const DAEMON_BYTES: usize = 64 << 20;
+/// The largest message that a node of dora decodes, whichever way it came.
+pub const MESSAGE_BYTES: usize = 256 << 20;
+/// Shared memory of a node, bytes, unless the dataflow says.
+pub const POOL_BYTES: usize = 8 << 20;
+/// An upper bound of the framing around a payload.
+const FRAMING_BYTES: usize = 4096;
+
+/// Wires of the dataflow to a node, from the environment variable that dora starts it with.
+#[derive(Clone, Deserialize)]
+pub(crate) struct Wiring {
+    #[serde(default)]
+    dataflow_id: String,
+    pub node_id: String,
+    run_config: RunConfig,
+    #[serde(default)]
+    output_routing: Option<BTreeMap<String, Routing>>,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+struct RunConfig {
+    /// A source, or a map of it and the options of the input.
+    inputs: BTreeMap<String, Value>,
+    outputs: BTreeSet<String>,
+    shared_memory_pool_size: Option<usize>,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+struct Routing {
+    /// A consumer has `queue_policy: backpressure`, or runs under another daemon.
+    daemon_only: bool,
+}
+
+impl Wiring {
+    /// Wires to this process; `None` outside a dataflow, as in dora's testing mode.
+    pub fn from_env() -> Result<Option<Self>, NodeError> {
+        let Ok(config) = std::env::var(NODE_CONFIG) else {
+            return Ok(None);
+        };
+        let refused = |error| NodeError::Dora(format!("{NODE_CONFIG} can't be read: {error}"));
+        let mut wiring: Self = serde_yaml::from_str(&config).map_err(refused)?;
+        let pool = &mut wiring.run_config.shared_memory_pool_size;
+        if pool.is_none() {
+            let of_all = std::env::var("DORA_NODE_SHM_POOL_SIZE").ok();
+            *pool = of_all.and_then(|bytes| bytes.parse().ok());
+        }
+        Ok(Some(wiring))
+    }
+
+    /// The run that the dataflow's number, a UUID, is of. dora's have the time of their start in them (version 7, RFC 9562), so
+    /// that every node has the same, however often it is started.
+    pub fn run(&self) -> Option<Run> {
+        let digits = self.dataflow_id.replace('-', "");
+        let number = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)?;
+        let started = match number >> 76 & 0xf {
+            7 => UNIX_EPOCH + Duration::from_millis((number >> 80) as u64),
+            _ => SystemTime::now(),
+        };
+        let id = self.dataflow_id.clone();
+        Some(Run { id, started })
+    }
+
+    /// The inputs that are wired.
+    pub fn inputs(&self) -> impl Iterator<Item = &str> {
+        self.run_config.inputs.keys().map(String::as_str)
+    }
+
+    /// The bound of an input, if it is wired.
+    pub fn bound(&self, input: &str) -> Option<Bound> {
+        let options = self.run_config.inputs.get(input)?;
+        let size = options.get("queue_size").and_then(Value::as_u64);
+        let waits = options.get("queue_policy").and_then(Value::as_str) == Some("backpressure");
+        Some(Bound::new(size.map(|size| size as usize), waits))
+    }
+
+    /// The outputs that the dataflow wants.
+    pub fn outputs(&self) -> &BTreeSet<String> {
+        &self.run_config.outputs
+    }
+
+    /// Checks that messages of `bytes` bytes can be sent on an output, if the dataflow wants it.
+    pub fn check(&self, output: &str, bytes: usize) -> Result<(), String> {
+        if !self.run_config.outputs.contains(output) {
+            return Ok(());
+        }
+        let bytes = bytes.saturating_add(FRAMING_BYTES);
+        if bytes > MESSAGE_BYTES {
+            return Err(format!("dora carries at most {MESSAGE_BYTES}"));
+        }
+        let routing = self.output_routing.as_ref().and_then(|outputs| outputs.get(output));
+        let pool = self.run_config.shared_memory_pool_size.unwrap_or(POOL_BYTES);
+        if bytes > DAEMON_BYTES && routing.is_some_and(|routing| routing.daemon_only) {
+            return Err(format!(
+                "dora carries at most {DAEMON_BYTES} to a consumer with `queue_policy: backpressure` or on another machine"
+            ));
+        }
+        if bytes > DAEMON_BYTES && bytes > pool {
+            return Err(format!(
+                "dora carries at most {DAEMON_BYTES} outside shared memory, of which this node has {pool}: set its \
+                 `shared_memory_pool_size` in the dataflow to several times the size of a message"
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn what_dora_can_not_carry_is_refused_with_the_reason() {
+        let limits = |pool: &str, daemon_only: bool| {
+            let config = format!(
+                "{{ node_id: a, run_config: {{ outputs: [voxels], inputs: {{}}, {pool} }}, dynamic: false,
+                    output_routing: {{ voxels: {{ daemon_only: {daemon_only}, ackers: [] }} }} }}"
+            );
+            serde_yaml::from_str::<Wiring>(&config).unwrap()
+        };
+        let (small, large) = (limits("", false), limits("shared_memory_pool_size: 536870912", false));
+        assert_eq!(small.check("voxels", 63 * MIB), Ok(()));
+        assert!(
+            small
+                .check("voxels", 64 * MIB)
+                .unwrap_err()
+                .contains("has 8388608: set its")
+        );
+        assert_eq!(large.check("voxels", 255 * MIB), Ok(()));
+        assert!(
+            large
+                .check("voxels", 256 * MIB)
+                .unwrap_err()
+                .contains("at most 268435456")
+        );
+        let daemon = limits("shared_memory_pool_size: 536870912", true);
+        assert_eq!(daemon.check("voxels", 63 * MIB), Ok(()));
+        assert!(daemon.check("voxels", 64 * MIB).unwrap_err().contains("backpressure"));
+        // Messages that stay in the process are not carried.
+        assert_eq!(daemon.check("other", 257 * MIB), Ok(()));
+    }
+}
