@@ -20,7 +20,7 @@ BUILT_KERNELS := $(patsubst %.cu,target/%.fatbin,$(KERNELS)) $(CUDA12_KERNELS)
 # dora starts `python` nodes and its own daemon by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo record replay view sensors hub offline lerobot test check check-format check-prose check-licences check-dataflows check-layout check-kernels check-hip clippy doc \
+.PHONY: demo record replay view sensors hub offline lerobot test check check-always check-format check-prose check-licences check-dataflows check-layout check-kernels check-hip clippy doc \
   advisories check-engine test-rust test-gpu test-emulator test-python test-policies test-lerobot test-view archive test-archive python python-policies python-view kernels kernels-hip emulator emulator-plain build accuracy bench bench-gpu bench-modes \
   bench-voxels bench-loader bench-lerobot bench-view view-picture profile-gpu clean-out
 
@@ -69,10 +69,12 @@ lerobot: build python-policies out/lerobot/diffusion/robocache.json
 test: check-format check-dataflows clippy test-rust check-layout test-gpu test-python
 	@echo "make test: all passed"
 
-# The rest: kernels against their sources, the features one by one, the documentation of all, the emulator in its variants.
-# Continuous integration runs both.
-check: check-prose check-licences check-kernels check-hip doc check-engine test-emulator
+# The rest: comments, licences, kernels against their sources, the documentation of all; the features one by one and the
+# emulator in its variants. Continuous integration leaves the last two out where a change can't touch them: .ci/run.
+check: check-always check-engine test-emulator
 	@echo "make check: all passed"
+
+check-always: check-prose check-licences check-kernels check-hip doc
 
 check-format:
 	$(CARGO) fmt --all --check
@@ -172,25 +174,32 @@ kernels: $(BUILT_KERNELS)
 kernels-hip: .venv/.stamp
 	python kernels/hip/compile.py write
 
-target/kernels/%.fatbin: kernels/%.cu $(wildcard kernels/*.cuh) kernels/nvcc.options .nvcc/.stamp
+target/kernels/%.fatbin: kernels/%.cu $(wildcard kernels/*.cuh) kernels/nvcc.options target/nvcc/.stamp
 	@mkdir -p $(@D)
-	.nvcc/nvidia/cu13/bin/nvcc --options-file kernels/nvcc.options --threads 0 --output-file $@ $<
+	target/nvcc/nvidia/cu13/bin/nvcc --options-file kernels/nvcc.options --threads 0 --output-file $@ $<
 
 # Drivers before CUDA 12.4 can't read what is compressed for size.
-target/kernels/%.cuda12.fatbin: kernels/%.cu $(wildcard kernels/*.cuh) kernels/cuda12.py .nvcc/.stamp
+target/kernels/%.cuda12.fatbin: kernels/%.cu $(wildcard kernels/*.cuh) kernels/cuda12.py target/nvcc/.stamp
 	@mkdir -p $(@D)
 	$(PYTHON) kernels/cuda12.py compile $< target/kernels/$*.ptx
-	.nvcc/nvidia/cu13/bin/fatbinary --create=$@ -64 --compress-mode=speed --image3=kind=ptx,sm=75,file=target/kernels/$*.ptx
+	target/nvcc/nvidia/cu13/bin/fatbinary --create=$@ -64 --compress-mode=speed --image3=kind=ptx,sm=75,file=target/kernels/$*.ptx
 
-.nvcc/.stamp: kernels/requirements.txt .venv/.stamp
-	@rm -rf .nvcc
-	python -m pip install --quiet --disable-pip-version-check --no-deps --target .nvcc --requirement kernels/requirements.txt
+target/nvcc/.stamp: kernels/requirements.txt | .venv/.stamp
+	@rm -rf target/nvcc
+	python -m pip install --quiet --disable-pip-version-check --no-deps --target target/nvcc --requirement kernels/requirements.txt
 	@touch $@
 
-# The wheel of the Python package, installed in the environment of the demo and the tests.
-python: .venv/.stamp
-	rm -rf target/wheels
-	maturin build --quiet --release --locked --manifest-path python/Cargo.toml --out target/wheels
+# The wheel of the Python package, installed in the environment of the demo and the tests. It holds the extension module that
+# `build` has compiled: maturin would compile it, and what it depends on, again with the features of this package alone.
+python: build
+	@rm -rf target/wheel target/wheels
+	@mkdir -p target/wheel target/wheels
+	maturin pep517 write-dist-info --manifest-path python/Cargo.toml --metadata-directory target/wheel > target/wheel.log 2>&1 \
+	  || { cat target/wheel.log >&2; exit 1; }
+	cp -r python/robocache target/wheel/
+	rm -rf target/wheel/robocache/__pycache__
+	cp target/release/lib_native.so target/wheel/robocache/_native.abi3.so
+	python -m wheel pack --dest-dir target/wheels target/wheel
 	python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall target/wheels/*.whl
 
 # The same wheel, in the environment of LeRobot's policies.
@@ -201,12 +210,15 @@ python-policies: python .venv-policies/.stamp
 python-view: python .venv-view/.stamp
 	$(VIEW) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall target/wheels/*.whl nodes/view
 
-# What a release hands out for this machine's architecture: docs/install.md.
+# What a release hands out for this machine's architecture: docs/install.md. maturin tags its wheel with the oldest glibc that
+# has what it needs.
 TARGET ?= $(shell rustc -vV | sed -n 's/^host: //p')
-archive: build python out/policy.onnx
+archive: build out/policy.onnx
 	rm -rf target/archive
-	python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir target/wheels nodes/view
-	python packaging/archive.py --target $(TARGET) --built target/release --wheels target/wheels --out target/archive
+	mkdir -p target/archive
+	maturin build --quiet --release --locked --manifest-path python/Cargo.toml --out target/archive/wheels
+	python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir target/archive/wheels nodes/view
+	python packaging/archive.py --target $(TARGET) --built target/release --wheels target/archive/wheels --out target/archive
 
 # Unpacked elsewhere, without anything of this checkout. It installs what the archive says, and runs its demo.
 test-archive: archive

