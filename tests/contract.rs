@@ -256,8 +256,8 @@ fn compare(scenario: &Scenario, lively: bool) -> Result<Vec<Observation>, Mismat
         let numbers: Vec<u64> = came_refused.iter().map(|(number, _)| *number).collect();
         let is_lively = asked.event((event, taken, number), clock, moved, &all[before..], &numbers);
         is_lively.map_err(mismatch)?;
-        if lively && scenario.trigger == Trigger::Grid {
-            let is_lively = liveness.event(event, taken, clock, moved, &all[before..]);
+        if lively {
+            let is_lively = liveness.event(event, taken, clock, oracle.horizon(), &all[before..], asked.is_asked());
             is_lively.map_err(mismatch)?;
         }
     }
@@ -538,6 +538,14 @@ fn with_hostile_clocks_every_observation_is_the_naive_one_and_nothing_silences_o
     on_random_rigs(16, 600, scenario::hostile, |scenario| compare(scenario, true).map(drop));
 }
 
+/// The others stop, close, open, and get other latencies.
+#[test]
+fn while_a_stream_goes_on_nothing_that_others_do_silences_the_node() {
+    on_random_rigs(17, 300, scenario::deserted, |scenario| {
+        compare(scenario, true).map(drop)
+    });
+}
+
 #[test]
 fn a_latency_that_changes_moves_the_samples_held_and_is_no_jump() {
     on_random_rigs(3, 300, scenario::tuned, |scenario| compare(scenario, true).map(drop));
@@ -555,17 +563,17 @@ fn targets_that_are_samples_do_not_depend_on_the_order_of_arrival() {
 
 #[test]
 fn requests_are_answered_and_refused_as_naively() {
-    on_random_rigs(11, 300, scenario::asked, |scenario| compare(scenario, false).map(drop));
+    on_random_rigs(11, 300, scenario::asked, |scenario| compare(scenario, true).map(drop));
 }
 
 #[test]
 fn ticks_give_what_they_naively_do() {
-    on_random_rigs(12, 300, scenario::ticked, |scenario| compare(scenario, false).map(drop));
+    on_random_rigs(12, 300, scenario::ticked, |scenario| compare(scenario, true).map(drop));
 }
 
 #[test]
 fn with_a_trigger_every_attached_message_is_the_naive_one() {
-    let check: Check = |scenario| compare(scenario, false).map(drop);
+    let check: Check = |scenario| compare(scenario, true).map(drop);
     on_random_rigs(13, 100, |r| scenario::attached(r, scenario::led), check);
     on_random_rigs(14, 100, |r| scenario::attached(r, scenario::asked), check);
     on_random_rigs(15, 100, |r| scenario::attached(r, scenario::ticked), check);

@@ -2,8 +2,9 @@
 //! came out of it.
 //!
 //! Reading: silence is told at the samples of each stream that is waited for, from the last observation on, or from when
-//! its own clock jumped or the configuration changed. Of pauses, the gaps between stamps count by themselves, as nothing is
-//! told within one; those of catching up need G, which the naive version says.
+//! its own clock jumped; with ticks at a tick that makes none, with requests while one without a time waits, and both from
+//! when the due time last went on by a period. Of pauses, the gaps between stamps count by themselves, as nothing is told
+//! within one; those of catching up need G, which the naive version says, as it does the due time.
 
 use crate::oracle::{Observation, PushOutcome, nanos};
 use crate::scenario::{Event, Modality, Scenario, Trigger};
@@ -31,8 +32,8 @@ impl StreamProgress {
         self.steps.clear();
     }
 
-    /// Takes a sample, with which it may have jumped.
-    fn push(&mut self, time: i128, jumped: bool) {
+    /// Takes a sample, with which it may have jumped; G was `clock` before it.
+    fn push(&mut self, time: i128, jumped: bool, clock: Option<i128>) {
         let steps = std::mem::take(&mut self.steps);
         let pause = steps.iter().sum::<i128>() - steps.iter().max().unwrap_or(&0);
         if jumped {
@@ -42,22 +43,28 @@ impl StreamProgress {
             let caught_up = self.newest.unwrap_or(time) + pause.min(self.jump);
             self.catches_up_to = self.catches_up_to.max(caught_up);
         }
+        let catches_up_to = clock.map_or(i128::MIN, |clock| self.catches_up_to.min(clock));
         if let Some(newest) = self.newest
-            && time > newest.max(self.catches_up_to)
+            && time > newest.max(catches_up_to)
         {
             self.samples += 1;
-            self.advance += time - newest.max(self.catches_up_to);
+            self.advance += time - newest.max(catches_up_to);
         }
         self.newest = self.newest.max(Some(time));
     }
 }
 
 pub struct Liveness {
+    trigger: Trigger,
     period: i128,
     step: i128,
     max_wait: Option<i128>,
     /// Upper bound on the targets that are settled at once, beside those that jumps and waits make due.
     settles: i128,
+    /// The longest `max_wait_ms` since the last observation: what a sample has not been judged by does not count.
+    longest_wait: i128,
+    /// With ticks and requests: what was due when samples were last counted anew, since a clock jumped.
+    was_due: Option<i128>,
     streams: Vec<StreamProgress>,
 }
 
@@ -79,22 +86,27 @@ impl Liveness {
         let longest = |of: fn(&Modality) -> f64| nanos(scenario.modalities.iter().map(of).fold(0.0, f64::max));
         let period = (1e9 / scenario.rate_hz).round() as i128;
         Self {
+            trigger: scenario.trigger,
             period,
             step: period * scenario.emit_every as i128,
             max_wait: scenario.max_wait_ms.map(nanos),
             settles: longest(|m| m.reorder_ms) + longest(|m| m.min_period_ms.unwrap_or(0.0)),
+            longest_wait: 0,
+            was_due: None,
             streams: streams.collect(),
         }
     }
 
-    /// Takes an event (a sample only if the engine took it), G before and after it, whether G moved, and what was sent.
+    /// Takes an event (a sample only if the engine took it), G before and after it, what is due then, what was sent, and
+    /// whether a request without a time waits.
     pub fn event(
         &mut self,
         event: &Event,
         came: Option<PushOutcome>,
         clock: [Option<i128>; 2],
-        moved: bool,
+        due: Option<i128>,
         sent: &[Observation],
+        is_asked: bool,
     ) -> Result<(), String> {
         match (event, came) {
             (&Event::Push(i, stamp, _), Some(PushOutcome { jumped, .. })) => {
@@ -107,34 +119,57 @@ impl Liveness {
                     others.for_each(|(_, s)| s.steps.push(after - before));
                 }
                 let stream = &mut self.streams[i];
-                stream.push(i128::from(stamp) - stream.latency, jumped);
+                stream.push(i128::from(stamp) - stream.latency, jumped, clock[0]);
             }
             (&Event::Latency(i, ms), _) => {
                 let stream = &mut self.streams[i];
                 let moved = nanos(ms) - stream.latency;
                 stream.latency += moved;
                 stream.newest = stream.newest.map(|t| t - moved);
+                stream.catches_up_to = stream.catches_up_to.saturating_sub(moved);
             }
             (&Event::Close(i) | &Event::Open(i), _) => self.streams[i].open = matches!(event, Event::Open(_)),
-            (Event::MaxWait(ms), _) => self.max_wait = ms.map(nanos),
+            (Event::MaxWait(ms), _) => {
+                let had_none = self.max_wait.is_none();
+                self.max_wait = ms.map(nanos);
+                if had_none || ms.is_none() {
+                    self.streams.iter_mut().for_each(StreamProgress::anew);
+                }
+            }
             _ => {}
         }
-        if moved || matches!(event, Event::Latency(..) | Event::MaxWait(_)) {
-            self.streams.iter_mut().for_each(StreamProgress::anew);
+        let is_due = matches!(self.trigger, Trigger::Timer | Trigger::Request);
+        if came.is_some_and(|came| came.jumped) {
+            self.was_due = None;
         }
-        if !sent.is_empty() {
+        let goes_on = is_due && due.is_some_and(|due| self.was_due.is_none_or(|was| due - was >= self.period));
+        if goes_on || !sent.is_empty() {
+            self.was_due = due;
             self.streams.iter_mut().for_each(|s| (s.samples, s.advance) = (0, 0));
+            self.longest_wait = 0;
         }
-        let (&Event::Push(i, ..), Some(wait)) = (event, self.max_wait) else {
+        let Some(wait) = self.max_wait else {
             return Ok(());
         };
-        let stream = &self.streams[i];
-        if stream.open && stream.wait && stream.samples > 8 && stream.advance > 2 * wait + 6 * self.step {
+        self.longest_wait = self.longest_wait.max(wait);
+        let is_told = match self.trigger {
+            Trigger::Grid => matches!(event, Event::Push(..)),
+            Trigger::Timer => matches!(event, Event::Tick),
+            Trigger::Request => is_asked,
+            Trigger::Stream { .. } => false,
+        };
+        let most = 2 * self.longest_wait + 6 * self.step;
+        let is_silent = |s: &&StreamProgress| s.open && s.wait && s.samples > 8 && s.advance > most;
+        if let Some(stream) = self.streams.iter().find(is_silent).filter(|_| is_told) {
             return Err(format!(
-                "silent: stream {i} went on by {} ns in {} samples without an observation",
+                "silent: a stream went on by {} ns in {} samples without an observation",
                 stream.advance, stream.samples
             ));
         }
+        let (&Event::Push(i, ..), Trigger::Grid) = (event, self.trigger) else {
+            return Ok(());
+        };
+        let stream = &self.streams[i];
         // Where targets begin, a second may be caught up with, a period, or what a first sample is late by.
         let caught_up = SECOND.max(self.period).max(stream.reset);
         let most = stream.jump.max(caught_up) + wait + self.settles;
@@ -178,6 +213,11 @@ impl TriggerBound {
             was_at: None,
             sent: None,
         }
+    }
+
+    /// True if the next request is for the newest time that is due.
+    pub fn is_asked(&self) -> bool {
+        self.waiting.first().is_some_and(|(_, time)| time.is_none())
     }
 
     /// Takes an event: what became of a sample or a request, G before and after it, whether G moved, what was sent after it,

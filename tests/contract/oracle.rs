@@ -36,7 +36,7 @@ struct StreamHistory {
     advance: i128,
     /// Steps of G at each sample of another stream since its last one.
     steps: Vec<i128>,
-    /// Up to here it only catches up.
+    /// The stamp up to which it only catches up.
     catches_up_to: Option<i128>,
 }
 
@@ -210,6 +210,8 @@ pub struct Oracle {
     skipped_to: Option<i128>,
     /// True if the target after `sent` follows by the grid alone; else the rule of the first target gives its place.
     runs: bool,
+    /// True from a clock jump to the next target: time may have gone back.
+    is_anew: bool,
 }
 
 pub fn nanos(ms: f64) -> i128 {
@@ -262,6 +264,7 @@ impl Oracle {
             was_due: None,
             skipped_to: None,
             runs: false,
+            is_anew: false,
         }
     }
 
@@ -283,7 +286,6 @@ impl Oracle {
     pub fn set_latency_ms(&mut self, i: usize, ms: f64) {
         let before = self.clock();
         self.streams[i].latency = nanos(ms);
-        self.all_count_anew();
         let is_waited_for = self.streams[i].open && self.streams[i].config.wait;
         if let (true, Some(newest), Some(_)) = (is_waited_for, self.streams[i].newest(), self.max_wait) {
             let others = self
@@ -301,8 +303,9 @@ impl Oracle {
 
     pub fn set_max_wait_ms(&mut self, ms: Option<f64>) {
         self.max_wait = ms.map(nanos);
-        self.all_count_anew();
         if ms.is_none() {
+            // Reading: what is never told does not count.
+            self.all_count_anew();
             self.streams
                 .iter_mut()
                 .for_each(|s| (s.aside, s.led_until) = (None, None));
@@ -445,7 +448,12 @@ impl Oracle {
     /// Moves G by a sample of a stream: G was at `before`, the newest sample of the stream at `old`.
     fn follow(&mut self, i: usize, before: Option<i128>, old: Option<i128>, jumped: bool) {
         if !self.streams[i].config.wait {
-            return;
+            return self.follow_due();
+        }
+        if self.max_wait.is_none() {
+            // Reading: nothing counts, no pause either.
+            self.stays_at = self.clock();
+            return self.follow_due();
         }
         let moves = self.leads_too_far(i, before, old) && !jumped;
         let stream = &mut self.streams[i];
@@ -458,10 +466,14 @@ impl Oracle {
         } else {
             // Reading: a stream that has not paused has nothing to catch up with.
             if pause > 0 {
-                let until = before.map(|before| before.min(old.unwrap_or(newest) + pause));
+                let until = before.map(|before| before.min(old.unwrap_or(newest) + pause) + stream.latency);
                 stream.catches_up_to = stream.catches_up_to.max(until);
             }
-            if let Some(from) = old.map(|old| Some(old).max(stream.catches_up_to).unwrap())
+            // Reading: at most G as it is now, which may have gone back since the pause.
+            let until = stream
+                .catches_up_to
+                .map(|stamp| before.unwrap().min(stamp - stream.latency));
+            if let Some(from) = old.map(|old| Some(old).max(until).unwrap())
                 && newest > from
             {
                 stream.samples += 1;
@@ -475,14 +487,7 @@ impl Oracle {
             let others = self.streams.iter_mut().enumerate().filter(|&(j, _)| j != i);
             others.for_each(|(_, s)| s.steps.push(after - before));
         }
-        if matches!(self.trigger, Trigger::Timer | Trigger::Request) {
-            let due = self.horizon();
-            // Reading: that is looked at whenever a stream that may lead speaks.
-            if due.is_some_and(|due| self.was_due.is_none_or(|was| due - was >= self.period)) {
-                self.was_due = due;
-                self.streams.iter_mut().for_each(|s| (s.samples, s.advance) = (0, 0));
-            }
-        }
+        self.follow_due();
         let enough = self
             .max_wait
             .is_some_and(|wait| self.streams[i].advance > 2 * wait + 4 * self.emit_every * self.period);
@@ -492,9 +497,25 @@ impl Oracle {
         }
     }
 
+    /// Reading: whether the due time went on is looked at at each sample.
+    fn follow_due(&mut self) {
+        // Reading: a due time of which a tick makes nothing does not go on.
+        let is_newer = |due: i128| match self.trigger {
+            Trigger::Request => true,
+            Trigger::Timer => self.not_again().is_none_or(|sent| due > sent),
+            Trigger::Grid | Trigger::Stream { .. } => false,
+        };
+        let due = self.horizon().filter(|&due| is_newer(due));
+        if due.is_some_and(|due| self.was_due.is_none_or(|was| due - was >= self.period)) {
+            self.was_due = due;
+            self.streams.iter_mut().for_each(|s| (s.samples, s.advance) = (0, 0));
+        }
+    }
+
     fn begin_anew(&mut self) {
         self.epoch += 1;
         self.runs = false;
+        self.is_anew = true;
         self.skipped_to = None;
         self.was_due = None;
         self.refuse_those_with_a_time();
@@ -503,7 +524,9 @@ impl Oracle {
     /// G moves to a stream.
     fn move_to(&mut self, i: usize) {
         let to = self.streams[i].newest().unwrap();
-        let is_back = self.stays_at.is_some_and(|clock| to < clock);
+        // Reading: time goes back for what was sent if the stream was behind that when its samples began to count.
+        let counted_from = to - self.streams[i].advance;
+        let is_back = self.sent.is_some_and(|sent| counted_from < sent);
         self.all_count_anew();
         for (j, stream) in self.streams.iter_mut().enumerate() {
             let is_ahead = j != i && stream.config.wait && stream.newest().is_some_and(|newest| newest > to);
@@ -523,7 +546,7 @@ impl Oracle {
             }
             Trigger::Request | Trigger::Timer => {}
         }
-        self.runs = true;
+        (self.runs, self.is_anew) = (true, false);
         self.sent = self
             .sent
             .filter(|&sent| !is_back || sent < self.skipped_to.unwrap_or(due));
@@ -576,11 +599,13 @@ impl Oracle {
             // Reading: the time of targets that are a stream's samples is that of its clock.
             Trigger::Stream { leader, .. } => newest(&self.streams[leader]),
             _ => {
-                let leading = self.waited().filter(|s| s.aside.is_none());
+                let all_are_closed = self.waited().next().is_none();
+                let counts = |s: &&StreamHistory| s.config.wait && (s.open || all_are_closed) && s.aside.is_none();
+                let leading = self.streams.iter().filter(counts);
                 leading.filter_map(newest).max().max(self.clock())
             }
         };
-        let went_back = |sent: i128| !self.runs && newest.is_some_and(|newest| newest < sent);
+        let went_back = |sent: i128| self.is_anew && newest.is_some_and(|newest| newest < sent);
         self.sent.filter(|&sent| !went_back(sent))
     }
 
@@ -590,7 +615,7 @@ impl Oracle {
     }
 
     /// The newest time at which an observation is due.
-    fn horizon(&self) -> Option<i128> {
+    pub fn horizon(&self) -> Option<i128> {
         let clock = self.clock()?;
         let past: Vec<Option<i128>> = self
             .waited()
@@ -702,7 +727,6 @@ impl Oracle {
             && let (Some(horizon), Some(start)) = (self.horizon(), self.start())
             && start <= horizon
         {
-            self.sent = self.not_again();
             self.runs = true;
         }
         self.runs
@@ -715,7 +739,7 @@ impl Oracle {
         }
         // Reading: what is due may go back before the next tick, so a second more is kept, as for requests.
         self.forget(horizon - SECOND - (self.window - 1) * self.stride * self.period);
-        let is_newer = self.sent.is_none_or(|sent| horizon > sent);
+        let is_newer = self.not_again().is_none_or(|sent| horizon > sent);
         (self.ticked && is_newer).then(|| self.send(horizon, None))
     }
 
@@ -760,6 +784,7 @@ impl Oracle {
         let sent = self.not_again();
         self.sent = sent.max(Some(target));
         self.runs |= request.is_none();
+        self.is_anew &= !self.runs;
         observation
     }
 
@@ -838,7 +863,7 @@ impl Oracle {
         self.streams.iter_mut().for_each(|s| (s.samples, s.advance) = (0, 0));
         self.sent = Some(target);
         self.skipped_to = None;
-        self.runs = true;
+        (self.runs, self.is_anew) = (true, false);
         Some(observation)
     }
 

@@ -711,6 +711,61 @@ pub fn hostile(r: &mut Random) -> Scenario {
     scenario
 }
 
+/// One stream with a good clock, which is waited for and goes on without a pause, and others of clocks of their own, which
+/// stop, close, open and get another latency; on the grid, by ticks or by requests.
+pub fn deserted(r: &mut Random) -> Scenario {
+    let (mut scenario, rig) = plain(r, true);
+    scenario.rate_hz = r.pick(&[10.0, 50.0, 100.0]);
+    scenario.max_wait_ms = Some(r.pick(&[0.0, 5.0, 20.0, 100.0, 500.0]));
+    while scenario.modalities.len() < 2 {
+        scenario.modalities.push(modality(r, true));
+    }
+    let good = &mut scenario.modalities[0];
+    (good.wait, good.latency_ms, good.reorder_ms, good.min_period_ms) = (true, 0.0, 0.0, None);
+    let streams = scenario.modalities.len();
+    let period = r.pick(&[1.0, 8.0, 10.0, 33.0]) * MS;
+    let leads: Vec<f64> = (0..streams)
+        .map(|i| {
+            if i > 0 && r.chance(0.8) {
+                r.uniform(-2.0, 9.0) * SECOND
+            } else {
+                0.0
+            }
+        })
+        .collect();
+    let mut now = 0.0;
+    for _ in 0..r.below(300) + 20 {
+        now += period;
+        let sample = values(r, scenario.modalities[0].dim);
+        scenario.events.push(Event::Push(0, rig.base + now as i64, sample));
+        for (i, lead) in leads.iter().enumerate().skip(1) {
+            if r.chance(0.3) {
+                let stamp = rig.base + (now + lead + r.uniform(0.0, 1.0) * period) as i64;
+                scenario
+                    .events
+                    .push(Event::Push(i, stamp, values(r, scenario.modalities[i].dim)));
+            }
+            if r.chance(0.03) {
+                let event = match r.below(6) {
+                    0 | 1 => Event::Close(i),
+                    2 | 3 => Event::Open(i),
+                    _ => Event::Latency(i, r.pick(&[0.0, 5.0, 100.0, 3000.0, 8000.0, -2000.0])),
+                };
+                scenario.events.push(event);
+            }
+        }
+        if r.chance(0.01) {
+            scenario.events.push(Event::MaxWait(Some(r.pick(&[0.0, 20.0, 100.0]))));
+        }
+    }
+    match r.below(4) {
+        0 => ask(&mut scenario, r),
+        1 => tick(&mut scenario, r),
+        _ => {}
+    }
+    scenario
+}
+
 /// A rig of one or two streams that are slower than a second.
 fn slow(r: &mut Random) -> Scenario {
     let mut scenario = online(r);

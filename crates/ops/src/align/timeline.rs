@@ -164,6 +164,8 @@ pub struct Timeline {
     /// The time before which no target comes any more, ns: on the grid that of the next one. `None` before the first
     /// target, or where they are to begin anew.
     next: Option<i64>,
+    /// True from a clock jump to the next target: until then each sample tells whether times may be sent again.
+    begins_anew: bool,
     /// The newest target that was sent, ns. It outlives a new start, so that no time is sent twice.
     last_sent: Option<i64>,
     /// The trigger's timer has ticked since the last target.
@@ -209,6 +211,7 @@ impl Timeline {
             spec,
             streams: streams.into_iter().map(InputStream::new).collect(),
             next: None,
+            begins_anew: false,
             last_sent: None,
             ticked: false,
             asks: VecDeque::new(),
@@ -444,7 +447,7 @@ impl Timeline {
     /// A wait that is none, as in a configuration.
     pub fn set_max_wait_ms(&mut self, ms: Option<f64>) -> Result<(), ConfigError> {
         self.spec.max_wait = max_wait_ns(ms)?;
-        self.pace_anew();
+        self.follow_max_wait();
         Ok(())
     }
 

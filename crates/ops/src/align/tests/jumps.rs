@@ -416,6 +416,67 @@ fn the_clock_goes_back_with_the_stream_that_it_came_from() {
 }
 
 #[test]
+fn a_leader_that_closes_silences_nobody() {
+    let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
+    t.push("b", 0, 0.0, &[]);
+    t.push("a", 0, 0.0, &["0: a=0@0 b=0@0"]);
+    let ahead: Vec<String> = (1..=18).map(|i| format!("{0}: a=0@{0} b=0@{0}", 10 * i)).collect();
+    t.push("a", 200, 1.0, &ahead.iter().map(String::as_str).collect::<Vec<_>>());
+    t.close("a", &[]);
+    for i in 1..=8 {
+        t.push("b", 10 * i, i as f32, &[]);
+    }
+    // b was behind 180 ms, which was published last, when its samples began to count: time goes back, to where the
+    // samples of b are forgotten up to 70 ms.
+    t.push(
+        "b",
+        90,
+        9.0,
+        &[
+            "70: a=0@70 b=0!@- late=8 epoch=1",
+            "80: a=0@80 b=8@0 late=8 epoch=1",
+            "90: a=0@90 b=9@0 late=8 epoch=1",
+        ],
+    );
+    t.push("b", 100, 10.0, &["100: a=0@100 b=10@0 late=8 epoch=1"]);
+}
+
+#[test]
+fn a_latency_that_takes_the_lead_away_silences_nobody() {
+    let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
+    t.push("b", 0, 0.0, &[]);
+    t.push("a", 0, 0.0, &["0: a=0@0 b=0@0"]);
+    let ahead: Vec<String> = (1..=18).map(|i| format!("{0}: a=0@{0} b=0@{0}", 10 * i)).collect();
+    t.push("a", 200, 1.0, &ahead.iter().map(String::as_str).collect::<Vec<_>>());
+    t.timeline.set_latency_ms(0, 250.0).unwrap();
+    for i in 1..=8 {
+        // Other changes meanwhile take nothing away from what b has gone on by.
+        t.timeline.set_latency_ms(0, 250.0 + i as f64).unwrap();
+        t.timeline.set_max_wait_ms(Some(20.0)).unwrap();
+        t.push("b", 10 * i, i as f32, &[]);
+    }
+    t.push("b", 90, 9.0, &["70: a=1@128 b=0!@- late=8 epoch=1"]);
+}
+
+#[test]
+fn a_tick_repeats_no_time_after_a_clock_that_went_back_has_come_past_it() {
+    let mut t = Script::new(
+        "trigger: { timer: tick }, max_wait_ms: 20",
+        &["input: a, reset_ms: 20", "input: b"],
+    );
+    t.push("a", 100, 1.0, &[]);
+    t.push("b", 100, 1.0, &[]);
+    t.tick(&["100: a=1@0 b=1@0"]);
+    t.close("b", &[]);
+    t.push("a", 50, 2.0, &[]);
+    t.push("a", 90, 3.0, &[]);
+    t.push("a", 100, 4.0, &[]);
+    t.tick(&[]);
+    t.push("a", 110, 5.0, &[]);
+    t.tick(&["110: a=5@0 b=1@10 late=1 epoch=1"]);
+}
+
+#[test]
 fn a_sole_stream_leads_and_skips_what_lies_between() {
     let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
     let hour = 3_600_000;
@@ -484,4 +545,23 @@ fn observations_further_apart_than_time_goes_leave_nobody_behind() {
         t.push("b", target - 500 + 10 * k, 1.0, &[]);
     }
     assert_eq!(t.timeline.take_notices().count(), 0);
+}
+
+#[test]
+fn ticks_go_on_with_a_stream_that_opens_behind_what_closed_streams_made_due() {
+    let mut t = Script::new("trigger: { timer: tick }, max_wait_ms: 20", &["input: a", "input: b"]);
+    t.push("a", 5000, 1.0, &[]);
+    t.push("b", 5000, 1.0, &[]);
+    t.close("a", &[]);
+    t.push("b", 0, 2.0, &[]);
+    t.close("b", &[]);
+    // With all closed, everything up to the newest sample is due.
+    t.tick(&["5000: a=1@0 b=2@5000 epoch=1"]);
+    t.open("b", &[]);
+    for i in 1..=8 {
+        t.push("b", 10 * i, 2.0, &[]);
+        t.tick(&[]);
+    }
+    t.push("b", 90, 3.0, &[]);
+    t.tick(&["90: a=0!@- b=3@0 late=8 epoch=2"]);
 }

@@ -24,7 +24,7 @@ pub(super) struct Pace {
     /// Progress of G by the samples of others since its last one, and the greatest step of that, ns.
     missed: i64,
     greatest: i64,
-    /// Samples up to here only catch up, ns.
+    /// Samples up to here, but at most up to G, only catch up, ns.
     catches_up_to: Option<i64>,
 }
 
@@ -40,7 +40,9 @@ impl Pace {
 
     /// Moves the times of its stream by `ns`.
     pub fn shift(&mut self, ns: i64) {
-        self.led_until = self.led_until.map(|until| until + ns);
+        for time in [&mut self.led_until, &mut self.catches_up_to] {
+            *time = time.map(|time| time.saturating_add(ns));
+        }
     }
 
     /// Counts a sample after which the newest is `newest` and not `old`. `clock` is G before it, and `most` how far the
@@ -52,7 +54,9 @@ impl Pace {
             let caught_up = old.unwrap_or(newest).saturating_add(pause);
             self.catches_up_to = self.catches_up_to.max(clock.map(|clock| clock.min(caught_up)));
         }
-        let counts_from = old.map(|old| self.catches_up_to.map_or(old, |until| until.max(old)));
+        // G may have gone back since.
+        let catches_up_to = self.catches_up_to.zip(clock).map(|(until, clock)| until.min(clock));
+        let counts_from = old.map(|old| catches_up_to.map_or(old, |until| until.max(old)));
         if let Some(from) = counts_from.filter(|&from| newest > from) {
             self.samples = self.samples.saturating_add(1);
             self.advance = self.advance.saturating_add(newest - from);
@@ -90,9 +94,13 @@ impl Timeline {
         leading.or(self.last_clock)
     }
 
-    /// G, where streams that can be past it by [`Stream::ahead`] count as new as that.
+    /// G, where streams that can be past it by [`InputStream::ahead`] count as new as that.
     pub(super) fn clock_with_ahead(&self) -> Option<i64> {
-        let leading = self.waited_for().filter(|stream| stream.leads());
+        let all_are_closed = self.waited_for().next().is_none();
+        let leading = self
+            .streams
+            .iter()
+            .filter(|stream| stream.leads() && (stream.open || all_are_closed));
         let reach = leading.filter_map(|stream| Some(stream.history.newest()?.saturating_add(stream.ahead())));
         reach.max().max(self.clock())
     }
@@ -136,7 +144,7 @@ impl Timeline {
     pub(super) fn follow(&mut self, modality: usize, before: Option<i64>, old: Option<i64>, jumped: bool) {
         let newest = self.streams[modality].history.newest();
         let (Some(newest), true) = (newest, self.streams[modality].spec.waits) else {
-            return;
+            return self.follow_due();
         };
         let mut moves = false;
         if let Some(limit) = self.jump_limit(modality).filter(|_| self.spec.max_wait.is_some()) {
@@ -150,6 +158,7 @@ impl Timeline {
         self.last_clock = self.clock();
         if let (Some(before), Some(after), false) = (before, self.last_clock, jumped)
             && after > before
+            && self.spec.max_wait.is_some()
         {
             let others = self.streams.iter_mut().enumerate().filter(|&(i, _)| i != modality);
             for (_, stream) in others {
@@ -186,18 +195,19 @@ impl Timeline {
     }
 
     /// Counts the samples of streams anew when the due time has gone on by a step, if a tick or a request chooses the
-    /// targets.
+    /// targets. A tick makes nothing of a due time that is not newer than the last target.
     fn follow_due(&mut self) {
-        if !matches!(self.spec.trigger, Trigger::Timer(_) | Trigger::Request(_)) {
-            return;
-        }
-        let due = self.due_until();
-        let has_gone_on = match (due, self.due_mark) {
-            (Some(due), Some(mark)) => due.saturating_sub(mark) >= self.period_ns(),
-            (Some(_), None) => true,
-            _ => false,
+        let is_newer = |due: i64| match self.spec.trigger {
+            Trigger::Request(_) => true,
+            Trigger::Timer(_) => self.not_again().is_none_or(|sent| due > sent),
+            Trigger::Grid | Trigger::Stream { .. } => false,
         };
-        if has_gone_on {
+        let due = self.due_until().filter(|&due| is_newer(due));
+        let goes_on = |due: i64| {
+            self.due_mark
+                .is_none_or(|mark| due.saturating_sub(mark) >= self.period_ns())
+        };
+        if due.is_some_and(goes_on) {
             self.due_mark = due;
             self.count_anew();
         }
@@ -211,13 +221,15 @@ impl Timeline {
     }
 
     /// Moves G to a stream, which is aside or behind what was sent: a clock jump. Targets go on at the newest one that
-    /// `max_wait_ms` makes due then, or after the last one sent where G moves ahead and that is later. Streams ahead of it
-    /// are aside.
+    /// `max_wait_ms` makes due then; after the last one sent if that is later and the stream was past it when its samples
+    /// began to count. Streams ahead of it are aside.
     fn move_clock(&mut self, modality: usize) {
         let (Some(to), Some(wait)) = (self.streams[modality].history.newest(), self.spec.max_wait) else {
             return;
         };
         let by_ns = self.last_clock.map_or(0, |clock| to.saturating_sub(clock));
+        let counted_from = to.saturating_sub(self.streams[modality].pace.advance);
+        let was_behind = self.last_sent.is_some_and(|sent| counted_from < sent);
         self.notices.push(Notice::Moved { modality, by_ns });
         for i in 0..self.streams.len() {
             let limit = self.jump_limit(i).unwrap_or(DEFAULT_JUMP).min(LEADS_AGAIN);
@@ -240,7 +252,8 @@ impl Timeline {
             Trigger::Stream { .. } => None,
             Trigger::Timer(_) | Trigger::Request(_) => Some(due),
         };
-        if by_ns < 0 {
+        self.begins_anew = self.next.is_none();
+        if was_behind {
             self.last_sent = self.last_sent.filter(|&sent| self.next.is_none_or(|next| sent < next));
         } else if let (Trigger::Grid, Some(next), Some(sent)) = (&self.spec.trigger, self.next, self.last_sent) {
             self.next = Some(next.max(sent.saturating_add(self.spec.grid.period())));
@@ -254,16 +267,12 @@ impl Timeline {
         }
     }
 
-    /// The configuration changed: counts anew, and without `max_wait_ms` nothing is aside.
-    pub(super) fn pace_anew(&mut self) {
-        let is_waiting = self.spec.max_wait.is_some();
-        for stream in &mut self.streams {
-            stream.pace.restart();
-            if !is_waiting {
-                stream.pace = Pace::default();
-            }
+    /// `max_wait_ms` changed: without it nothing is aside, and nothing counts.
+    pub(super) fn follow_max_wait(&mut self) {
+        if self.spec.max_wait.is_none() {
+            self.streams.iter_mut().for_each(|stream| stream.pace = Pace::default());
+            self.due_mark = None;
         }
-        self.due_mark = None;
         self.last_clock = self.clock();
     }
 
@@ -281,7 +290,7 @@ impl Timeline {
                 return self.move_clock(modality);
             }
         }
-        self.pace_anew();
+        self.last_clock = self.clock();
     }
 }
 

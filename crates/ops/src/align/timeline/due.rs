@@ -79,6 +79,7 @@ impl Timeline {
             Trigger::Request(_) if self.next.is_none() => {}
             _ => self.next = Some(time.saturating_add(1)),
         }
+        self.begins_anew &= self.next.is_none();
         self.last_sent = Some(sent.map_or(time, |sent| sent.max(time)));
         if next.request.is_some() {
             self.asks.pop_front();
@@ -149,7 +150,7 @@ impl Timeline {
         }
         // The due time may go back before the next tick: if a stream opens again, or if all are closed.
         self.forget(until - LOOKS_BACK);
-        let is_newer = self.last_sent.is_none_or(|sent| until > sent);
+        let is_newer = self.not_again().is_none_or(|sent| until > sent);
         (self.ticked && is_newer).then(|| Next {
             is_deterministic: false,
             ..Next::at(until)
@@ -162,7 +163,6 @@ impl Timeline {
         if self.next.is_none()
             && let Some(start) = self.start().filter(|&start| start <= until)
         {
-            self.last_sent = self.not_again();
             self.next = Some(start);
         }
         self.next.is_some()
@@ -271,7 +271,7 @@ impl Timeline {
             }
             _ => self.clock_with_ahead(),
         };
-        let went_back = |sent: i64| self.next.is_none() && newest().is_some_and(|newest| newest < sent);
+        let went_back = |sent: i64| self.begins_anew && newest().is_some_and(|newest| newest < sent);
         self.last_sent.filter(|&sent| !went_back(sent))
     }
 
@@ -300,6 +300,7 @@ impl Timeline {
     pub(super) fn restart(&mut self) {
         self.epoch += 1;
         self.next = None;
+        self.begins_anew = true;
         self.due_mark = None;
         self.refuse_after_jump();
     }
