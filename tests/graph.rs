@@ -339,6 +339,29 @@ fn max_wait_can_be_set_while_the_node_runs() {
 }
 
 #[test]
+fn a_grid_that_max_wait_makes_due_while_the_node_runs_is_published_at_once() {
+    let two = "plugins: [voxelize: { origin_m: [0, 0, 0], voxel_size_m: [1, 1, 1], shape: [1, 1, 4], channels: [count],
+        layout: dense, inputs: [{ input: left }, { input: middle }, { input: right }] }]";
+    let mut robot = Robot::new(graph(two));
+    let cloud = |ms: i64| {
+        let mut cloud = sample(ms * MS, &[0.5, 0.5, 2.5]);
+        cloud.header.shape.set([1, 3]);
+        cloud.header.fields.set(&["x", "y", "z"]);
+        cloud
+    };
+    assert_eq!(robot.comes("left", &cloud(0)), []);
+    assert_eq!(robot.comes("right", &cloud(50)), []);
+    assert_eq!(robot.sets("max_wait_ms", Value::from(50.5)), []);
+    let sent = robot.sets("voxelize.max_wait_ms", Value::from(50));
+    assert_eq!(
+        (ms(&sent), &sent[0].values[..]),
+        (vec![50.0], &[0.0, 0.0, 2.0, 0.0][..])
+    );
+    assert_eq!(sent[0].integers("inputs_valid"), [1, 0, 1]);
+    assert_eq!(robot.sets("max_wait_ms", Value::from(0)), []);
+}
+
+#[test]
 fn the_latency_of_an_input_can_be_set_while_the_node_runs() {
     let mut robot = Robot::new(graph(&fuse(ONE)));
     assert_eq!(ms(&robot.comes("a", &sample(0, &[1.0, 2.0]))), [0.0]);

@@ -80,21 +80,22 @@ impl Naive {
         };
         let clouds: Vec<Option<i64>> = (0..self.open.len()).map(own).collect();
         let stamp = (*clouds.iter().max()?)?;
-        let oldest = self
-            .clouds
-            .iter()
-            .filter(|cloud| cloud.counts)
-            .map(|cloud| cloud.stamp)
-            .min()?;
+        let oldest = |input: Option<usize>| {
+            let kept = self.clouds.iter().filter(|cloud| cloud.counts);
+            let kept = kept.filter(|cloud| input.is_none_or(|input| cloud.input == input));
+            kept.map(|cloud| cloud.stamp).min()
+        };
+        let is_over = self.max_wait.is_some_and(|wait| stamp - oldest(None).unwrap() >= wait);
+        let came_on = |input: usize| Some(clouds[input]? - oldest(Some(input))?);
+        let is_gone = (0..clouds.len()).filter_map(came_on).any(|ns| ns >= 10 * RESET);
         let is_complete = clouds
             .iter()
             .zip(&self.open)
             .all(|(cloud, open)| !open || cloud.is_some());
-        let is_over = |least: i64| self.max_wait.is_some_and(|wait| stamp - oldest >= wait.max(least));
         let is_due = match self.grids.last() {
-            Some((last, _)) if stamp < last - RESET => is_complete || is_over(10 * RESET),
+            Some((last, _)) if stamp < last - RESET => is_complete || is_over && is_gone,
             Some((last, _)) if stamp <= *last => false,
-            _ => is_complete || is_over(0),
+            _ => is_complete || is_over,
         };
         if !is_due {
             return None;

@@ -377,6 +377,20 @@ impl Operation for Voxelize {
         Ok(())
     }
 
+    /// True if a change of `max_wait_ms` made a grid due.
+    fn has_more(&self) -> bool {
+        self.voxelizer.is_due()
+    }
+
+    fn resume(&mut self, _: Option<&Message>, out: &mut Outbox<'_>) -> Result<(), Fault> {
+        self.look_where_grids_go(out);
+        if let Some(grid) = self.voxelizer.gather_due() {
+            publish(grid, &mut self.about, out);
+        }
+        self.end_where_device_is_lost(out);
+        Ok(())
+    }
+
     fn parameter(&mut self, key: &str, value: &Value) -> Result<bool, Fault> {
         if key != "max_wait_ms" {
             return Ok(false);

@@ -47,8 +47,6 @@ pub struct Collector {
     /// The stamps of the last grid and of the one before it.
     last: Option<i64>,
     before_last: Option<i64>,
-    /// The oldest stamp that was kept since the last grid.
-    oldest: Option<i64>,
     valid: Vec<i64>,
     ages: Vec<i64>,
 }
@@ -57,6 +55,8 @@ pub struct Collector {
 struct Input {
     open: bool,
     waiting: Option<i64>,
+    /// The oldest stamp that was kept since the last grid.
+    oldest: Option<i64>,
     newest: Option<i64>,
     /// The stamp of the last cloud that is in a grid, and what that was before the last grid.
     used: Option<i64>,
@@ -69,6 +69,7 @@ impl Collector {
         let input = Input {
             open: true,
             waiting: None,
+            oldest: None,
             newest: None,
             used: None,
             used_before: None,
@@ -80,7 +81,6 @@ impl Collector {
             reset: ms_to_ns(config.reset_ms),
             last: None,
             before_last: None,
-            oldest: None,
             valid: vec![0; n],
             ages: vec![-1; n],
         }
@@ -116,7 +116,7 @@ impl Collector {
             Some(waiting) if stamp < waiting && !alone => Arrival::Superseded,
             earlier => {
                 state.waiting = Some(stamp);
-                self.oldest = Some(self.oldest.map_or(stamp, |oldest| oldest.min(stamp)));
+                state.oldest = Some(state.oldest.map_or(stamp, |oldest| oldest.min(stamp)));
                 match earlier {
                     Some(_) => Arrival::Replaces,
                     None => Arrival::Waits,
@@ -131,12 +131,11 @@ impl Collector {
             let ahead = |waiting: i64| i == input || waiting.saturating_sub(stamp) > self.reset;
             dropped += usize::from(state.waiting.take_if(|waiting| ahead(*waiting)).is_some());
             // The other inputs are set back too, soon or already: that is this jump, not another.
-            (state.newest, state.used) = (state.waiting, None);
+            (state.newest, state.oldest, state.used) = (state.waiting, state.waiting, None);
         }
         let state = &mut self.inputs[input];
-        (state.waiting, state.newest) = (Some(stamp), Some(stamp));
+        (state.waiting, state.oldest, state.newest) = (Some(stamp), Some(stamp), Some(stamp));
         (self.last, self.before_last) = (None, None);
-        self.oldest = self.inputs.iter().filter_map(|input| input.waiting).min();
         Arrival::Jumped { dropped }
     }
 
@@ -161,13 +160,17 @@ impl Collector {
             return false;
         };
         let complete = self.inputs.iter().all(|input| !input.open || input.waiting.is_some());
-        let advanced = self.oldest.map_or(0, |oldest| newest.saturating_sub(oldest));
-        let is_over = |wait: i64| self.max_wait.is_some_and(|max| advanced >= max.max(wait));
+        let oldest = self.inputs.iter().filter_map(|input| input.oldest).min();
+        let waited = oldest.map_or(0, |oldest| newest.saturating_sub(oldest));
+        let is_over = self.max_wait.is_some_and(|max| waited >= max);
         match self.last.filter(|&last| self.inputs.len() > 1 && newest <= last) {
-            None => complete || is_over(0),
+            None => complete || is_over,
             Some(last) => {
-                last.saturating_sub(newest) > self.reset
-                    && (complete || is_over(self.reset.saturating_mul(RESETS_BACK)))
+                // By each input alone: the clocks of two may be further apart.
+                let came_on = |input: &Input| Some(input.waiting?.saturating_sub(input.oldest?));
+                let most = self.inputs.iter().filter_map(came_on).max().unwrap_or(0);
+                let is_gone = most >= self.reset.saturating_mul(RESETS_BACK);
+                last.saturating_sub(newest) > self.reset && (complete || is_over && is_gone)
             }
         }
     }
@@ -178,13 +181,13 @@ impl Collector {
         let stamp = self.inputs.iter().filter_map(|input| input.waiting).max()?;
         for (i, input) in self.inputs.iter_mut().enumerate() {
             let taken = input.waiting.take();
+            input.oldest = None;
             self.valid[i] = i64::from(taken.is_some());
             self.ages[i] = taken.map_or(-1, |taken| stamp.saturating_sub(taken));
             input.used_before = input.used;
             input.used = taken.or(input.used);
         }
         self.before_last = self.last.replace(stamp);
-        self.oldest = None;
         Some(stamp)
     }
 

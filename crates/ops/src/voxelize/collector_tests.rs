@@ -269,3 +269,22 @@ fn an_input_from_far_ahead_never_stalls_the_others() {
     assert_eq!(c.arrived(A, i64::MAX), Replaces);
     assert_eq!(c.arrived(A, i64::MIN), Jumped { dropped: 1 });
 }
+
+/// The distance between the clocks of two inputs says nothing of a clock that is gone.
+#[test]
+fn clocks_that_are_apart_are_not_clouds_that_come_on() {
+    let mut c = collector(3, Some(50.0));
+    c.cloud(2, 1_000_000);
+    c.cloud(2, 1_000_050);
+    assert!(c.grid().is_some());
+    c.cloud(A, 0);
+    c.cloud(B, 12_000);
+    assert!(!c.due(), "A and B are 12 s apart, and neither has come on");
+    for t in 1..100 {
+        c.cloud(A, t * 100);
+        c.cloud(B, 12_000 + t * 100);
+        assert!(!c.due(), "{t}");
+    }
+    c.cloud(B, 22_000);
+    assert_eq!(c.grid(), Some((22_000, vec![12_100, 0, -1])));
+}

@@ -181,8 +181,14 @@ impl Voxelizer {
         (0..self.waiting.len()).filter(|&input| self.collector.waits(input))
     }
 
-    fn gather_due(&mut self) -> Option<GatheredGrid<'_>> {
-        if !self.collector.due() {
+    /// True if a grid is due and has not been gathered: after a change of `max_wait_ms`.
+    pub fn is_due(&self) -> bool {
+        self.collector.due()
+    }
+
+    /// Gathers the grid that is due, if one is.
+    pub fn gather_due(&mut self) -> Option<GatheredGrid<'_>> {
+        if !self.is_due() {
             return None;
         }
         let start = Instant::now();
@@ -221,7 +227,7 @@ impl Voxelizer {
         Ok(cloud)
     }
 
-    /// Sets how long a cloud waits for those of the other inputs; `None`: for ever.
+    /// Sets how long a cloud waits for those of the other inputs; `None`: for ever. A grid may be [due](Self::is_due) then.
     ///
     /// # Errors
     /// If it is not a duration.
