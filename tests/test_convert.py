@@ -432,6 +432,17 @@ def test_what_is_no_table_is_refused(tmp_path, text, words):
     assert words in convert(path, tmp_path / "out", code=2)
 
 
+@pytest.mark.parametrize("text", ["t_s,Größe\n1,2\n", "# t_s,Größe\n1,2\n"])
+def test_names_in_another_encoding_are_refused(tmp_path, text):
+    path = tmp_path / "log.csv"
+    path.write_bytes(text.encode("latin-1"))
+    assert "log.csv: the names of the columns are not UTF-8: `Gr\ufffd\ufffde` (allowed: UTF-8; " in convert(path, tmp_path / "out", code=2)
+    # A remark may be in any encoding.
+    path.write_bytes("# Größen\nt_s,x\n1,2\n".encode("latin-1"))
+    convert(path, tmp_path / "out")
+    assert fields(stream(tmp_path / "out", "log")) == ["x"]
+
+
 def test_damaged_tables_are_read_or_refused(tmp_path):
     """Whatever bytes are wrong, it ends in order, and rows that it does not touch are kept."""
     lines = ["# made by a logger", "time,x,label,y"]

@@ -250,6 +250,10 @@ impl Reader {
 /// Reads the names of the columns, and goes to the first row.
 fn head(rows: &mut Rows) -> Result<Vec<String>, RowError> {
     let refused = |problem: &str| Err(RowError::Row(problem.to_owned()));
+    let in_utf8 = |names: &[String], is_utf8: bool| match is_utf8 {
+        true => Ok(names.to_vec()),
+        false => refused_names(names),
+    };
     let mut remark: Option<Place> = None;
     loop {
         rows.skip_empty()?;
@@ -261,7 +265,7 @@ fn head(rows: &mut Rows) -> Result<Vec<String>, RowError> {
     }
     let begin = rows.place();
     let first = names(rows, begin)?;
-    let behind = rows.place();
+    let (behind, is_utf8) = (rows.place(), rows.is_utf8());
     let is_value = |cell: &String| !is_missing(cell) && (number(cell).is_some() || time::iso(cell).is_some());
     if let Some(remark) = remark
         && (first.is_empty() || first.iter().any(is_value))
@@ -271,8 +275,9 @@ fn head(rows: &mut Rows) -> Result<Vec<String>, RowError> {
         let filled = filled.map_or(0, |last| last + 1);
         let fits = first.is_empty() || (filled..=first.len()).contains(&named.len());
         if fits && !named.iter().any(is_value) {
+            let is_utf8 = rows.is_utf8();
             rows.go_to(begin)?;
-            return Ok(named);
+            return in_utf8(&named, is_utf8);
         }
     }
     match first.iter().rposition(|name| !name.is_empty()) {
@@ -284,9 +289,18 @@ fn head(rows: &mut Rows) -> Result<Vec<String>, RowError> {
         // No column stands behind a separator that ends each line.
         Some(last) => {
             rows.go_to(behind)?;
-            Ok(first[..=last].to_vec())
+            in_utf8(&first[..=last], is_utf8)
         }
     }
+}
+
+/// The error for names in another encoding: read as UTF-8, different ones may become the same.
+fn refused_names(names: &[String]) -> Result<Vec<String>, RowError> {
+    let lost = |name: &&String| name.contains(char::REPLACEMENT_CHARACTER);
+    let name = names.iter().find(lost).map_or("", String::as_str);
+    Err(RowError::Row(format!(
+        "the names of the columns are not UTF-8: `{name}` (allowed: UTF-8; for Latin-1: iconv -f latin1 -t utf8)"
+    )))
 }
 
 /// The cells of the row at a place, which may be a remark.

@@ -106,6 +106,12 @@ impl Rows {
         }
     }
 
+    /// True if the last row is UTF-8.
+    pub fn is_utf8(&self) -> bool {
+        let end = self.cells.checked_sub(1).map_or(0, |last| self.ends[last]);
+        str::from_utf8(&self.text[..end]).is_ok()
+    }
+
     /// The cells of the last row.
     pub fn cells(&self) -> impl Iterator<Item = Cow<'_, str>> {
         (0..self.cells).map(|at| self.cell(at))
