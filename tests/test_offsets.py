@@ -43,10 +43,11 @@ def bag(folder, early_ms: int, log_of_stamp: bool = False):
     bags.write(folder / "bag", messages)
 
 
-def convert(folder, *more, code: int):
+def convert(folder, *more, code: int, to: str = "lerobot"):
     path = folder / "robocache.yml"
     path.write_text(yaml.safe_dump(CONFIG))
-    words = [ROOT / "target/release/robocache", "convert", folder / "bag", folder / "dataset", "--to", "lerobot", "--config", path, *more]
+    out = folder / ("dataset" if to == "lerobot" else f"out.{to}")
+    words = [ROOT / "target/release/robocache", "convert", folder / "bag", out, "--to", to, "--config", path, *more]
     done = subprocess.run(words, capture_output=True, text=True, timeout=180)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -66,6 +67,14 @@ def test_images_with_stamps_2_5_s_early_are_no_dataset(tmp_path):
         assert part in said, said
     assert not (tmp_path / "dataset").exists()
     assert "clocks:" not in convert(tmp_path, "--allow-offset", "camera", code=0)
+
+
+@pytest.mark.parametrize(("to", "other"), [("recording", "mcap"), ("mcap", "recording")])
+def test_streams_of_features_are_compared_whatever_it_becomes(tmp_path, to, other):
+    bag(tmp_path, 2500)
+    said = convert(tmp_path, code=0, to=to)
+    assert "clocks: `camera`: its stamps are 2.528 s behind those of `joints`" in said, said
+    assert "clocks:" not in convert(tmp_path, "--allow-offset", "camera", code=0, to=other)
 
 
 @pytest.mark.parametrize(("early_ms", "log_of_stamp"), [(0, False), (2500, True), (0, True)])

@@ -307,9 +307,7 @@ fn convert(args: &Args) -> eyre::Result<Converted> {
         Some(file) => {
             let (selections, operations) = config::selections(file)?;
             let mut streams = offsets::latencies(&operations);
-            if is_dataset {
-                streams.extend(lerobot::latencies(file, &streams)?);
-            }
+            streams.extend(lerobot::latencies(file, &streams)?);
             (selections, Judge::new(streams, &args.offsets))
         }
     };
