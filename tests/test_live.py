@@ -30,7 +30,7 @@ def test_parameters_change_while_the_dataflow_runs(flow, daemon, tmp_path):
     status = {"status": str(tmp_path / "status")}
     sources = {name: {"source": f"sender/{name}", "queue_size": 1000} for name in ("camera", "force")}
     flow.robocache("fuse", {**status, "fuse": config}, sources, ["fused"])
-    flow.collector({"fused": {"source": "fuse/fused", "queue_size": 1000}})
+    flow.collector({"fused": "fuse/fused"})
     flow.collector(sources, name="sensors")
     dora("start", str(flow.write()), "--name", "live", "--detach", env=daemon, cwd=flow.folder)
 
