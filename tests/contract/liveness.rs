@@ -142,9 +142,11 @@ impl Liveness {
         if came.is_some_and(|came| came.jumped) {
             self.was_due = None;
         }
-        let goes_on = is_due && due.is_some_and(|due| self.was_due.is_none_or(|was| due - was >= self.period));
-        if goes_on || !sent.is_empty() {
+        let goes_on = is_due && due.is_some_and(|due| self.was_due.is_some_and(|was| due - was >= self.period));
+        if goes_on || self.was_due.is_none() || !sent.is_empty() {
             self.was_due = due;
+        }
+        if goes_on || !sent.is_empty() {
             self.streams.iter_mut().for_each(|s| (s.samples, s.advance) = (0, 0));
             self.longest_wait = 0;
         }

@@ -461,6 +461,7 @@ impl Oracle {
         let steps = std::mem::take(&mut stream.steps);
         let pause = steps.iter().sum::<i128>() - steps.iter().max().unwrap_or(&0);
         let pause = pause.min(stream.jump_limit());
+        let mut counted = false;
         if jumped {
             stream.count_anew();
         } else {
@@ -478,6 +479,7 @@ impl Oracle {
             {
                 stream.samples += 1;
                 stream.advance += newest - from;
+                counted = true;
             }
         }
         self.stays_at = self.clock();
@@ -492,7 +494,10 @@ impl Oracle {
             .max_wait
             .is_some_and(|wait| self.streams[i].advance > 2 * wait + 4 * self.emit_every * self.period);
         let goes_on = self.streams[i].samples >= 8 && enough && !matches!(self.trigger, Trigger::Stream { .. });
-        if moves || goes_on {
+        // Reading: nothing is held up if this sample makes the next target due.
+        let makes_due =
+            || self.trigger == Trigger::Grid && self.next_target().is_some_and(|t| Some(t) <= self.horizon());
+        if moves || goes_on && counted && !makes_due() {
             self.move_to(i);
         }
     }
@@ -506,8 +511,13 @@ impl Oracle {
             Trigger::Grid | Trigger::Stream { .. } => false,
         };
         let due = self.horizon().filter(|&due| is_newer(due));
-        if due.is_some_and(|due| self.was_due.is_none_or(|was| due - was >= self.period)) {
+        let goes_on = |due: i128| self.was_due.is_some_and(|was| due - was >= self.period);
+        let was_due = self.was_due;
+        if due.is_some_and(|due| was_due.is_none() || goes_on(due)) {
             self.was_due = due;
+        }
+        // Reading: after a jump the due time has not gone on.
+        if was_due.is_some() && self.was_due != was_due {
             self.streams.iter_mut().for_each(|s| (s.samples, s.advance) = (0, 0));
         }
     }
@@ -667,9 +677,18 @@ impl Oracle {
         // `emit_every` counts from the target where the grid starts.
         let mut target = self.passed_over(next_on_grid(self.start()?, self.period));
         if let Some(due) = self.is_far_behind(target) {
-            target = last_on_grid(due, self.period);
+            target = target.max(last_on_grid(due, self.period));
         }
         Some(target)
+    }
+
+    /// The target that comes next on the grid, due or not.
+    fn next_target(&self) -> Option<i128> {
+        match (self.skipped_to, self.sent) {
+            (Some(target), _) if self.runs => Some(target),
+            (None, Some(sent)) if self.runs => Some(sent + self.emit_every * self.period),
+            _ => self.first_target(),
+        }
     }
 
     /// The next observation that is due, if one is.
@@ -838,11 +857,7 @@ impl Oracle {
     }
 
     fn next(&mut self) -> Option<Observation> {
-        let mut target = match (self.skipped_to, self.sent) {
-            (Some(target), _) if self.runs => target,
-            (None, Some(sent)) if self.runs => sent + self.emit_every * self.period,
-            _ => self.first_target()?,
-        };
+        let mut target = self.next_target()?;
         // Reading: more than anybody could take is a jump, too.
         if let Some(horizon) = self
             .horizon()

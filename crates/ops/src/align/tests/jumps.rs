@@ -565,3 +565,56 @@ fn ticks_go_on_with_a_stream_that_opens_behind_what_closed_streams_made_due() {
     t.push("b", 90, 3.0, &[]);
     t.tick(&["90: a=0!@- b=3@0 late=8 epoch=2"]);
 }
+
+#[test]
+fn a_sample_that_makes_targets_due_after_a_gap_moves_nothing() {
+    let mut t = Script::new("max_wait_ms: 20", &["input: a"]);
+    t.push("a", 0, 0.0, &["0: a=0@0"]);
+    for ms in 1..=19 {
+        let due: &[&str] = if ms == 10 { &["10: a=10@0"] } else { &[] };
+        t.push("a", ms, ms as f32, due);
+    }
+    let due: Vec<String> = (2..=11).map(|i| format!("{}: a=19@{}", 10 * i, 10 * i - 19)).collect();
+    let mut due: Vec<&str> = due.iter().map(String::as_str).collect();
+    due.push("120: a=120@0");
+    t.push("a", 120, 120.0, &due);
+}
+
+#[test]
+fn with_ticks_jumps_of_another_stream_let_nothing_count_anew() {
+    let mut t = Script::new(
+        "trigger: { timer: tick }, max_wait_ms: 20",
+        &["input: a", "input: b", "input: c, reset_ms: 50"],
+    );
+    t.push("b", 5000, 0.0, &[]);
+    t.push("a", 0, 0.0, &[]);
+    t.push("c", 700, 0.0, &[]);
+    t.tick(&["4980: a=0@4980 b=0!@- c=0@4280"]);
+    let mut observations = 0;
+    for i in 1..=60 {
+        t.push("a", 20 * i, 0.0, &[]);
+        if i % 7 == 0 {
+            t.push("c", 700 - 60 * i / 7, 0.0, &[]);
+        }
+        t.timeline.tick();
+        observations += i64::from(t.timeline.due().is_some());
+    }
+    assert!(observations > 40, "{observations}");
+}
+
+#[test]
+fn a_start_that_lies_too_far_behind_repeats_nothing() {
+    let mut t = Script::new(
+        "rate_hz: 50, max_wait_ms: 1000",
+        &["input: a, wait: false", "input: b", "input: c"],
+    );
+    t.push("b", 7177, 0.0, &[]);
+    t.timeline.push(0, 4240 * MS, Values::from_f32(&[0.0])).unwrap();
+    let mut last = 0;
+    while let Some(target) = t.timeline.due() {
+        last = target.time_ns / MS;
+    }
+    assert_eq!(last, 6160);
+    t.push("b", 20_879, 0.0, &[]);
+    t.push("b", 19_679, 0.0, &[]);
+}

@@ -46,8 +46,8 @@ impl Pace {
     }
 
     /// Counts a sample after which the newest is `newest` and not `old`. `clock` is G before it, and `most` how far the
-    /// stream may catch up.
-    fn count(&mut self, old: Option<i64>, newest: i64, clock: Option<i64>, most: i64) {
+    /// stream may catch up. Returns true if it counts.
+    fn count(&mut self, old: Option<i64>, newest: i64, clock: Option<i64>, most: i64) -> bool {
         let pause = (self.missed - self.greatest).min(most);
         (self.missed, self.greatest) = (0, 0);
         if pause > 0 {
@@ -57,10 +57,12 @@ impl Pace {
         // G may have gone back since.
         let catches_up_to = self.catches_up_to.zip(clock).map(|(until, clock)| until.min(clock));
         let counts_from = old.map(|old| catches_up_to.map_or(old, |until| until.max(old)));
-        if let Some(from) = counts_from.filter(|&from| newest > from) {
-            self.samples = self.samples.saturating_add(1);
-            self.advance = self.advance.saturating_add(newest - from);
-        }
+        let Some(from) = counts_from.filter(|&from| newest > from) else {
+            return false;
+        };
+        self.samples = self.samples.saturating_add(1);
+        self.advance = self.advance.saturating_add(newest - from);
+        true
     }
 }
 
@@ -146,13 +148,13 @@ impl Timeline {
         let (Some(newest), true) = (newest, self.streams[modality].spec.waits) else {
             return self.follow_due();
         };
-        let mut moves = false;
+        let (mut moves, mut counts) = (false, false);
         if let Some(limit) = self.jump_limit(modality).filter(|_| self.spec.max_wait.is_some()) {
             moves = self.judge_lead(modality, [old, Some(newest)], before, limit) && !jumped;
             let pace = &mut self.streams[modality].pace;
             match jumped {
                 true => pace.restart(),
-                false => pace.count(old, newest, before, limit),
+                false => counts = pace.count(old, newest, before, limit),
             }
         }
         self.last_clock = self.clock();
@@ -168,8 +170,8 @@ impl Timeline {
         }
         self.follow_due();
         let pace = &self.streams[modality].pace;
-        let goes_on_alone = pace.samples >= MOVING_SAMPLES && pace.advance > self.may_advance();
-        if moves || goes_on_alone && self.leader().is_none() {
+        let goes_on_alone = counts && pace.samples >= MOVING_SAMPLES && pace.advance > self.may_advance();
+        if moves || goes_on_alone && self.leader().is_none() && !self.is_next_due() {
             self.move_clock(modality);
         }
     }
@@ -202,14 +204,17 @@ impl Timeline {
             Trigger::Timer(_) => self.not_again().is_none_or(|sent| due > sent),
             Trigger::Grid | Trigger::Stream { .. } => false,
         };
-        let due = self.due_until().filter(|&due| is_newer(due));
-        let goes_on = |due: i64| {
-            self.due_mark
-                .is_none_or(|mark| due.saturating_sub(mark) >= self.period_ns())
+        let Some(due) = self.due_until().filter(|&due| is_newer(due)) else {
+            return;
         };
-        if due.is_some_and(goes_on) {
-            self.due_mark = due;
-            self.count_anew();
+        match self.due_mark {
+            // After a clock jump, which is no progress of the others.
+            None => self.due_mark = Some(due),
+            Some(mark) if due.saturating_sub(mark) >= self.period_ns() => {
+                self.due_mark = Some(due);
+                self.count_anew();
+            }
+            Some(_) => {}
         }
     }
 

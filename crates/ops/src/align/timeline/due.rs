@@ -215,10 +215,19 @@ impl Timeline {
         let first = self.spec.grid.time(self.spec.grid.index_at_or_after(self.start()?));
         let mut next = Next::at(self.not_again().map_or(first, |sent| first.max(sent + period)));
         if let Some(due) = self.due_at_start(next.time_ns) {
-            next.time_ns = self.at_or_before(due);
+            next.time_ns = next.time_ns.max(self.at_or_before(due));
             next.leaves_behind = true;
         }
         Some(next)
+    }
+
+    /// True if the next target of the grid is due.
+    pub(super) fn is_next_due(&self) -> bool {
+        let next = || match self.next {
+            Some(next) => Some(next),
+            None => self.first_target().map(|next| next.time_ns),
+        };
+        self.spec.trigger == Trigger::Grid && self.due_until().zip(next()).is_some_and(|(until, next)| until >= next)
     }
 
     /// The last time of the grid at or before `time`.
