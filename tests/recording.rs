@@ -8,7 +8,7 @@ use arrow::ipc::writer::FileWriter;
 use proptest::prelude::*;
 use robocache::device::Dtype;
 use robocache::ops;
-use robocache::stream::recording::{Mapped, Order, ReadError, Reader, WriteError, Writer};
+use robocache::stream::recording::{Indexed, Order, ReadError, Reader, WriteError, Writer};
 use robocache::stream::{Cells, Message, MetadataValue as Value, Names, form};
 use std::fs::{self, File};
 use std::path::Path;
@@ -943,11 +943,11 @@ fn a_recording_is_gone_on_with_in_further_files() {
         assert_eq!(came, written, "{order:?}");
     }
     // In any order, too.
-    let mut mapped = Mapped::open(path.join("a.arrow")).unwrap();
-    assert_eq!(mapped.timestamps_ns(), [0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23]);
+    let mut indexed = Indexed::open(path.join("a.arrow")).unwrap();
+    assert_eq!(indexed.timestamps_ns(), [0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23]);
     let mut message = Message::default();
     for i in [11, 0, 5, 4, 8, 3, 0, 11] {
-        mapped.read(i, &mut message).unwrap();
+        indexed.read(i, &mut message).unwrap();
         assert_eq!(content("a", &message), written[i], "{i}");
     }
     // A part that ended before its first batch has a schema and no message.
@@ -964,8 +964,8 @@ fn a_recording_is_gone_on_with_in_further_files() {
     let not_ended = format!("{}: its recorder did not end in order", path.join("a.arrow").display());
     assert!(said.len() == 1 && said[0].starts_with(&not_ended), "{said:?}");
     assert!(!reader.is_finished(0) && reader.is_finished(1));
-    let (mapped, problems) = Mapped::open_readable(path.join("a.arrow")).unwrap();
-    assert_eq!(mapped.timestamps_ns(), [0, 1, 2, 3, 20, 21, 22, 23, 10, 11, 12, 13]);
+    let (indexed, problems) = Indexed::open_readable(path.join("a.arrow")).unwrap();
+    assert_eq!(indexed.timestamps_ns(), [0, 1, 2, 3, 20, 21, 22, 23, 10, 11, 12, 13]);
     assert_eq!(problems.iter().map(ToString::to_string).collect::<Vec<_>>(), said);
     fs::write(path.join("a.arrow"), fs::read(path.join("a.arrow.2")).unwrap()).unwrap();
     // A part that is missing between others is told, whoever reads, and whoever goes on leaves its place empty.
@@ -977,8 +977,8 @@ fn a_recording_is_gone_on_with_in_further_files() {
             Reader::open(&path).err(),
         ),
         (
-            Mapped::open_readable(path.join("a.arrow")).map(|(_, problems)| problems),
-            Mapped::open(path.join("a.arrow")).err(),
+            Indexed::open_readable(path.join("a.arrow")).map(|(_, problems)| problems),
+            Indexed::open(path.join("a.arrow")).err(),
         ),
     ] {
         let problems: Vec<String> = found.unwrap().iter().map(|problem| problem.to_string()).collect();
@@ -1029,8 +1029,8 @@ fn a_part_that_a_crash_cut_is_told_and_the_next_is_read() {
         said.extend(refused.iter().map(ToString::to_string));
         assert_eq!(came, [&[0, 1, 2][..3 - lost], &[10, 11, 12]].concat());
         assert!(said.len() == 1 && said[0].contains("a.arrow: no "), "{said:?}");
-        let (mapped, problems) = Mapped::open_readable(folder.file("a")).unwrap();
-        assert_eq!(mapped.timestamps_ns(), came);
+        let (indexed, problems) = Indexed::open_readable(folder.file("a")).unwrap();
+        assert_eq!(indexed.timestamps_ns(), came);
         assert_eq!(problems.iter().map(ToString::to_string).collect::<Vec<_>>(), said);
     }
 }
@@ -1073,6 +1073,22 @@ fn what_is_whole_in_a_damaged_file_is_given_and_what_is_not_is_said() {
             let at = format!("a.arrow: damaged at byte {}", starts[1 + damaged]);
             assert!(errors.len() == 1 && errors[0].contains(&at), "{errors:?}");
         }
+    }
+    // The schema is in the footer, too.
+    for damage in [0..1, 4..5, 8..9, 0..starts[1] - starts[0]] {
+        let mut bytes = whole.clone();
+        bytes[starts[0] + damage.start..starts[0] + damage.end].fill(0);
+        let (came, errors) = drain(&bytes);
+        assert_eq!(came, (0..10).collect::<Vec<_>>(), "{damage:?}: {errors:?}");
+        let used = "(expected: the schema; that of the footer is used)";
+        assert!(errors.len() == 1 && errors[0].ends_with(used), "{damage:?}: {errors:?}");
+        // Without the footer nothing is left of the stream, and it is still one.
+        bytes.pop();
+        let (came, errors) = drain(&bytes);
+        assert!(
+            came.is_empty() && errors.len() == 1 && errors[0].contains("a.arrow: "),
+            "{damage:?}: {errors:?}"
+        );
     }
     // Without the footer nobody knows where the next batch would be.
     let mut bytes = whole.clone();

@@ -49,8 +49,8 @@ class RecordedMessages(Sequence[RecordedMessage]):
         clouds = recording.messages("lidar")
         cloud = clouds[np.searchsorted(clouds.timestamps_ns, stamp_ns)]
 
-    It can be pickled, and goes to workers that are forked or spawned: there the file is opened again. The file must not be
-    cut off meanwhile.
+    It can be pickled, and goes to workers that are forked or spawned: there the file is opened again. A message that is no
+    longer there, because the file was cut off meanwhile, raises `ValueError`.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, broken: Broken = "refuse") -> None:

@@ -12,7 +12,7 @@ use robocache::app::AppError;
 use robocache::device::{Dtype, Placement};
 use robocache::ops::align::{AlignConfig, Aligner, Timeline};
 use robocache::ops::offsets::{Offset, Offsets, Severity};
-use robocache::stream::recording::Mapped;
+use robocache::stream::recording::Indexed;
 use robocache::stream::{Message, Selection};
 use robocache::time::ms_to_ns;
 use std::collections::HashMap;
@@ -279,8 +279,8 @@ pub fn observe_recording(
     }
     check_allowed(&allowed, inputs.iter().chain(&sources).map(String::as_str))?;
     let files = sources.iter().map(|source| format!("{path}/{source}.arrow"));
-    let mapped = files.map(|file| opened(py, &file, uses_broken));
-    let mut mapped = mapped.collect::<PyResult<Vec<Mapped>>>()?;
+    let indexed = files.map(|file| opened(py, &file, uses_broken));
+    let mut indexed = indexed.collect::<PyResult<Vec<Indexed>>>()?;
     let selections = std::mem::take(&mut made.selections);
     let asked = Asked {
         most_bytes,
@@ -288,26 +288,26 @@ pub fn observe_recording(
         allowed: &allowed,
     };
     let (run, about) = py.detach(|| {
-        let times = mapped.iter_mut().zip(&selections).zip(&sources);
+        let times = indexed.iter_mut().zip(&selections).zip(&sources);
         let times = times.map(|((stream, selection), name)| stamps_of(stream, selection, name, path));
         let times = times.collect::<PyResult<Vec<Vec<i64>>>>()?;
-        let stamps: Vec<Stamps<'_>> = (0..mapped.len())
+        let stamps: Vec<Stamps<'_>> = (0..indexed.len())
             .map(|i| Stamps {
                 name: &sources[i],
                 stamps_ns: &times[i],
-                samples: mapped[i].samples(),
+                samples: indexed[i].samples(),
             })
             .collect();
-        let arrivals: Vec<_> = mapped.iter().map(Mapped::arrivals_ns).collect();
+        let arrivals: Vec<_> = indexed.iter().map(Indexed::arrivals_ns).collect();
         let (mut run, about) = made.start(&stamps, &inputs, &arrivals, &asked)?;
-        run.over_messages(&mut mapped, &selections, &stamps, path)?;
+        run.over_messages(&mut indexed, &selections, &stamps, path)?;
         Ok::<_, PyErr>((run, about))
     })?;
     observed(py, run, &sources, &about, invalid)
 }
 
 /// The stamps of a recorded stream, ns, as a node reads them: those that it was recorded with, unless its metadata have others.
-fn stamps_of(stream: &mut Mapped, selection: &Selection, name: &str, path: &str) -> PyResult<Vec<i64>> {
+fn stamps_of(stream: &mut Indexed, selection: &Selection, name: &str, path: &str) -> PyResult<Vec<i64>> {
     let mut stamps = stream.timestamps_ns().to_vec();
     let mut message = Message::default();
     for (at, stamp) in stamps.iter_mut().enumerate() {

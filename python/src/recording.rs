@@ -6,7 +6,7 @@ use pyo3::exceptions::{PyIndexError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use robocache::device::{Dtype, HostBuf};
-use robocache::stream::recording::{self, Mapped, ReadError, Reader};
+use robocache::stream::recording::{self, Indexed, ReadError, Reader};
 use robocache::stream::{Cells, Message, form, key};
 use std::ffi::CString;
 use std::io;
@@ -21,8 +21,8 @@ pub fn unreadable(error: ReadError) -> PyErr {
 }
 
 /// Opens a stream by its file. What can't be read of it is an error, or with `uses_broken` a warning.
-pub fn opened(py: Python<'_>, path: &str, uses_broken: bool) -> PyResult<Mapped> {
-    let (stream, problems) = py.detach(|| Mapped::open_readable(path)).map_err(unreadable)?;
+pub fn opened(py: Python<'_>, path: &str, uses_broken: bool) -> PyResult<Indexed> {
+    let (stream, problems) = py.detach(|| Indexed::open_readable(path)).map_err(unreadable)?;
     let Some(first) = problems.first() else {
         return Ok(stream);
     };
@@ -116,7 +116,7 @@ pub fn read_samples(py: Python<'_>, path: &str, uses_broken: bool) -> PyResult<(
 #[pyclass(frozen, module = "robocache")]
 pub struct Messages {
     path: String,
-    stream: Mutex<Mapped>,
+    stream: Mutex<Indexed>,
 }
 
 #[pymethods]
@@ -232,7 +232,7 @@ impl Messages {
 }
 
 impl Messages {
-    fn stream(&self) -> MutexGuard<'_, Mapped> {
+    fn stream(&self) -> MutexGuard<'_, Indexed> {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use robocache::device::{Dtype, Values};
 use robocache::ops::align::{Aligner, AttachError, Attached, PushError, Pushed, SampleError, Target};
-use robocache::stream::recording::Mapped;
+use robocache::stream::recording::Indexed;
 use robocache::stream::{Message, Selection};
 use std::collections::TryReserveError;
 use std::fmt::Display;
@@ -166,7 +166,7 @@ impl Run {
     /// Runs over the messages of recorded streams, in the order of `stamps`, which are theirs.
     pub fn over_messages(
         &mut self,
-        streams: &mut [Mapped],
+        streams: &mut [Indexed],
         selections: &[Selection],
         stamps: &[Stamps<'_>],
         path: &str,

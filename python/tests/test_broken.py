@@ -102,6 +102,40 @@ def test_a_stream_of_which_nothing_is_left_is_no_empty_one(folder):
     assert len(times) == 0
 
 
+def test_a_file_that_is_cut_off_while_it_is_held_is_an_error_and_no_end_of_the_process(tmp_path):
+    images = [np.full(40_000, i, np.float32).tolist() for i in range(30)]
+    table = pa.table({"timestamp_ns": pa.array(range(30), pa.int64()), "data": pa.array(images, pa.list_(pa.float32()))})
+    with pa.ipc.new_file(tmp_path / "camera.arrow", table.schema) as file:
+        file.write_table(table, max_chunksize=3)
+    held = rc.Recording(tmp_path).messages("camera")
+    assert held[29].columns[""][0] == 29
+    cut(tmp_path / "camera.arrow", 0.5)
+    for i in reversed(range(30)):
+        if i < 14:
+            assert held[i].columns[""].tolist() == images[i]
+        elif i > 15:
+            with pytest.raises(ValueError, match=r"camera\.arrow: "):
+                held[i]
+
+
+@pytest.mark.parametrize("has_footer", [True, False])
+def test_a_stream_whose_schema_is_damaged(folder, has_footer):
+    file = folder / "other.arrow"
+    damaged = bytearray(file.read_bytes())
+    damaged[8:64] = bytes(56)
+    file.write_bytes(damaged if has_footer else damaged[:-8])
+    assert len(rc.Recording(folder).problems()) == 1
+    with pytest.raises(ValueError, match=r"other\.arrow: "):
+        rc.Recording(folder).messages("other")
+    recording = rc.Recording(folder, broken="use")
+    words = "the schema; that of the footer is used" if has_footer else "no valid footer"
+    with pytest.warns(UserWarning, match=words):
+        messages = recording.messages("other")
+    with pytest.warns(UserWarning, match=words):
+        times, _ = recording["other"]
+    assert len(messages) == len(times) == (500 if has_footer else 0)
+
+
 def test_it_says_what_the_command_says(folder):
     rng = np.random.default_rng(23)
     whole = {file: file.read_bytes() for file in folder.iterdir()}

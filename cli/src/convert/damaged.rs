@@ -9,7 +9,7 @@ use crate::{convert, info, report};
 use clap::Parser;
 use random::Random;
 use robocache::prelude::*;
-use robocache::stream::recording::Mapped;
+use robocache::stream::recording::Indexed;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -92,10 +92,10 @@ fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
 }
 
 /// Parts that can't be read by random access, as Python does.
-fn mapped(folder: &Path) -> Result<Vec<String>, String> {
+fn indexed(folder: &Path) -> Result<Vec<String>, String> {
     let mut problems = Vec::new();
     for stream in recording::streams(folder).map_err(|error| error.to_string())? {
-        match Mapped::open_readable(folder.join(format!("{stream}.arrow"))) {
+        match Indexed::open_readable(folder.join(format!("{stream}.arrow"))) {
             Ok((_, found)) => problems.extend(found.iter().map(ToString::to_string)),
             Err(error) => problems.push(error.to_string()),
         }
@@ -135,10 +135,10 @@ fn every_reader_says_the_same_of_what_is_broken() {
         let converted = convert::convert(&converted).unwrap();
         let paged = [Path::new("report"), &at, Path::new("-o"), &page];
         let paged = report::write(&Report::parse_from(paged).args).unwrap();
-        let mapped = mapped(&at).unwrap();
+        let indexed = indexed(&at).unwrap();
         let broken = set(&info.problems);
         assert_eq!(set(&paged.problems), broken, "round {round}: report");
-        assert_eq!(set(&mapped), broken, "round {round}: Python");
+        assert_eq!(set(&indexed), broken, "round {round}: Python");
         // Parts that convert can't write are reported beside it.
         let refused = converted.streams.iter().filter(|stream| stream.refused > 0).count();
         let more: Vec<_> = set(&converted.problems).difference(&broken).copied().collect();

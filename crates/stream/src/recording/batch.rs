@@ -1,5 +1,6 @@
 //! The columns of a file, and the rows of a batch as messages.
 
+use super::framing::Elements;
 use super::schema::{FIELD, LISTS, METADATA, Part, dtype_of};
 use super::text::{self, Change};
 use super::{ARRIVAL, DATA, ReadError};
@@ -11,6 +12,7 @@ use arrow_array::{Array, ArrayRef, Int64Array, ListArray, RecordBatch};
 use arrow_schema::{DataType, Schema};
 use robocache_device::Dtype;
 use robocache_yaml::listed;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 
@@ -21,6 +23,8 @@ const ALLOWED: &str =
 pub(super) struct Batch {
     pub rows: RecordBatch,
     pub differences: Vec<Vec<Change>>,
+    /// The elements of `parts`, if they were left in the file.
+    pub left: Option<Elements>,
 }
 
 impl Batch {
@@ -163,6 +167,12 @@ impl Plan {
         })
     }
 
+    /// True if a column of the file holds the elements of a payload.
+    pub fn has_elements(&self, column: usize) -> bool {
+        let of_file = |read: usize| self.projection.as_ref().map_or(read, |columns| columns[read]);
+        self.parts.iter().any(|&(_, read)| of_file(read) == column)
+    }
+
     /// The capture times of a batch.
     pub fn timestamps<'a>(&self, batch: &'a Batch) -> &'a Int64Array {
         self.times(&batch.rows)
@@ -246,7 +256,10 @@ impl Plan {
     }
 
     fn no_nulls(&self, batch: &RecordBatch) -> Result<(), (usize, String)> {
-        let null_at = |array: &dyn Array| (0..array.len()).find(|&i| array.null_count() > 0 && array.is_null(i));
+        let null_at = |array: &dyn Array| match array.null_count() {
+            0 => None,
+            _ => (0..array.len()).find(|&i| array.is_null(i)),
+        };
         let problem = |column: &str| format!("`{column}` has a null (allowed: none)");
         if let Some(row) = null_at(self.times(batch)) {
             return Err((row, problem(key::timestamp_ns)));
@@ -287,11 +300,12 @@ impl Plan {
         self.parts[0].0.name.is_empty()
     }
 
-    /// Reads a row of a checked batch into `message`.
-    pub fn read(&self, batch: &Batch, row: usize, message: &mut Message) {
+    /// Reads a row of a checked batch into `message`. An error is that of the file, if the row's elements were left there.
+    pub fn read(&self, batch: &Batch, row: usize, message: &mut Message) -> io::Result<()> {
         message.clear();
         message.arrival_ns = self.arrivals(batch).map(|times| times.value(row));
-        let (batch, differences) = (&batch.rows, batch.differences(row));
+        let (left, differences) = (&batch.left, batch.differences(row));
+        let batch = &batch.rows;
         let header = &mut message.header;
         header.timestamp_ns.set(self.times(batch).value(row));
         // An empty list of the file is absent from the message.
@@ -346,8 +360,12 @@ impl Plan {
             };
             let column = message.add_column(&part.name, part.dtype, cells);
             column.offsets.extend(offsets.iter().map(|offset| offset - offsets[0]));
-            column.data.copy_from(bytes);
+            match left {
+                Some(left) if !matches!(cells, Cells::Text(_)) => left.read(bytes, &mut column.data)?,
+                _ => column.data.copy_from(bytes),
+            }
         }
+        Ok(())
     }
 }
 

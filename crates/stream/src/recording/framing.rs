@@ -3,15 +3,16 @@
 //! The Arrow crate encodes and decodes the messages. Two things that it lacks are here: a footer in a file that still grows,
 //! and reading a file without one.
 
-use super::map::Map;
+use super::sparse::Sparse;
 use arrow_buffer::Buffer;
-use arrow_ipc::convert::IpcSchemaEncoder;
+use arrow_ipc::convert::{IpcSchemaEncoder, fb_to_schema};
 use arrow_ipc::{
     self, Block, Footer, FooterBuilder, KeyValueBuilder, Message, MessageHeader, MetadataVersion, RecordBatch, Type,
     root_as_footer, root_as_message,
 };
-use arrow_schema::{ArrowError, DataType, Fields, Schema};
+use arrow_schema::{ArrowError, DataType, Fields, Schema, SchemaRef};
 use flatbuffers::FlatBufferBuilder;
+use robocache_device::HostBuf;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
@@ -38,6 +39,8 @@ pub(super) const MOST_METADATA: usize = 16 << 20;
 const ALIGNMENT: i64 = 8;
 /// The most bytes of a body that belong to no part of it.
 const PADDING: u64 = 4096;
+/// Bodies up to this length are read whole, in any case.
+const SHORT_BODY: u64 = 1 << 16;
 
 /// Key in the metadata of the footer of a file whose recorder goes on. Its last footer lacks the entry.
 const OPEN: &str = "robocache.open";
@@ -82,16 +85,24 @@ pub(super) fn block(offset: u64, bytes: &[u8]) -> Block {
 
 /// The messages of a file, from its start.
 pub(super) struct Messages {
-    file: BufReader<File>,
+    file: BufReader<Arc<File>>,
     /// Start of the next message.
     pub at: u64,
     len: u64,
-    /// The batches by the footer, in file order; `None` without a valid footer.
-    batches: Option<Vec<Span>>,
-    /// True if the footer says that the recorder goes on: it has not ended the file in order, or is still at it.
-    pub is_open: bool,
-    /// The file as memory, if bodies are not to be copied.
-    map: Option<Arc<Map>>,
+    /// `None` without a valid one.
+    footer: Option<FooterParts>,
+    /// True if elements stay in the file until they are asked for.
+    leaves_elements: bool,
+}
+
+/// The parts of a footer that a reader needs.
+struct FooterParts {
+    /// The batches, in file order.
+    batches: Vec<Span>,
+    /// The same as at the start; `None` if it can't be read.
+    schema: Option<SchemaRef>,
+    /// True if the recorder goes on: it has not ended the file in order, or is still at it.
+    is_open: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -132,7 +143,17 @@ impl From<ArrowError> for Stop {
 /// A message of a file, whole and well formed.
 pub(super) struct Frame {
     header: Vec<u8>,
-    pub body: Buffer,
+    body: Body,
+}
+
+enum Body {
+    Read(Buffer),
+    /// Bytes that stay in the file, from this position on.
+    Left {
+        file: Arc<File>,
+        at: u64,
+        bytes: usize,
+    },
 }
 
 impl Frame {
@@ -140,14 +161,56 @@ impl Frame {
     pub fn header(&self) -> Result<Message<'_>, Stop> {
         root_as_message(&self.header).map_err(|error| Stop::Bad(error.to_string()))
     }
+
+    /// The body of a batch. If it was left in the file, its parts are read, but for `elements`, which are zeros here.
+    pub fn body(&self, batch: &RecordBatch<'_>, elements: &[Part]) -> Result<(Buffer, Option<Elements>), Stop> {
+        let (file, at, bytes) = match &self.body {
+            Body::Read(body) => return Ok((body.clone(), None)),
+            &Body::Left { ref file, at, bytes } => (file, at, bytes),
+        };
+        let mut body = Sparse::new(bytes)?;
+        for part in batch
+            .buffers()
+            .into_iter()
+            .flatten()
+            .filter(|part| !elements.contains(part))
+        {
+            let (from, len) = (part.offset() as usize, part.length() as usize);
+            file.read_exact_at(&mut body.bytes_mut()[from..from + len], at + from as u64)?;
+        }
+        let (body, file) = (body.into_buffer(), file.clone());
+        Ok((body.clone(), Some(Elements { file, at, body })))
+    }
+}
+
+/// Elements of a batch that were left in the file.
+pub(super) struct Elements {
+    file: Arc<File>,
+    /// Position of the body in the file.
+    at: u64,
+    body: Buffer,
+}
+
+impl Elements {
+    /// Reads elements. `place` is where an array has them, in zeros.
+    pub fn read(&self, place: &[u8], into: &mut HostBuf) -> io::Result<()> {
+        into.resize(place.len());
+        if place.is_empty() {
+            return Ok(());
+        }
+        let from = (place.as_ptr() as usize).checked_sub(self.body.as_ptr() as usize);
+        let from = from.filter(|from| from + place.len() <= self.body.len());
+        let from = from.ok_or_else(|| io::Error::other("an array that is not of its batch"))?;
+        self.file.read_exact_at(into.bytes_mut(), self.at + from as u64)
+    }
 }
 
 /// Opens a file; `None` if it is not an Arrow IPC file. A file that breaks off within its first bytes has no messages.
 pub(super) fn open(mut file: File) -> io::Result<Option<Messages>> {
     let len = file.seek(SeekFrom::End(0))?;
-    let (batches, is_open) = footer_batches(&file, len)?.unzip();
+    let footer = footer(&file, len)?;
     file.rewind()?;
-    let mut file = BufReader::new(file);
+    let mut file = BufReader::new(Arc::new(file));
     let mut start = [0; START.len()];
     let there = start.len().min(len as usize);
     file.read_exact(&mut start[..there])?;
@@ -159,14 +222,13 @@ pub(super) fn open(mut file: File) -> io::Result<Option<Messages>> {
         file,
         at: there as u64,
         len,
-        batches,
-        is_open: is_open.unwrap_or(false),
-        map: None,
+        footer,
+        leaves_elements: false,
     }))
 }
 
-/// The batches of a valid footer, and whether it says that the recorder goes on.
-fn footer_batches(file: &File, len: u64) -> io::Result<Option<(Vec<Span>, bool)>> {
+/// The footer of a file, if it is valid.
+fn footer(file: &File, len: u64) -> io::Result<Option<FooterParts>> {
     let Some(tail_at) = len.checked_sub(TAIL as u64).filter(|&at| at >= START.len() as u64) else {
         return Ok(None);
     };
@@ -193,7 +255,12 @@ fn footer_batches(file: &File, len: u64) -> io::Result<Option<(Vec<Span>, bool)>
     };
     let mut entries = footer.custom_metadata().into_iter().flatten();
     let is_open = entries.any(|entry| entry.key() == Some(OPEN));
-    Ok(spans(&footer, footer_at).map(|spans| (spans, is_open)))
+    let schema = footer.schema().filter(is_readable);
+    Ok(spans(&footer, footer_at).map(|batches| FooterParts {
+        batches,
+        schema: schema.map(|schema| Arc::new(fb_to_schema(schema))),
+        is_open,
+    }))
 }
 
 /// The batches of a footer; `None` if it contradicts the file.
@@ -210,10 +277,19 @@ fn spans(footer: &Footer<'_>, footer_at: u64) -> Option<Vec<Span>> {
 }
 
 impl Messages {
-    /// Leaves the bodies of messages in the file: they are loaded where they are looked at.
-    pub fn map(&mut self) -> io::Result<()> {
-        self.map = Some(Arc::new(Map::new(self.file.get_ref(), self.len)?));
-        Ok(())
+    /// Leaves elements of long batches in the file until they are asked for.
+    pub fn leave_elements(&mut self) {
+        self.leaves_elements = true;
+    }
+
+    /// The schema by the footer, which is that of the start.
+    pub fn schema_of_footer(&self) -> Option<SchemaRef> {
+        self.footer.as_ref()?.schema.clone()
+    }
+
+    /// True if the footer says that the recorder goes on.
+    pub fn is_open(&self) -> bool {
+        self.footer.as_ref().is_some_and(|footer| footer.is_open)
     }
 
     /// Goes to the message that starts at `at`.
@@ -229,12 +305,12 @@ impl Messages {
 
     /// Number of batches by the footer; `None` without a valid one.
     pub fn expected(&self) -> Option<usize> {
-        self.batches.as_ref().map(Vec::len)
+        self.footer.as_ref().map(|footer| footer.batches.len())
     }
 
     /// Skips to the next batch by the footer, and says whether there is one.
     pub fn skip(&mut self) -> io::Result<bool> {
-        let mut batches = self.batches.iter().flatten();
+        let mut batches = self.footer.iter().flat_map(|footer| &footer.batches);
         let Some(next) = batches.find(|span| span.at > self.at) else {
             return Ok(false);
         };
@@ -276,9 +352,9 @@ impl Messages {
             return Err(Stop::Torn("the file ends within a message".to_owned()));
         }
         let len = 8 + size + body;
-        let known = self.batches.as_ref().and_then(|spans| {
-            let at = spans.binary_search_by_key(&self.at, |span| span.at);
-            at.ok().map(|at| spans[at].len)
+        let known = self.footer.as_ref().and_then(|footer| {
+            let at = footer.batches.binary_search_by_key(&self.at, |span| span.at);
+            at.ok().map(|at| footer.batches[at].len)
         });
         if let Some(known) = known.filter(|&known| known != len) {
             return Err(Stop::Torn(format!("a message of {len} bytes, the footer has {known}")));
@@ -289,14 +365,15 @@ impl Messages {
     }
 
     /// The next `bytes` bytes, which start at `at`.
-    fn body(&mut self, at: u64, bytes: u64) -> io::Result<Buffer> {
-        if let Some(map) = &self.map {
+    fn body(&mut self, at: u64, bytes: u64) -> io::Result<Body> {
+        if self.leaves_elements && bytes > SHORT_BODY {
             self.file.seek_relative(bytes as i64)?;
-            return Ok(map.buffer(at, bytes));
+            let (file, bytes) = (self.file.get_ref().clone(), bytes as usize);
+            return Ok(Body::Left { file, at, bytes });
         }
         let mut copy = vec![0; bytes as usize];
         self.file.read_exact(&mut copy)?;
-        Ok(Buffer::from_vec(copy))
+        Ok(Body::Read(Buffer::from_vec(copy)))
     }
 }
 
@@ -367,12 +444,17 @@ pub(super) fn is_readable(schema: &arrow_ipc::Schema<'_>) -> bool {
     schema.fields().is_some_and(|fields| fields.iter().all(fits))
 }
 
+/// A part of a body.
+pub(super) type Part = arrow_ipc::Buffer;
+
 /// True if the columns of a batch have no more rows than an offset can count, and, if they have nulls, as many bits
 /// that mark them: Arrow's code relies on it. `None` if a column is of a type that no recording has.
-pub(super) fn lengths_fit(batch: &RecordBatch<'_>, fields: &Fields) -> Option<bool> {
+///
+/// `elements` gets, with the index of its column, the part of each column that has primitive elements.
+pub(super) fn lengths_fit(batch: &RecordBatch<'_>, fields: &Fields, elements: &mut Vec<(usize, Part)>) -> Option<bool> {
     let (nodes, buffers) = (batch.nodes()?, batch.buffers()?);
     let (mut nodes, mut buffers) = (nodes.iter(), buffers.iter());
-    for field in fields {
+    for (column, field) in fields.iter().enumerate() {
         let mut of = Some(field.data_type());
         while let Some(data_type) = of {
             let (node, nulls) = (nodes.next()?, buffers.next()?);
@@ -390,8 +472,12 @@ pub(super) fn lengths_fit(batch: &RecordBatch<'_>, fields: &Fields) -> Option<bo
             }
             of = match data_type {
                 DataType::List(item) | DataType::FixedSizeList(item, _) => Some(item.data_type()),
-                plain if plain.is_primitive() || *plain == DataType::Utf8 => {
+                DataType::Utf8 => {
                     buffers.next()?;
+                    None
+                }
+                plain if plain.is_primitive() => {
+                    elements.push((column, *buffers.next()?));
                     None
                 }
                 _ => return None,

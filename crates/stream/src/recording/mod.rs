@@ -38,7 +38,7 @@
 //!
 //! [`Writer`] makes such a folder, message by message, and a process that dies loses at most what came in the last half
 //! second. [`Reader`] gives the messages of all streams in the order of time, and of a damaged file what is whole;
-//! [`Mapped`] those of one stream in any order, loading what is asked for. Any Arrow reader can open the files of a recording that was finished, and as a stream from byte 8 on those of one that
+//! [`Indexed`] those of one stream in any order, loading what is asked for. Any Arrow reader can open the files of a recording that was finished, and as a stream from byte 8 on those of one that
 //! was not. [`Reader`] reads those of other writers: batches of any size, columns in any order, `shape`,
 //! `timestamps_ns`, `valid`, `arrival_ns` and `metadata` optional; not compressed.
 //!
@@ -78,18 +78,18 @@ mod batch;
 mod error;
 mod files;
 mod framing;
-mod map;
-mod mapped;
+mod indexed;
 mod pending;
 mod reader;
 mod schema;
+mod sparse;
 pub mod text;
 mod writer;
 
 use std::path::Path;
 
 pub use error::{ReadError, WriteError};
-pub use mapped::Mapped;
+pub use indexed::Indexed;
 pub use reader::{Order, Reader};
 pub use writer::Writer;
 

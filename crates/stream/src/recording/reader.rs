@@ -48,8 +48,8 @@ pub(super) struct StreamFiles {
     /// Index of the one that is open.
     pub at_file: usize,
     path: PathBuf,
-    /// True if elements are not read before they are looked at.
-    is_mapped: bool,
+    /// True if the elements of long batches are not read before they are asked for.
+    leaves_elements: bool,
     /// True if all files have the arrivals of their messages, and a valid footer.
     has_arrivals: bool,
     is_finished: bool,
@@ -172,7 +172,7 @@ impl Reader {
         let Some((_, i)) = self.next_stamp() else {
             return Ok(None);
         };
-        self.streams[i].read(message);
+        self.streams[i].read(message)?;
         Ok(Some(i))
     }
 }
@@ -180,10 +180,10 @@ impl Reader {
 impl StreamFiles {
     /// Opens those files that can be opened, the first of them to be read. Says of each other one why it can't; if that is
     /// all of them, there is no stream.
-    pub fn open(name: &str, files: Vec<PathBuf>, is_mapped: bool) -> (Option<Self>, Vec<ReadError>) {
+    pub fn open(name: &str, files: Vec<PathBuf>, leaves_elements: bool) -> (Option<Self>, Vec<ReadError>) {
         let (mut stream, mut refused): (Option<Self>, _) = (None, Vec::new());
         for path in files {
-            match Self::open_file(name, path, is_mapped) {
+            match Self::open_file(name, path, leaves_elements) {
                 Ok(file) => {
                     let plan = file.schema.as_ref().map(|(_, plan)| plan);
                     refused.extend(plan.and_then(|plan| plan.unknown(&file.path)));
@@ -209,15 +209,15 @@ impl StreamFiles {
         (stream, refused)
     }
 
-    fn open_file(name: &str, path: PathBuf, is_mapped: bool) -> Result<Self, ReadError> {
-        let messages = messages_of(&path, is_mapped)?;
+    fn open_file(name: &str, path: PathBuf, leaves_elements: bool) -> Result<Self, ReadError> {
+        let messages = messages_of(&path, leaves_elements)?;
         let mut stream = Self {
             name: name.to_owned(),
             files: vec![path.clone()],
             at_file: 0,
-            is_mapped,
+            leaves_elements,
             has_arrivals: true,
-            is_finished: messages.expected().is_some() && !messages.is_open,
+            is_finished: messages.expected().is_some() && !messages.is_open(),
             path,
             messages,
             schema: None,
@@ -231,10 +231,12 @@ impl StreamFiles {
         };
         match stream.next_batch() {
             // Other batches may be whole.
-            Err(error @ (ReadError::Damaged { .. } | ReadError::Row { .. })) if stream.schema.is_some() => {
-                stream.failed = Some(error);
-            }
-            Err(error @ (ReadError::Unfinished { .. } | ReadError::NotEnded { .. })) => stream.failed = Some(error),
+            Err(
+                error @ (ReadError::Damaged { .. }
+                | ReadError::Row { .. }
+                | ReadError::Unfinished { .. }
+                | ReadError::NotEnded { .. }),
+            ) => stream.failed = Some(error),
             result => result?,
         }
         stream.has_arrivals = stream.schema.as_ref().is_none_or(|(_, plan)| plan.has_arrivals());
@@ -246,7 +248,7 @@ impl StreamFiles {
         self.at_file = at_file;
         self.path.clone_from(&self.files[at_file]);
         self.ended = true;
-        self.messages = messages_of(&self.path, self.is_mapped)?;
+        self.messages = messages_of(&self.path, self.leaves_elements)?;
         self.ended = false;
         (self.schema, self.batch) = (None, None);
         (self.rows_before, self.batches) = (0, 0);
@@ -275,16 +277,20 @@ impl StreamFiles {
     pub fn read_row(&self, row: usize, message: &mut Message) -> Result<(), ReadError> {
         let (plan, batch) = match self.at_hand() {
             Some((plan, batch)) if row < batch.rows.num_rows() => (plan, batch),
-            _ => {
-                return Err(ReadError::Damaged {
-                    path: self.path.clone(),
-                    at: self.batch_at,
-                    problem: "the file was written over while it was read".to_owned(),
-                });
-            }
+            _ => return Err(self.changed("written over")),
         };
-        plan.read(batch, row, message);
-        Ok(())
+        plan.read(batch, row, message).map_err(|source| match source.kind() {
+            io::ErrorKind::UnexpectedEof => self.changed("cut off"),
+            _ => ReadError::io(&self.path)(source),
+        })
+    }
+
+    fn changed(&self, how: &str) -> ReadError {
+        ReadError::Damaged {
+            path: self.path.clone(),
+            at: self.batch_at,
+            problem: format!("the file was {how} while it was read"),
+        }
     }
 
     fn time_ns(&self, order: Order) -> Option<i64> {
@@ -297,14 +303,14 @@ impl StreamFiles {
     }
 
     /// Reads the next message, which there is, and goes on to the one after it.
-    fn read(&mut self, message: &mut Message) {
-        let Some((plan, batch)) = self.at_hand() else { return };
-        plan.read(batch, self.row, message);
-        let rows = batch.rows.num_rows();
+    fn read(&mut self, message: &mut Message) -> Result<(), ReadError> {
+        self.read_row(self.row, message)?;
+        let rows = self.batch.as_ref().map_or(0, |batch| batch.rows.num_rows());
         self.row += 1;
         if self.row == rows {
             self.failed = self.next_batch().err();
         }
+        Ok(())
     }
 
     /// Goes on to the next batch that has a row; `batch` is `None` at the end. After an error, the next call goes on
@@ -321,11 +327,14 @@ impl StreamFiles {
                 }
                 self.begin(self.at_file + 1)?;
             }
+            if self.schema.is_none() {
+                self.read_schema()?;
+                continue;
+            }
             let at = self.messages.at;
             match self.messages.next().and_then(|frame| self.decode(&frame)) {
-                Ok(Decoded::Schema(schema)) => {
-                    let plan = Plan::new(&self.path, &schema)?;
-                    self.schema = Some((schema, plan));
+                Ok(Decoded::Schema(_)) => {
+                    self.stopped(at, Stop::Bad("a second schema".to_owned()))?;
                 }
                 Ok(Decoded::Other) => {}
                 Ok(Decoded::Batch(Err((row, problem)), rows)) => {
@@ -347,6 +356,39 @@ impl StreamFiles {
         }
     }
 
+    /// Reads the schema, with which a file begins. If it is damaged, that of the footer is taken; without that one, nothing
+    /// of the file can be read.
+    fn read_schema(&mut self) -> Result<(), ReadError> {
+        let at = self.messages.at;
+        let stop = match self.messages.next().and_then(|frame| self.decode(&frame)) {
+            Ok(Decoded::Schema(schema)) => return self.take(schema),
+            Ok(_) => Stop::Bad("no schema".to_owned()),
+            Err(stop) => stop,
+        };
+        let problem = match &stop {
+            Stop::End => "the stream ends",
+            Stop::Torn(problem) | Stop::Bad(problem) => problem,
+            Stop::Compressed(_) | Stop::Io(_) => return self.stopped(at, stop),
+        };
+        if let Some(schema) = self.messages.schema_of_footer() {
+            let problem = format!("{problem} (expected: the schema; that of the footer is used)");
+            self.take(schema)?;
+            let path = self.path.clone();
+            let back = self.messages.seek(0).and_then(|()| self.messages.skip());
+            self.ended = !back.map_err(ReadError::io(&path))?;
+            return Err(ReadError::Damaged { path, at, problem });
+        }
+        let stopped = self.stopped(at, stop);
+        self.ended = true;
+        stopped
+    }
+
+    fn take(&mut self, schema: SchemaRef) -> Result<(), ReadError> {
+        let plan = Plan::new(&self.path, &schema)?;
+        self.schema = Some((schema, plan));
+        Ok(())
+    }
+
     fn decode(&self, frame: &Frame) -> Result<Decoded, Stop> {
         // The Arrow crate panics if damaged bytes make the parts of a batch contradict each other.
         let decoded = catch_unwind(AssertUnwindSafe(|| self.decode_whole(frame)));
@@ -357,9 +399,6 @@ impl StreamFiles {
         let bad = |problem: &str| Stop::Bad(problem.to_owned());
         let header = frame.header()?;
         if let Some(schema) = header.header_as_schema() {
-            if self.schema.is_some() {
-                return Err(bad("a second schema"));
-            }
             if !framing::is_readable(&schema) {
                 return Err(bad("a schema with a column whose type can't be"));
             }
@@ -369,14 +408,18 @@ impl StreamFiles {
             return Ok(Decoded::Other);
         };
         let Some((schema, plan)) = &self.schema else {
-            return Err(bad("a batch before the schema"));
+            return Err(bad("a batch"));
         };
-        if framing::lengths_fit(&batch, schema.fields()) == Some(false) {
+        let mut elements = Vec::new();
+        if framing::lengths_fit(&batch, schema.fields(), &mut elements) == Some(false) {
             return Err(bad("a column with more rows than there can be"));
         }
+        elements.retain(|&(column, _)| plan.has_elements(column));
+        let elements: Vec<framing::Part> = elements.into_iter().map(|(_, part)| part).collect();
+        let (body, left) = frame.body(&batch, &elements)?;
         let projection = plan.projection.as_deref();
         let (none, version) = (HashMap::new(), header.version());
-        let rows = read_record_batch(&frame.body, batch, schema.clone(), &none, projection, &version)?;
+        let rows = read_record_batch(&body, batch, schema.clone(), &none, projection, &version)?;
         let count = rows.num_rows();
         let mut differences = match plan.differences(&rows) {
             Ok(differences) => differences,
@@ -391,7 +434,11 @@ impl StreamFiles {
                 }
             }
         }
-        let batch = Batch { rows, differences };
+        let batch = Batch {
+            rows,
+            differences,
+            left,
+        };
         Ok(Decoded::Batch(plan.check(&batch).map(|()| batch), count))
     }
 
@@ -428,7 +475,7 @@ impl StreamFiles {
                     );
                     Some(ReadError::Damaged { path, at, problem })
                 }
-                Some(_) => self.messages.is_open.then_some(ReadError::NotEnded { path }),
+                Some(_) => self.messages.is_open().then_some(ReadError::NotEnded { path }),
                 None => Some(unfinished(
                     path,
                     "the stream ends, and no valid footer follows".to_owned(),
@@ -444,11 +491,11 @@ impl StreamFiles {
 }
 
 /// The messages of a file, from its start.
-fn messages_of(path: &Path, is_mapped: bool) -> Result<Messages, ReadError> {
+fn messages_of(path: &Path, leaves_elements: bool) -> Result<Messages, ReadError> {
     let opened = file::open(path).and_then(framing::open).map_err(ReadError::io(path))?;
     let mut messages = opened.ok_or_else(|| ReadError::NotArrow { path: path.to_owned() })?;
-    if is_mapped {
-        messages.map().map_err(ReadError::io(path))?;
+    if leaves_elements {
+        messages.leave_elements();
     }
     Ok(messages)
 }

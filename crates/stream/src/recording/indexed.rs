@@ -5,12 +5,12 @@ use std::path::Path;
 
 /// One stream of a recording, whose messages can be read in any order.
 ///
-/// Opening it looks at where the messages are, not at their elements: the file is mapped, and what no message that is read
-/// has in it is never loaded. The file must not be cut off meanwhile; that it grows does no harm, and is not seen.
+/// Opening it reads where the messages are. The elements of long batches stay in the file until their message is read. That
+/// the file grows meanwhile does no harm, and is not seen; a message that is cut off then is an error.
 ///
 /// The files beside it in which a recorder that was started again went on belong to it. As with [`Reader`](super::Reader), a
 /// file without a valid footer is read up to its last whole batch.
-pub struct Mapped {
+pub struct Indexed {
     stream: StreamFiles,
     /// The file, the position in it and the first message of each batch that has a row.
     batches: Vec<(usize, u64, usize)>,
@@ -21,14 +21,14 @@ pub struct Mapped {
     samples: usize,
 }
 
-impl Mapped {
+impl Indexed {
     /// Opens a stream by its (first) file, `<folder>/<stream>.arrow`.
     ///
     /// # Errors
     /// Whatever can't be read: a file that is none of a recording, is damaged, or has no valid footer.
     pub fn open(file: impl AsRef<Path>) -> Result<Self, ReadError> {
-        let (mapped, problems) = Self::open_readable(file)?;
-        problems.into_iter().next().map_or(Ok(mapped), Err)
+        let (indexed, problems) = Self::open_readable(file)?;
+        problems.into_iter().next().map_or(Ok(indexed), Err)
     }
 
     /// Opens what can be read of a stream, and says what can't.
@@ -56,7 +56,7 @@ impl Mapped {
             }
             stream.failed = stream.next_batch().err();
         }
-        let mapped = Self {
+        let indexed = Self {
             stream,
             batches,
             current: None,
@@ -64,7 +64,7 @@ impl Mapped {
             arrivals_ns,
             samples,
         };
-        Ok((mapped, problems))
+        Ok((indexed, problems))
     }
 
     /// The `timestamp_ns` of each message, in the order in which they were recorded.
@@ -106,15 +106,15 @@ impl Mapped {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Layout;
-    use crate::recording::Writer;
+    use crate::recording::{Reader, Writer};
+    use crate::{Cells, Column, Layout};
     use robocache_device::Dtype;
     use std::fs;
     use std::time::{Duration, Instant};
 
     /// A folder with a stream `a` of `count` messages, message i of i + 1 values i, in batches of four.
     fn recorded(name: &str, count: usize) -> std::path::PathBuf {
-        let folder = std::env::temp_dir().join(format!("robocache-mapped-{name}-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("robocache-indexed-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         let mut writer = Writer::create(&folder).unwrap();
         let (start, mut message) = (Instant::now(), Message::default());
@@ -132,20 +132,93 @@ mod tests {
         folder
     }
 
+    /// The stamp of a message, and the name, the bytes and the offsets of each of its columns.
+    fn content(message: &Message) -> String {
+        let of = |column: &Column| format!("{} {:?} {:?}", column.name, column.data.bytes(), column.offsets);
+        let columns: Vec<String> = message.columns().iter().map(of).collect();
+        format!("{} {}", message.timestamp_ns(), columns.join("; "))
+    }
+
     #[test]
     fn messages_are_read_in_any_order() {
         let folder = recorded("order", 21);
-        let mut mapped = Mapped::open(folder.join("a.arrow")).unwrap();
-        assert_eq!(mapped.timestamps_ns(), (0..21).map(|i| 10 * i).collect::<Vec<i64>>());
-        assert_eq!(mapped.samples(), 21);
-        assert!(mapped.batches.len() > 1);
+        let mut indexed = Indexed::open(folder.join("a.arrow")).unwrap();
+        assert_eq!(indexed.timestamps_ns(), (0..21).map(|i| 10 * i).collect::<Vec<i64>>());
+        assert_eq!(indexed.samples(), 21);
+        assert!(indexed.batches.len() > 1);
         let mut message = Message::default();
         for i in [20, 0, 3, 4, 19, 19, 7] {
-            mapped.read(i, &mut message).unwrap();
+            indexed.read(i, &mut message).unwrap();
             assert_eq!(message.timestamp_ns(), 10 * i as i64);
             let values = message.flat().unwrap();
             assert_eq!((values.len(), values.dtype()), (i + 1, Dtype::Float32));
             assert_eq!(values.bytes(), bytemuck::cast_slice::<f32, u8>(&vec![i as f32; i + 1]));
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn elements_that_stay_in_the_file_are_those_of_a_reader_and_a_file_cut_off_meanwhile_is_an_error() {
+        let folder = std::env::temp_dir().join(format!("robocache-indexed-left-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let mut writer = Writer::create(&folder).unwrap();
+        let (start, mut message) = (Instant::now(), Message::default());
+        for i in 0..20 {
+            // Points, each with a name, a list and a pair: 40 kB a message, three messages a batch.
+            let points = 1500 + i;
+            message.clear();
+            message.rows = points;
+            message.header.timestamp_ns.set(i as i64);
+            for (name, dtype, cells) in [
+                ("x", Dtype::Float64, Cells::One),
+                ("label", Dtype::UInt8, Cells::Text(6 * points)),
+                ("hits", Dtype::Int16, Cells::Ragged(2 * points)),
+                ("uv", Dtype::Float32, Cells::Fixed(2)),
+            ] {
+                let column = message.add_column(name, dtype, cells);
+                let (len, per_row) = match cells {
+                    Cells::One => (points, 0),
+                    Cells::Fixed(n) => (n * points, 0),
+                    Cells::Ragged(len) | Cells::Text(len) => (len, (len / points) as i32),
+                };
+                let bytes: Vec<u8> = (0..len * dtype.size()).map(|at| b'a' + ((at + i) % 26) as u8).collect();
+                column.data.copy_from(&bytes);
+                if per_row > 0 {
+                    column.offsets.extend((0..=points as i32).map(|row| row * per_row));
+                }
+            }
+            let now = start + Duration::from_secs((i / 3) as u64);
+            writer.tick(now).unwrap();
+            writer.append("a", &message, now).unwrap();
+        }
+        writer.finish().unwrap();
+        let file = folder.join("a.arrow");
+        let (mut indexed, mut reader) = (Indexed::open(&file).unwrap(), Reader::open(&folder).unwrap());
+        let mut expected = Vec::new();
+        while reader.next_into(&mut message).unwrap().is_some() {
+            expected.push(content(&message));
+        }
+        assert_eq!(expected.len(), 20);
+        for i in [19, 0, 1, 7, 8, 2, 13, 13] {
+            indexed.read(i, &mut message).unwrap();
+            assert!(content(&message) == expected[i], "{i}");
+        }
+        let whole = fs::metadata(&file).unwrap().len();
+        for share in (0..40).rev() {
+            fs::File::options()
+                .write(true)
+                .open(&file)
+                .unwrap()
+                .set_len(whole * share / 40)
+                .unwrap();
+            let read: Vec<bool> = (0..20)
+                .map(|i| match indexed.read(i, &mut message) {
+                    Ok(()) => content(&message) == expected[i],
+                    Err(error) => !error.to_string().contains("a.arrow"),
+                })
+                .collect();
+            let is_there = read.iter().take_while(|&&read| read).count();
+            assert!(is_there <= (20 * share as usize).div_ceil(40), "{share}: {read:?}");
         }
         fs::remove_dir_all(folder).unwrap();
     }
@@ -158,16 +231,16 @@ mod tests {
         let mut counts = Vec::new();
         for len in (0..whole.len()).step_by(97) {
             fs::write(&file, &whole[..len]).unwrap();
-            let (mut mapped, problems) = Mapped::open_readable(&file).unwrap();
+            let (mut indexed, problems) = Indexed::open_readable(&file).unwrap();
             let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
             assert!(
                 told.len() == 1 && told[0].contains("a.arrow: no valid footer"),
                 "{told:?}"
             );
-            assert!(Mapped::open(&file).is_err());
-            let count = mapped.timestamps_ns().len();
+            assert!(Indexed::open(&file).is_err());
+            let count = indexed.timestamps_ns().len();
             if let Some(last) = count.checked_sub(1) {
-                mapped.read(last, &mut Message::default()).unwrap();
+                indexed.read(last, &mut Message::default()).unwrap();
             }
             counts.push(count);
         }
