@@ -46,8 +46,13 @@ impl Naive {
     }
 
     fn cloud(&mut self, input: usize, stamp: i64) {
-        let own = self.clouds.iter().filter(|cloud| cloud.input == input);
-        let newest = own.map(|cloud| cloud.stamp).max();
+        let waiting = self
+            .waiting()
+            .filter(|cloud| cloud.input == input)
+            .map(|cloud| cloud.stamp);
+        let newest = waiting
+            .chain(self.grids.iter().filter_map(|(_, clouds)| clouds[input]))
+            .max();
         if newest.is_some_and(|newest| newest - stamp > RESET) {
             let before = self.waiting().count();
             self.clouds
@@ -78,27 +83,45 @@ impl Naive {
                 .find(|cloud| cloud.input == input)
                 .map(|cloud| cloud.stamp)
         };
-        let clouds: Vec<Option<i64>> = (0..self.open.len()).map(own).collect();
-        let stamp = (*clouds.iter().max()?)?;
+        let mut clouds: Vec<Option<i64>> = (0..self.open.len()).map(own).collect();
+        let mut stamp = (*clouds.iter().max()?)?;
         let oldest = |input: Option<usize>| {
             let kept = self.clouds.iter().filter(|cloud| cloud.counts);
             let kept = kept.filter(|cloud| input.is_none_or(|input| cloud.input == input));
             kept.map(|cloud| cloud.stamp).min()
         };
         let is_over = self.max_wait.is_some_and(|wait| stamp - oldest(None).unwrap() >= wait);
-        let came_on = |input: usize| Some(clouds[input]? - oldest(Some(input))?);
-        let is_gone = (0..clouds.len()).filter_map(came_on).any(|ns| ns >= 10 * RESET);
         let is_complete = clouds
             .iter()
             .zip(&self.open)
             .all(|(cloud, open)| !open || cloud.is_some());
-        let is_due = match self.grids.last() {
-            Some((last, _)) if stamp < last - RESET => is_complete || is_over && is_gone,
-            Some((last, _)) if stamp <= *last => false,
-            _ => is_complete || is_over,
-        };
-        if !is_due {
-            return None;
+        match self.grids.last() {
+            Some((last, _)) if stamp <= *last => {
+                let is_before = |cloud: &Option<i64>| cloud.is_some_and(|stamp| stamp < last - RESET);
+                let open = (0..clouds.len()).filter(|&input| self.open[input]);
+                let open: Vec<Option<i64>> = open.map(|input| clouds[input]).collect();
+                let are_before = if open.is_empty() {
+                    is_before(&Some(stamp))
+                } else {
+                    open.iter().all(is_before)
+                };
+                let comes_on = |input: usize| {
+                    let (newest, oldest) = (clouds[input].unwrap(), oldest(Some(input)).unwrap());
+                    newest - oldest >= 10 * RESET
+                };
+                let goes_on = || (0..clouds.len()).any(|input| is_before(&clouds[input]) && comes_on(input));
+                if !(are_before || is_over && goes_on()) {
+                    return None;
+                }
+                let waiting = clouds.iter().flatten().count();
+                clouds
+                    .iter_mut()
+                    .for_each(|cloud| *cloud = cloud.filter(|_| is_before(cloud)));
+                self.left_out += waiting - clouds.iter().flatten().count();
+                stamp = (*clouds.iter().max()?)?;
+            }
+            _ if is_complete || is_over => {}
+            _ => return None,
         }
         for cloud in &mut self.clouds {
             (cloud.waits, cloud.counts) = (false, false);
@@ -164,6 +187,7 @@ proptest! {
                 _ => continue,
             }
             let due = collector.due().then(|| collector.take().unwrap());
+            left_out += if due.is_some() { collector.left_out().len() } else { 0 };
             let of = |&age: &i64| (age >= 0).then(|| due.unwrap() - age);
             let grid = due.map(|stamp| (stamp, collector.inputs_age_ns().iter().map(of).collect()));
             prop_assert_eq!(&grid, &naive.grid());

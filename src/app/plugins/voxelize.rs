@@ -209,6 +209,9 @@ fn publish(mut grid: GatheredGrid<'_>, about: &mut About, out: &mut Outbox<'_>) 
         out.dropped(*input, Dropped::Length);
         out.fault(*input, error);
     }
+    for &input in grid.left_out() {
+        leave_out(input, &Unused::Jumped(1), out);
+    }
     warn_of_clocks(&grid, about, out);
     if !send_on_device(&mut grid, about, out) {
         about.form.rows = grid.layout().rows;

@@ -32,9 +32,10 @@ const RESETS_BACK: i64 = 10;
 /// inputs are closed, what waits is the last grid.
 ///
 /// The stamp of a grid is the newest stamp in it, and greater than that of the grid before: until there is a cloud from
-/// after the last grid, those from before it wait. That grid was of a clock that is gone where all that waits is more than
-/// `reset_ms` before it, and either every open input has a new cloud, or they have come on by ten times `reset_ms` without
-/// getting there: then the next grid is made all the same.
+/// after the last grid, those from before it wait. That grid was of a clock that is gone if the clouds of all open inputs wait
+/// more than `reset_ms` before it, or if, with `max_wait_ms`, those of one input have come on by ten times `reset_ms` and are
+/// still that far before it. Then the next grid is made all the same, and clouds that wait and are not that far before it are
+/// left out.
 ///
 /// A stamp that is more than `reset_ms` behind the last one of its input means that the clock was set back: the stamps of
 /// all grids are forgotten, and so are clouds that wait from more than `reset_ms` ahead.
@@ -49,6 +50,8 @@ pub struct Collector {
     before_last: Option<i64>,
     valid: Vec<i64>,
     ages: Vec<i64>,
+    /// The inputs whose clouds were left out of the last grid, for a clock that is gone.
+    left_out: Vec<usize>,
 }
 
 #[derive(Clone)]
@@ -83,6 +86,7 @@ impl Collector {
             before_last: None,
             valid: vec![0; n],
             ages: vec![-1; n],
+            left_out: Vec::with_capacity(n),
         }
     }
 
@@ -156,28 +160,44 @@ impl Collector {
 
     /// True if a grid is due.
     pub fn due(&self) -> bool {
-        let Some(newest) = self.inputs.iter().filter_map(|input| input.waiting).max() else {
-            return false;
-        };
-        let complete = self.inputs.iter().all(|input| !input.open || input.waiting.is_some());
+        self.due_up_to().is_some()
+    }
+
+    /// The stamp up to which clouds that wait are in the grid that is due; `None` if none is due.
+    fn due_up_to(&self) -> Option<i64> {
+        let newest = self.inputs.iter().filter_map(|input| input.waiting).max()?;
+        let is_complete = self.inputs.iter().all(|input| !input.open || input.waiting.is_some());
         let oldest = self.inputs.iter().filter_map(|input| input.oldest).min();
         let waited = oldest.map_or(0, |oldest| newest.saturating_sub(oldest));
         let is_over = self.max_wait.is_some_and(|max| waited >= max);
-        match self.last.filter(|&last| self.inputs.len() > 1 && newest <= last) {
-            None => complete || is_over,
-            Some(last) => {
-                // By each input alone: the clocks of two may be further apart.
-                let came_on = |input: &Input| Some(input.waiting?.saturating_sub(input.oldest?));
-                let most = self.inputs.iter().filter_map(came_on).max().unwrap_or(0);
-                let is_gone = most >= self.reset.saturating_mul(RESETS_BACK);
-                last.saturating_sub(newest) > self.reset && (complete || is_over && is_gone)
-            }
-        }
+        let Some(last) = self.last.filter(|&last| self.inputs.len() > 1 && newest <= last) else {
+            return (is_complete || is_over).then_some(newest);
+        };
+        // Clouds up to here are of another clock than the last grid.
+        let until = last.saturating_sub(self.reset).saturating_sub(1);
+        let of_open = self.inputs.iter().filter(|input| input.open);
+        let newest_of_open = of_open.filter_map(|input| input.waiting).max().unwrap_or(newest);
+        // By each input alone: the clocks of two may be further apart.
+        let comes_on = |input: &Input| {
+            let clouds = input.waiting.zip(input.oldest).filter(|&(waiting, _)| waiting <= until);
+            let came_on = clouds.map(|(waiting, oldest)| waiting.saturating_sub(oldest));
+            came_on.is_some_and(|ns| ns >= self.reset.saturating_mul(RESETS_BACK))
+        };
+        let is_gone = is_complete && newest_of_open <= until || is_over && self.inputs.iter().any(comes_on);
+        is_gone.then_some(until)
     }
 
     /// Takes the clouds that wait for a grid and returns its stamp, or `None` if none waits.
     /// [`inputs_valid`](Self::inputs_valid) and [`inputs_age_ns`](Self::inputs_age_ns) are then those of this grid.
     pub fn take(&mut self) -> Option<i64> {
+        let until = self.due_up_to().unwrap_or(i64::MAX);
+        self.left_out.clear();
+        for (i, input) in self.inputs.iter_mut().enumerate() {
+            if input.waiting.take_if(|waiting| *waiting > until).is_some() {
+                input.newest = input.used;
+                self.left_out.push(i);
+            }
+        }
         let stamp = self.inputs.iter().filter_map(|input| input.waiting).max()?;
         for (i, input) in self.inputs.iter_mut().enumerate() {
             let taken = input.waiting.take();
@@ -215,6 +235,11 @@ impl Collector {
     pub(crate) fn back_ns(&self) -> Option<i64> {
         let back = self.before_last?.saturating_sub(self.last?);
         (self.inputs.len() > 1 && back > 0).then_some(back)
+    }
+
+    /// The inputs of which a cloud waited and was left out of the last grid: it is of a clock that is gone, and in no grid.
+    pub fn left_out(&self) -> &[usize] {
+        &self.left_out
     }
 
     /// For each input 1 if a cloud of it is in the last grid, else 0.

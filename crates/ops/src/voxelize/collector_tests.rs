@@ -288,3 +288,29 @@ fn clocks_that_are_apart_are_not_clouds_that_come_on() {
     c.cloud(B, 22_000);
     assert_eq!(c.grid(), Some((22_000, vec![12_100, 0, -1])));
 }
+
+/// Two lidars die, of which the second had just sent a cloud, and the third is of another clock: an hour behind.
+#[test]
+fn a_cloud_that_a_dead_input_left_silences_no_other() {
+    for (max_wait_ms, closes) in [(Some(50.0), false), (Some(50.0), true), (None, true)] {
+        let mut c = collector(3, max_wait_ms);
+        c.cloud(A, 3_600_000);
+        c.cloud(B, 3_599_950);
+        c.cloud(2, 0);
+        assert!(c.grid().is_some());
+        assert_eq!(c.cloud(B, 3_599_990), Waits);
+        if closes {
+            c.closed(A);
+            c.closed(B);
+        }
+        let mut grids = Vec::new();
+        for t in 1..200 {
+            c.cloud(2, t * 100);
+            grids.extend(c.grid().map(|(stamp, ages)| (stamp, ages, c.left_out().to_vec())));
+        }
+        let first = if closes { 100 } else { 10_100 };
+        assert_eq!(grids[0], (first, vec![-1, -1, 0], vec![B]), "{max_wait_ms:?}");
+        assert!(grids.len() >= 49, "{} grids", grids.len());
+        assert!(grids[1..].iter().all(|(.., left_out)| left_out.is_empty()));
+    }
+}

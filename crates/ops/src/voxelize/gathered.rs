@@ -84,6 +84,11 @@ impl<'a> GatheredGrid<'a> {
         self.collector.and_then(Collector::back_ns)
     }
 
+    /// The inputs of which a cloud waited that is of that clock: no grid has it.
+    pub fn left_out(&self) -> &[usize] {
+        self.collector.map_or(&[], Collector::left_out)
+    }
+
     /// The clouds that could not be part of it after all, each with its input and why.
     pub fn refused(&self) -> &[(usize, CloudError)] {
         &self.backends.refused

@@ -193,9 +193,10 @@ impl Voxelizer {
         }
         let start = Instant::now();
         self.used.clear();
-        let inputs = 0..self.waiting.len();
-        self.used.extend(inputs.filter(|&input| self.collector.waits(input)));
         let stamp_ns = self.collector.take()?;
+        let is_in = self.collector.inputs_valid().iter().enumerate();
+        self.used
+            .extend(is_in.filter(|(_, valid)| **valid == 1).map(|(input, _)| input));
         let clouds = Clouds::Waiting(&self.used, &self.waiting);
         let (backends, collector) = (&mut self.backends, &mut self.collector);
         Some(GatheredGrid::new(backends, Some(collector), clouds, stamp_ns, start))
