@@ -279,13 +279,19 @@ impl Oracle {
 
     /// Reading: a stream that comes back goes on with what it had; if its clock is another one now, that is a jump.
     pub fn open(&mut self, i: usize) {
-        self.streams[i].open = true;
-        self.stays_at = self.clock();
+        let before = self.clock();
+        if !std::mem::replace(&mut self.streams[i].open, true) {
+            self.judge_by_others(i, before);
+        }
     }
 
     pub fn set_latency_ms(&mut self, i: usize, ms: f64) {
         let before = self.clock();
         self.streams[i].latency = nanos(ms);
+        self.judge_by_others(i, before);
+    }
+
+    fn judge_by_others(&mut self, i: usize, before: Option<i128>) {
         let is_waited_for = self.streams[i].open && self.streams[i].config.wait;
         if let (true, Some(newest), Some(_)) = (is_waited_for, self.streams[i].newest(), self.max_wait) {
             let others = self
@@ -502,22 +508,21 @@ impl Oracle {
         }
     }
 
-    /// Reading: whether the due time went on is looked at at each sample.
+    /// Reading: whether the due time went on is looked at at each sample, from the first after a jump or a move on.
     fn follow_due(&mut self) {
-        // Reading: a due time of which a tick makes nothing does not go on.
-        let is_newer = |due: i128| match self.trigger {
-            Trigger::Request => true,
-            Trigger::Timer => self.not_again().is_none_or(|sent| due > sent),
+        let Some(due) = self.horizon() else { return };
+        let Some(was_due) = self.was_due else {
+            self.was_due = Some(due);
+            return;
+        };
+        let is_after_start = self.runs || self.start().is_some_and(|start| start <= due);
+        let would_be_answered = match self.trigger {
+            Trigger::Request => is_after_start,
+            Trigger::Timer => is_after_start && self.not_again().is_none_or(|sent| due > sent),
             Trigger::Grid | Trigger::Stream { .. } => false,
         };
-        let due = self.horizon().filter(|&due| is_newer(due));
-        let goes_on = |due: i128| self.was_due.is_some_and(|was| due - was >= self.period);
-        let was_due = self.was_due;
-        if due.is_some_and(|due| was_due.is_none() || goes_on(due)) {
-            self.was_due = due;
-        }
-        // Reading: after a jump the due time has not gone on.
-        if was_due.is_some() && self.was_due != was_due {
+        if would_be_answered && due - was_due >= self.period {
+            self.was_due = Some(due);
             self.streams.iter_mut().for_each(|s| (s.samples, s.advance) = (0, 0));
         }
     }
@@ -536,7 +541,9 @@ impl Oracle {
         let to = self.streams[i].newest().unwrap();
         // Reading: time goes back for what was sent if the stream was behind that when its samples began to count.
         let counted_from = to - self.streams[i].advance;
-        let is_back = self.sent.is_some_and(|sent| counted_from < sent);
+        let is_back = self
+            .sent
+            .is_some_and(|sent| counted_from + self.streams[i].ahead() < sent);
         self.all_count_anew();
         for (j, stream) in self.streams.iter_mut().enumerate() {
             let is_ahead = j != i && stream.config.wait && stream.newest().is_some_and(|newest| newest > to);

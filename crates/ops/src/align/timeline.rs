@@ -377,7 +377,7 @@ impl Timeline {
         stamp_ns: i64,
         insert: impl FnOnce(&mut InputStream, i64) -> Insert,
     ) -> Pushed {
-        self.streams[modality].open = true;
+        self.open(modality);
         let time = stamp_ns - self.streams[modality].spec.latency;
         let before = self.clock();
         let jumped_ns = self.jump(modality, time);
@@ -419,8 +419,11 @@ impl Timeline {
 
     /// Opens a stream: targets wait for it.
     pub fn open(&mut self, modality: usize) {
-        self.streams[modality].open = true;
-        self.last_clock = self.clock();
+        if !self.streams[modality].open {
+            let before = self.clock();
+            self.streams[modality].open = true;
+            self.judge_by_others(modality, before);
+        }
     }
 
     /// Sets the latency of a stream. The samples in its history move with it; this is not a clock jump.
@@ -437,7 +440,7 @@ impl Timeline {
         stream.spec.latency = latency;
         stream.pace.shift(moved);
         self.forgotten_before = None;
-        self.judge_moved(modality, before);
+        self.judge_by_others(modality, before);
         Ok(())
     }
 

@@ -618,3 +618,59 @@ fn a_start_that_lies_too_far_behind_repeats_nothing() {
     t.push("b", 20_879, 0.0, &[]);
     t.push("b", 19_679, 0.0, &[]);
 }
+
+#[test]
+fn a_stream_that_opens_again_far_ahead_floods_nobody() {
+    for opens_first in [false, true] {
+        let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
+        t.push("b", 18_000, 5.0, &[]);
+        t.close("b", &[]);
+        t.push("a", 0, 0.0, &[]);
+        t.push("a", 10, 1.0, &[]);
+        t.push("a", 20, 2.0, &["20: a=2@0 b=0!@-"]);
+        if opens_first {
+            t.open("b", &[]);
+        }
+        t.push("b", 18_010, 6.0, &[]);
+        t.push("a", 30, 3.0, &["30: a=3@0 b=0!@-"]);
+    }
+}
+
+#[test]
+fn a_due_time_that_comes_past_the_last_target_is_progress_after_a_jump_too() {
+    let mut t = Script::new("trigger: { timer: tick }, max_wait_ms: 20", &["input: a", "input: b"]);
+    t.push("a", 0, 0.0, &[]);
+    t.push("b", 0, 0.0, &[]);
+    t.tick(&["0: a=0@0 b=0@0"]);
+    for ms in [-5000, -4980, -4960, -4940, -4920] {
+        t.push("b", ms, 1.0, &[]);
+    }
+    t.push("a", 3000, 1.0, &[]);
+    for ms in [-4900, -4880, -4860, -4840] {
+        t.push("b", ms, 2.0, &[]);
+    }
+    t.tick(&["2980: a=0@2980 b=2@7820 late=9 epoch=1"]);
+}
+
+#[test]
+fn a_target_that_min_period_made_due_is_not_ahead_of_its_stream() {
+    let c = "input: c, min_period_ms: 100, jump_ms: 100";
+    let mut t = Script::new("rate_hz: 10, max_wait_ms: 3000", &["input: a, jump_ms: 50", c]);
+    t.push("c", 89, 0.0, &[]);
+    t.push("a", 290, 0.0, &["100: a=0!@- c=0@11"]);
+    t.push("c", 455, 1.0, &[]);
+    t.close("a", &[]);
+    // Targets go on after 100 ms: c reaches up to 188 ms with its first sample.
+    t.push(
+        "c",
+        506,
+        2.0,
+        &[
+            "200: a=0!@- c=0@111 late=1 epoch=1",
+            "300: a=0@10 c=0@211 late=1 epoch=1",
+            "400: a=0@110 c=0@311 late=1 epoch=1",
+            "500: a=0@210 c=1@45 late=1 epoch=1",
+            "600: a=0@310 c=2@94 late=1 epoch=1",
+        ],
+    );
+}

@@ -197,24 +197,21 @@ impl Timeline {
     }
 
     /// Counts the samples of streams anew when the due time has gone on by a step, if a tick or a request chooses the
-    /// targets. A tick makes nothing of a due time that is not newer than the last target.
+    /// targets, to one at which they would be answered: a tick makes nothing of a due time that is not newer than the last
+    /// target, and nothing is answered before the start.
     fn follow_due(&mut self) {
-        let is_newer = |due: i64| match self.spec.trigger {
+        let Some(due) = self.due_until() else { return };
+        let is_newer = match self.spec.trigger {
             Trigger::Request(_) => true,
             Trigger::Timer(_) => self.not_again().is_none_or(|sent| due > sent),
-            Trigger::Grid | Trigger::Stream { .. } => false,
+            Trigger::Grid | Trigger::Stream { .. } => return,
         };
-        let Some(due) = self.due_until().filter(|&due| is_newer(due)) else {
-            return;
-        };
-        match self.due_mark {
-            // After a clock jump, which is no progress of the others.
-            None => self.due_mark = Some(due),
-            Some(mark) if due.saturating_sub(mark) >= self.period_ns() => {
-                self.due_mark = Some(due);
-                self.count_anew();
-            }
-            Some(_) => {}
+        // A clock jump is no progress of the others.
+        let mark = *self.due_mark.get_or_insert(due);
+        let has_begun = || self.next.is_some() || self.start().is_some_and(|start| start <= due);
+        if is_newer && due.saturating_sub(mark) >= self.period_ns() && has_begun() {
+            self.due_mark = Some(due);
+            self.count_anew();
         }
     }
 
@@ -234,7 +231,8 @@ impl Timeline {
         };
         let by_ns = self.last_clock.map_or(0, |clock| to.saturating_sub(clock));
         let counted_from = to.saturating_sub(self.streams[modality].pace.advance);
-        let was_behind = self.last_sent.is_some_and(|sent| counted_from < sent);
+        let reached = counted_from.saturating_add(self.streams[modality].ahead());
+        let was_behind = self.last_sent.is_some_and(|sent| reached < sent);
         self.notices.push(Notice::Moved { modality, by_ns });
         for i in 0..self.streams.len() {
             let limit = self.jump_limit(i).unwrap_or(DEFAULT_JUMP).min(LEADS_AGAIN);
@@ -281,8 +279,9 @@ impl Timeline {
         self.last_clock = self.clock();
     }
 
-    /// The times of a stream moved, and G was `before`: tells whether it leads now. Where no other does, G goes with it.
-    pub(super) fn judge_moved(&mut self, modality: usize, before: Option<i64>) {
+    /// Tells whether a stream leads, without a sample of it: its times moved, or it opened, and G was `before`. If no other
+    /// leads, G goes with it.
+    pub(super) fn judge_by_others(&mut self, modality: usize, before: Option<i64>) {
         let newest = self.streams[modality].history.newest();
         let is_waited_for = self.streams[modality].is_waited_for();
         let limit = self.jump_limit(modality).filter(|_| self.spec.max_wait.is_some());

@@ -250,7 +250,7 @@ impl Timeline {
     }
 
     /// The earliest time at which every stream that is waited for has a sample, or has been waited for long enough.
-    fn start(&self) -> Option<i64> {
+    pub(super) fn start(&self) -> Option<i64> {
         let firsts = || self.streams.iter().filter_map(|stream| stream.history.oldest());
         let (earliest, clock) = (firsts().min()?, self.clock());
         let mut start = None;
