@@ -300,6 +300,11 @@ impl Oracle {
                 .filter_map(StreamHistory::newest)
                 .max();
             self.leads_too_far(i, others, None);
+            // Reading: as a sample of that time would be.
+            let limit = self.streams[i].jump_limit();
+            let stream = &mut self.streams[i];
+            let is_near = |led: &i128| others.is_none_or(|others| led - stream.latency - others <= limit);
+            stream.led_until = stream.led_until.filter(is_near);
             if others.is_none() && before.is_some_and(|before| newest - before > self.streams[i].jump_limit()) {
                 self.move_to(i);
             }

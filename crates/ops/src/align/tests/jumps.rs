@@ -674,3 +674,17 @@ fn a_target_that_min_period_made_due_is_not_ahead_of_its_stream() {
         ],
     );
 }
+
+#[test]
+fn a_stream_that_was_aside_when_it_closed_opens_without_its_old_lead() {
+    let mut t = Script::new("max_wait_ms: 20", &["input: a, reset_ms: 200", "input: b"]);
+    t.push("a", 19_000, 0.0, &[]);
+    t.push("b", 19_000, 0.0, &["19000: a=0@0 b=0@0"]);
+    t.push("b", 60_000, 1.0, &[]);
+    t.close("b", &[]);
+    // The clock of a is set back.
+    t.push("a", 0, 1.0, &["0: a=1@0 b=0!@- epoch=1"]);
+    t.push("a", 10, 2.0, &["10: a=2@0 b=0!@- epoch=1"]);
+    t.push("b", 60_010, 2.0, &[]);
+    t.push("a", 20, 3.0, &["20: a=3@0 b=0!@- epoch=1"]);
+}

@@ -290,6 +290,10 @@ impl Timeline {
             let leading = others.filter(|(_, other)| other.is_waited_for() && other.leads());
             let clock = leading.filter_map(|(_, other)| other.history.newest()).max();
             self.judge_lead(modality, [None, Some(newest)], clock, limit);
+            let pace = &mut self.streams[modality].pace;
+            // Others may have gone elsewhere since it led.
+            let is_near = |&led: &i64| clock.is_none_or(|clock| led.saturating_sub(clock) <= limit);
+            pace.led_until = pace.led_until.filter(is_near);
             if clock.is_none() && before.is_some_and(|before| newest.saturating_sub(before) > limit) {
                 return self.move_clock(modality);
             }
