@@ -16,6 +16,7 @@ use robocache_device::HostBuf;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// The start of a file: the magic, padded to 8 bytes, to which messages are aligned.
@@ -255,10 +256,12 @@ fn footer(file: &File, len: u64) -> io::Result<Option<FooterParts>> {
     };
     let mut entries = footer.custom_metadata().into_iter().flatten();
     let is_open = entries.any(|entry| entry.key() == Some(OPEN));
-    let schema = footer.schema().filter(is_readable);
+    // The Arrow crate panics on some of what a damaged footer may say.
+    let read = |schema| catch_unwind(AssertUnwindSafe(|| Arc::new(fb_to_schema(schema)))).ok();
+    let schema = footer.schema().filter(is_readable).and_then(read);
     Ok(spans(&footer, footer_at).map(|batches| FooterParts {
         batches,
-        schema: schema.map(|schema| Arc::new(fb_to_schema(schema))),
+        schema,
         is_open,
     }))
 }

@@ -408,7 +408,7 @@ impl StreamFiles {
             return Ok(Decoded::Other);
         };
         let Some((schema, plan)) = &self.schema else {
-            return Err(bad("a batch"));
+            return Err(bad("a batch before the schema"));
         };
         let mut elements = Vec::new();
         if framing::lengths_fit(&batch, schema.fields(), &mut elements) == Some(false) {
