@@ -1090,6 +1090,16 @@ fn what_is_whole_in_a_damaged_file_is_given_and_what_is_not_is_said() {
             "{damage:?}: {errors:?}"
         );
     }
+    // A letter of a column's name at the start, which is whole in the footer.
+    let name = whole.windows(12).position(|bytes| bytes == b"timestamp_ns").unwrap();
+    let mut bytes = whole.clone();
+    bytes[name] = b'u';
+    let (came, errors) = drain(&bytes);
+    assert_eq!(came, (0..10).collect::<Vec<_>>());
+    assert!(
+        errors.len() == 1 && errors[0].contains("another schema than in the footer"),
+        "{errors:?}"
+    );
     // Without the footer nobody knows where the next batch would be.
     let mut bytes = whole.clone();
     bytes[starts[5]] = 0;

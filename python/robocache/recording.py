@@ -14,6 +14,7 @@ import operator
 import os
 import pathlib
 import warnings
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, overload
 
@@ -57,9 +58,8 @@ class RecordedMessages(Sequence[RecordedMessage]):
         self._path = os.fspath(path)
         self._native = _native.Messages(self._path, _uses(broken))
 
-    def __reduce__(self) -> tuple[Callable[[str], RecordedMessages], tuple[str]]:
-        # What is broken was told.
-        return _reopened, (self._path,)
+    def __reduce__(self) -> tuple[Callable[[str, int, int], RecordedMessages], tuple[str, int, int]]:
+        return _reopened, (self._path, len(self), _sum_of(self.timestamps_ns))
 
     @functools.cached_property
     def timestamps_ns(self) -> np.ndarray:
@@ -127,10 +127,18 @@ def _rows_of(arrays: dict[str, np.ndarray], shape: list[int], width: int) -> int
     return shape[0] if len(shape) > 1 else arrays[""].size // max(width, 1)
 
 
-def _reopened(path: str) -> RecordedMessages:
+def _reopened(path: str, count: int, checksum: int) -> RecordedMessages:
+    # What is broken was told.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return RecordedMessages(path, broken="use")
+        messages = RecordedMessages(path, broken="use")
+    if (len(messages), _sum_of(messages.timestamps_ns)) != (count, checksum):
+        raise ValueError(f"{path}: it has {len(messages)} messages, and other stamps than the {count} when it was pickled")
+    return messages
+
+
+def _sum_of(stamps: np.ndarray) -> int:
+    return zlib.crc32(np.ascontiguousarray(stamps).tobytes())
 
 
 def _uses(broken: Broken) -> bool:

@@ -1,6 +1,7 @@
 """Recordings that can't be read to their end: refused, or with broken="use" told."""
 
 import json
+import os
 import pickle
 import subprocess
 import warnings
@@ -134,6 +135,52 @@ def test_a_stream_whose_schema_is_damaged(folder, has_footer):
     with pytest.warns(UserWarning, match=words):
         times, _ = recording["other"]
     assert len(messages) == len(times) == (500 if has_footer else 0)
+
+
+def test_a_file_that_can_not_be_opened_again_gives_no_messages_of_another(folder):
+    messages = rc.Recording(folder).messages("force")
+    assert messages[0].timestamp_ns == 0 and messages[599].timestamp_ns == 5_990_000_000
+    whole = (folder / "force.arrow").read_bytes()
+    (folder / "force.arrow").unlink()
+    for _ in range(3):
+        with pytest.raises(OSError, match=r"force\.arrow"):
+            messages[3]
+        assert messages[555].timestamp_ns == 5_550_000_000
+    (folder / "force.arrow").write_bytes(whole)
+    assert messages[3].timestamp_ns == 30_000_000
+    # Another file under its name.
+    write(folder / "force.arrow.2", 300, 100)
+    assert messages[3].timestamp_ns == 30_000_000
+    with pytest.raises(ValueError, match=r"force\.arrow\.2: .*the file was written over while it was read"):
+        messages[555]
+
+
+def test_processes_that_were_forked_read_by_themselves(folder):
+    messages = rc.Recording(folder).messages("other")
+
+    def reads(seed: int) -> int:
+        picks = np.random.default_rng(seed).integers(0, 500, 3000).tolist()
+        return sum(messages[i].timestamp_ns != i * 10_000_000 for i in picks)
+
+    children = []
+    for seed in range(2):
+        child = os.fork()
+        if child == 0:
+            try:
+                os._exit(min(reads(seed), 100))
+            except BaseException:
+                os._exit(101)
+        children.append(child)
+    assert reads(7) == 0
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0]
+
+
+def test_a_pickle_of_messages_that_are_no_longer_those(folder):
+    pickled = pickle.dumps(rc.Recording(folder).messages("other"))
+    assert len(pickle.loads(pickled)) == 500
+    cut(folder / "other.arrow", 0.6)
+    with pytest.raises(ValueError, match=r"other\.arrow: it has \d+ messages, and other stamps than the 500"):
+        pickle.loads(pickled)
 
 
 def test_it_says_what_the_command_says(folder):

@@ -267,6 +267,15 @@ impl Plan {
         if let Some(row) = self.arrival.and_then(|column| null_at(batch.column(column))) {
             return Err((row, problem(ARRIVAL)));
         }
+        for (name, column) in LISTS.iter().zip(self.lists) {
+            let rows = column
+                .map(|column| list(batch, column))
+                .filter(|rows| rows.values().null_count() > 0);
+            let has_null = |rows: &ListArray, row: usize| rows.is_valid(row) && rows.value(row).null_count() > 0;
+            if let Some(row) = rows.and_then(|rows| (0..rows.len()).find(|&row| has_null(rows, row))) {
+                return Err((row, problem(name)));
+            }
+        }
         for (part, column) in &self.parts {
             let name = if self.is_flat() { DATA } else { &part.name };
             let rows = list(batch, *column);

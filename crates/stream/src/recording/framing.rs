@@ -7,14 +7,14 @@ use super::sparse::Sparse;
 use arrow_buffer::Buffer;
 use arrow_ipc::convert::{IpcSchemaEncoder, fb_to_schema};
 use arrow_ipc::{
-    self, Block, Footer, FooterBuilder, KeyValueBuilder, Message, MessageHeader, MetadataVersion, RecordBatch, Type,
-    root_as_footer, root_as_message,
+    self, Block, Endianness, Footer, FooterBuilder, KeyValueBuilder, Message, MessageHeader, MetadataVersion,
+    RecordBatch, Type, root_as_footer, root_as_message,
 };
 use arrow_schema::{ArrowError, DataType, Fields, Schema, SchemaRef};
 use flatbuffers::FlatBufferBuilder;
 use robocache_device::HostBuf;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -85,8 +85,10 @@ pub(super) fn block(offset: u64, bytes: &[u8]) -> Block {
 }
 
 /// The messages of a file, from its start.
+///
+/// They are read by position: a process that was forked shares the file's own.
 pub(super) struct Messages {
-    file: BufReader<Arc<File>>,
+    file: Arc<File>,
     /// Start of the next message.
     pub at: u64,
     len: u64,
@@ -207,20 +209,18 @@ impl Elements {
 }
 
 /// Opens a file; `None` if it is not an Arrow IPC file. A file that breaks off within its first bytes has no messages.
-pub(super) fn open(mut file: File) -> io::Result<Option<Messages>> {
-    let len = file.seek(SeekFrom::End(0))?;
+pub(super) fn open(file: File) -> io::Result<Option<Messages>> {
+    let len = file.metadata()?.len();
     let footer = footer(&file, len)?;
-    file.rewind()?;
-    let mut file = BufReader::new(Arc::new(file));
     let mut start = [0; START.len()];
     let there = start.len().min(len as usize);
-    file.read_exact(&mut start[..there])?;
+    file.read_exact_at(&mut start[..there], 0)?;
     let magic = there.min(MAGIC.len());
     if start[..magic] != MAGIC[..magic] {
         return Ok(None);
     }
     Ok(Some(Messages {
-        file,
+        file: Arc::new(file),
         at: there as u64,
         len,
         footer,
@@ -295,15 +295,9 @@ impl Messages {
         self.footer.as_ref().is_some_and(|footer| footer.is_open)
     }
 
-    /// Goes to the message that starts at `at`.
-    pub fn seek(&mut self, at: u64) -> io::Result<()> {
-        self.at = at;
-        self.file.seek(SeekFrom::Start(at)).map(|_| ())
-    }
-
     /// The bytes of the file that are still to be read.
     pub fn left(&self) -> u64 {
-        self.len - self.at
+        self.len.saturating_sub(self.at)
     }
 
     /// Number of batches by the footer; `None` without a valid one.
@@ -312,13 +306,11 @@ impl Messages {
     }
 
     /// Skips to the next batch by the footer, and says whether there is one.
-    pub fn skip(&mut self) -> io::Result<bool> {
+    pub fn skip(&mut self) -> bool {
         let mut batches = self.footer.iter().flat_map(|footer| &footer.batches);
-        let Some(next) = batches.find(|span| span.at > self.at) else {
-            return Ok(false);
-        };
-        let at = next.at;
-        self.seek(at).map(|()| true)
+        let next = batches.find(|span| span.at > self.at).map(|span| span.at);
+        self.at = next.unwrap_or(self.at);
+        next.is_some()
     }
 
     /// The next message.
@@ -327,11 +319,11 @@ impl Messages {
         if self.at == self.len {
             return Err(Stop::Torn("the stream has no end".to_owned()));
         }
-        self.file.read_exact(&mut prefix)?;
+        self.file.read_exact_at(&mut prefix, self.at)?;
         // Some writers pad the magic to a cache line, with zeros that no message starts with.
         while prefix == [0; 8] && self.at < 64 {
             self.at += 8;
-            self.file.read_exact(&mut prefix)?;
+            self.file.read_exact_at(&mut prefix, self.at)?;
         }
         if prefix == END_OF_STREAM {
             return Err(Stop::End);
@@ -340,7 +332,7 @@ impl Messages {
         if [a, b, c, d] != CONTINUATION {
             return Err(Stop::Torn("no message starts here".to_owned()));
         }
-        let rest = self.len - self.at - 8;
+        let rest = self.left().saturating_sub(8);
         let size = u64::from(u32::from_le_bytes(size));
         if size > rest.min(LONGEST_HEADER) {
             return Err(Stop::Torn(format!(
@@ -348,7 +340,7 @@ impl Messages {
             )));
         }
         let mut header = vec![0; size as usize];
-        self.file.read_exact(&mut header)?;
+        self.file.read_exact_at(&mut header, self.at + 8)?;
         let message = root_as_message(&header).map_err(|error| Stop::Torn(error.to_string()))?;
         let body = body_length(&message)?;
         if body > rest - size {
@@ -367,15 +359,14 @@ impl Messages {
         Ok(Frame { header, body })
     }
 
-    /// The next `bytes` bytes, which start at `at`.
-    fn body(&mut self, at: u64, bytes: u64) -> io::Result<Body> {
+    /// The `bytes` bytes that start at `at`.
+    fn body(&self, at: u64, bytes: u64) -> io::Result<Body> {
         if self.leaves_elements && bytes > SHORT_BODY {
-            self.file.seek_relative(bytes as i64)?;
-            let (file, bytes) = (self.file.get_ref().clone(), bytes as usize);
+            let (file, bytes) = (self.file.clone(), bytes as usize);
             return Ok(Body::Left { file, at, bytes });
         }
         let mut copy = vec![0; bytes as usize];
-        self.file.read_exact(&mut copy)?;
+        self.file.read_exact_at(&mut copy, at)?;
         Ok(Body::Read(Buffer::from_vec(copy)))
     }
 }
@@ -444,7 +435,7 @@ pub(super) fn is_readable(schema: &arrow_ipc::Schema<'_>) -> bool {
             && field.dictionary().is_none_or(is_index)
             && children.into_iter().flatten().all(fits)
     }
-    schema.fields().is_some_and(|fields| fields.iter().all(fits))
+    schema.endianness() == Endianness::Little && schema.fields().is_some_and(|fields| fields.iter().all(fits))
 }
 
 /// A part of a body.

@@ -99,7 +99,11 @@ impl Indexed {
             self.stream.go_to(file, at)?;
             self.current = Some(batch);
         }
-        self.stream.read_row(index - first, message)
+        self.stream.read_row(index - first, message)?;
+        match message.timestamp_ns() == self.timestamps_ns[index] {
+            true => Ok(()),
+            false => Err(self.stream.changed("written over")),
+        }
     }
 }
 

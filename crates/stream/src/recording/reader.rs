@@ -48,6 +48,8 @@ pub(super) struct StreamFiles {
     /// Index of the one that is open.
     pub at_file: usize,
     path: PathBuf,
+    /// True if that could be opened: `messages` are its own.
+    is_open: bool,
     /// True if the elements of long batches are not read before they are asked for.
     leaves_elements: bool,
     /// True if all files have the arrivals of their messages, and a valid footer.
@@ -219,6 +221,7 @@ impl StreamFiles {
             has_arrivals: true,
             is_finished: messages.expected().is_some() && !messages.is_open(),
             path,
+            is_open: true,
             messages,
             schema: None,
             batch: None,
@@ -233,6 +236,7 @@ impl StreamFiles {
             // Other batches may be whole.
             Err(
                 error @ (ReadError::Damaged { .. }
+                | ReadError::Io { .. }
                 | ReadError::Row { .. }
                 | ReadError::Unfinished { .. }
                 | ReadError::NotEnded { .. }),
@@ -247,9 +251,9 @@ impl StreamFiles {
     fn begin(&mut self, at_file: usize) -> Result<(), ReadError> {
         self.at_file = at_file;
         self.path.clone_from(&self.files[at_file]);
-        self.ended = true;
+        (self.is_open, self.ended) = (false, true);
         self.messages = messages_of(&self.path, self.leaves_elements)?;
-        self.ended = false;
+        (self.is_open, self.ended) = (true, false);
         (self.schema, self.batch) = (None, None);
         (self.rows_before, self.batches) = (0, 0);
         Ok(())
@@ -263,14 +267,18 @@ impl StreamFiles {
     /// Reads the batch that starts at `at` of a file.
     pub fn go_to(&mut self, file: usize, at: u64) -> Result<(), ReadError> {
         self.failed = None;
-        if file != self.at_file {
+        if file != self.at_file || !self.is_open {
             self.begin(file)?;
             // The schema comes before all batches. What is wrong with the first of these was told.
             let _ = self.next_batch();
         }
-        self.messages.seek(at).map_err(ReadError::io(&self.path))?;
+        self.messages.at = at;
         self.ended = false;
-        self.next_batch()
+        self.next_batch()?;
+        match (self.at_file, self.batch_at) == (file, at) {
+            true => Ok(()),
+            false => Err(self.changed("written over")),
+        }
     }
 
     /// Reads a message of the batch at hand.
@@ -285,7 +293,8 @@ impl StreamFiles {
         })
     }
 
-    fn changed(&self, how: &str) -> ReadError {
+    /// Error of a batch that is not what it was when the file was opened.
+    pub fn changed(&self, how: &str) -> ReadError {
         ReadError::Damaged {
             path: self.path.clone(),
             at: self.batch_at,
@@ -361,7 +370,10 @@ impl StreamFiles {
     fn read_schema(&mut self) -> Result<(), ReadError> {
         let at = self.messages.at;
         let stop = match self.messages.next().and_then(|frame| self.decode(&frame)) {
-            Ok(Decoded::Schema(schema)) => return self.take(schema),
+            Ok(Decoded::Schema(schema)) => match self.messages.schema_of_footer() {
+                Some(of_footer) if of_footer != schema => Stop::Bad("another schema than in the footer".to_owned()),
+                _ => return self.take(schema),
+            },
             Ok(_) => Stop::Bad("no schema".to_owned()),
             Err(stop) => stop,
         };
@@ -373,9 +385,9 @@ impl StreamFiles {
         if let Some(schema) = self.messages.schema_of_footer() {
             let problem = format!("{problem} (expected: the schema; that of the footer is used)");
             self.take(schema)?;
+            self.messages.at = 0;
+            self.ended = !self.messages.skip();
             let path = self.path.clone();
-            let back = self.messages.seek(0).and_then(|()| self.messages.skip());
-            self.ended = !back.map_err(ReadError::io(&path))?;
             return Err(ReadError::Damaged { path, at, problem });
         }
         let stopped = self.stopped(at, stop);
@@ -452,10 +464,8 @@ impl StreamFiles {
             problem,
         };
         let error = match stop {
-            Stop::Io(source) => {
-                self.ended = true;
-                return Err(ReadError::Io { path, source });
-            }
+            // Other batches may be on sound sectors.
+            Stop::Io(source) => Some(ReadError::Io { path, source }),
             Stop::Compressed(codec) => {
                 self.ended = true;
                 return Err(ReadError::Compressed { path, codec });
@@ -483,7 +493,7 @@ impl StreamFiles {
             },
         };
         self.ended = true;
-        self.ended = !self.messages.skip().map_err(ReadError::io(&self.path))?;
+        self.ended = !self.messages.skip();
         // Skipped batches have been reported.
         self.batches = expected.map_or(self.batches, |expected| expected.min(self.batches + 1));
         error.map_or(Ok(()), Err)
