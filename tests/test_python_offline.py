@@ -1,12 +1,15 @@
 """The Python package's offline functions against what the nodes publish, bit for bit: real recordings through real dora."""
 
 import numpy as np
+import pyarrow as pa
+import pytest
 
 import convert
 import robocache as rc  # `make python` installs it.
-from harness import to_numpy
+from harness import Flow, send, to_numpy
 from test_real_data import trajectory
 
+MS = 1_000_000
 GRID = {"origin_m": [-12.8, -12.8, -3], "voxel_size_m": [0.2] * 3, "shape": [128, 128, 30], "inputs": [{"input": "lidar"}]}
 LAYOUTS = {
     "dense": {"channels": ["occupancy", "count", "mean_z", "max_intensity"], "layout": "dense", "dtype": "bfloat16"},
@@ -139,3 +142,96 @@ def check_grid(grid, message) -> None:
     assert list(grid.unusable.values()) == metadata.get("unusable", [])
     assert (grid.channels, list(grid.shape)) == (metadata["channels"], metadata["grid_shape"])
     assert np.float32(metadata["voxel_size_m"]).tolist() == np.float32(grid.voxel_size_m).tolist()
+
+
+ROBOT = {
+    "rate_hz": 50,
+    "window": 4,
+    "max_wait_ms": 30,
+    "modalities": [
+        {"input": "arm", "dim": 2, "interpolation": "linear", "max_gap_ms": 60},
+        {"input": "force", "dim": 1, "interpolation": "previous", "max_age_ms": 100, "wait": False},
+    ],
+    "attach": [{"input": "image", "output": "images", "wait": False}],
+}
+
+
+def as_it_came(seed: int) -> list[tuple]:
+    """A robot's messages: delays of every stream that change, drop-outs, and two clocks that are set back and ahead."""
+    rng = np.random.default_rng(seed)
+    came = []
+    for name, period_ms, most_ms in (("arm", 10, 25), ("force", 7, 60), ("image", 40, 90)):
+        for t in range(0, 3000, period_ms):
+            if rng.random() < 0.1 or 1000 < t < 1000 + 4 * period_ms:
+                continue
+            # The clock of all is set back by 5 s, that of the arm alone ahead by 0.3 s.
+            stamp_ms = t + (0 if t < 1500 else -5000) + (300 if name == "arm" and t > 2300 else 0)
+            came.append((t + rng.uniform(0, most_ms), name, 10_000 + stamp_ms))
+    steps = []
+    for i, (_, name, stamp_ms) in enumerate(sorted(came)):
+        values = np.full((2, 3), i % 250, np.uint8) if name == "image" else np.float32([i, -i][: 2 if name == "arm" else 1])
+        steps.append(send(name, values, stamp_ms * MS, **({"shape": [2, 3]} if name == "image" else {})))
+        if i % 20 == 0:
+            steps.append(("sleep", 0.002))
+    return steps
+
+
+def test_windows_and_items_are_what_the_robot_had(tmp_path):
+    """Late samples, an attached stream that nobody waits for, and clocks that are set: in the order in which they came."""
+    robot = Flow(tmp_path / "robot")
+    robot.sender(as_it_came(7))
+    folder = tmp_path / "recording"
+    sources = {name: f"sender/{name}" for name in ("arm", "force", "image")}
+    outputs = ["fused", "observation"]
+    robot.robocache("node", {"plugins": [{"record": {"path": str(folder)}}, {"fuse": ROBOT}]}, sources, outputs)
+    robot.collector({output: f"node/{output}" for output in outputs})
+    had = robot.run()
+    messages = had.received("sink", "fused")
+    assert messages[-1].metadata["epoch"] > 0 and messages[-1].metadata["late_samples"] > 0
+
+    recording = rc.Recording(folder)
+    windows = recording.windows(ROBOT, invalid=None)
+    check(windows, messages)
+    assert windows.order == "arrival" and windows.late_samples > 0
+    dataset = rc.RecordingDataset(folder, ROBOT)
+    assert dataset.order == "arrival" and len(dataset) == len(messages)
+    some = 0
+    for item, message in zip(map(dataset.__getitem__, range(len(dataset))), had.received("sink", "observation"), strict=True):
+        live = rc.Observation.from_message(message.array, message.metadata)
+        trained = item.observation()
+        assert live.fused.tobytes() == trained.fused.tobytes() and live.timestamps_ns.tolist() == trained.timestamps_ns.tolist()
+        of_live, of_item = live.attached["images"], trained.attached["images"]
+        assert of_live.age_ns.tolist() == of_item.age_ns.tolist()
+        for row in range(4):
+            a, b = of_live.at(row), of_item.at(row)
+            assert (a is None) == (b is None) and (a is None or a.tolist() == b.tolist())
+            some += a is not None
+    assert some > 100
+    # In the order of stamps nothing is late.
+    by_stamp = recording.windows(ROBOT, invalid=None, order="stamp")
+    assert by_stamp.order == "stamp" and by_stamp.fused.tobytes() != windows.fused.tobytes()
+
+
+def test_arrivals_that_are_all_one_time_are_none(tmp_path):
+    stamps = np.arange(50) * 10 * MS
+    for name in "ab":
+        data = pa.array([[float(i)] for i in range(50)], pa.list_(pa.float32()))
+        arrivals = pa.array([0] * 50, pa.int64())
+        table = pa.table({"timestamp_ns": pa.array(stamps), "arrival_ns": arrivals, "data": data})
+        with pa.ipc.new_file(tmp_path / f"{name}.arrow", table.schema) as file:
+            file.write_table(table)
+    rule = {"dim": 1, "interpolation": "previous"}
+    config = {"rate_hz": 50, "max_wait_ms": 20, "modalities": [{"input": "a", **rule}, {"input": "b", **rule}]}
+    windows = rc.Recording(tmp_path).windows(config)
+    assert windows.order == "stamp" and windows.valid.all() and len(windows) == 25 and windows.late_samples == 0
+
+
+def test_an_order_that_is_not_known(tmp_path):
+    folder = convert.write(tmp_path / "recording", {"a": convert.Stream(np.arange(10) * 10 * MS, np.zeros((10, 1), np.float32))})
+    config = {"rate_hz": 50, "modalities": [{"input": "a", "dim": 1, "interpolation": "previous"}]}
+    assert rc.Recording(folder).windows(config).order == "stamp"
+    for make in (rc.Recording(folder).windows, lambda *a, **k: rc.RecordingDataset(folder, *a, **k)):
+        with pytest.raises(ValueError, match="stream `a` has no column `arrival_ns`"):
+            make(config, order="arrival")
+        with pytest.raises(ValueError, match='`order` is "time" \\(allowed: "arrival", "stamp", None'):
+            make(config, order="time")

@@ -114,6 +114,10 @@ class Observed:
     def off(self) -> list[str]:
         """Streams whose stamps are off from those of the others, in words."""
 
+    @property
+    def by_arrival(self) -> bool:
+        """True if messages went in in the order in which they came, False if in that of their stamps."""
+
 @final
 class Grid:
     """A voxel grid."""
@@ -181,6 +185,7 @@ def observe_recording(
     allowed: Sequence[str],
     device: str | None = None,
     uses_broken: bool = False,
+    order: str | None = None,
 ) -> list[Observed]: ...
 def read_samples(path: str, uses_broken: bool = False) -> tuple[Tensor, Tensor]: ...
 def recorded_streams(path: str) -> list[str]: ...

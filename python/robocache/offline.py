@@ -59,6 +59,8 @@ class Observations:
     dropped: dict[str, dict[str, int]]
     """Samples that could not be used, by modality and reason: `nonfinite`, `no_rotation`, `stamp_out_of_range`; of what is
     attached also `max_held_mb`."""
+    order: str = "stamp"
+    """The order in which samples went in: `"stamp"`, or `"arrival"` as they came to the recorder."""
 
     def __len__(self) -> int:
         return len(self.epoch)
@@ -276,6 +278,7 @@ def about(observed: _native.Observed) -> dict[str, Any]:
         "modalities": observed.modalities,
         "late_samples": observed.late_samples,
         "dropped": dropped,
+        "order": "arrival" if observed.by_arrival else "stamp",
     }
 
 

@@ -30,6 +30,8 @@ from robocache.tensors import MessageTensor
 
 Broken = Literal["refuse", "use"]
 """What becomes of a stream that can't be read to its end."""
+Order = Literal["arrival", "stamp"]
+"""The order in which the messages of a recording go in."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,19 +205,24 @@ class Recording:
         invalid: float | None = math.nan,
         allow_offset: Sequence[str] = (),
         device: str | None = None,
+        order: Order | None = None,
     ) -> Observations:
-        """Every observation that `robocache-fuse` makes of the recording, as `robocache.fuse` has them.
+        """Every observation that `robocache-fuse` made on the robot, as `robocache.fuse` has them.
 
-        The messages go in in the order of their stamps, as `robocache-replay` gives them. `config`, `invalid` and `device`
-        are those of `robocache.fuse`. `streams` says by which name an input was recorded, where that is another one:
-        `{"proprio": "arm_state"}`.
+        The messages go in in the order in which they came to the recorder, as with `order: arrival` of `robocache-replay`
+        and in `robocache try`: what came late is late, and a row has the attached message that was there. Recordings that
+        do not say for every stream when its messages came, or say one time for all, are read in the order of stamps. `order="stamp"` or
+        `order="arrival"` asks for one of them, and `order` of the result says which it was.
+
+        `config`, `invalid` and `device` are those of `robocache.fuse`. `streams` says by which name an input was recorded,
+        where that is another one: `{"proprio": "arm_state"}`.
 
         Where the recording says when messages came, streams whose stamps are 0.1 s or more off from those of the others
         are warned of, and from 1 s on refused with a `ValueError`. Those that `allow_offset` names are taken as they are.
 
         What the configuration attaches is waited for where it was recorded; its messages are in a `RecordingDataset`.
         """
-        options = (streams, invalid, allow_offset, device)
+        options = (streams, invalid, allow_offset, device, order)
         return gathered(self._observe(config, *options, is_gathered=True), taker(_HOST))
 
     def _observe(
@@ -225,6 +232,7 @@ class Recording:
         invalid: float | None,
         allow_offset: Sequence[str],
         device: str | None,
+        order: Order | None,
         *,
         is_gathered: bool,
     ) -> _native.Observed:
@@ -242,6 +250,7 @@ class Recording:
                 allowed,
                 device,
                 self._uses_broken,
+                order,
             )
         except MemoryError as error:
             raise too_many(error) from None
@@ -298,7 +307,8 @@ class RecordingDataset:
     An item is a dict of these arrays, and goes to the `inputs` of a preset as an observation does: what a policy is
     trained on is what it gets. `item.observation()` is the `Observation`.
 
-    `broken` is that of `Recording`, where the recording is given as a path.
+    `order` is that of `Recording.windows`: without one, messages go in as they came, if the recording has that. `broken` is that
+    of `Recording`, where the recording is given as a path.
 
     The streams go through the engine once, here. A row that several windows show is kept once, so that the memory is
     that of the rows. An item is a copy of its rows, to do with as one likes. Nothing is computed later, so
@@ -315,9 +325,10 @@ class RecordingDataset:
         allow_offset: Sequence[str] = (),
         device: str | None = None,
         broken: Broken = "refuse",
+        order: Order | None = None,
     ) -> None:
         recording = recording if isinstance(recording, Recording) else Recording(recording, broken=broken)
-        options = (streams, invalid, allow_offset, device)
+        options = (streams, invalid, allow_offset, device, order)
         observed = recording._observe(config, *options, is_gathered=False)
         said = about(observed)
         self._invalid = number_of(invalid)
@@ -325,6 +336,7 @@ class RecordingDataset:
         self.offsets: list[int] = said["offsets"]
         self.late_samples: int = said["late_samples"]
         self.dropped: dict[str, dict[str, int]] = said["dropped"]
+        self.order: str = said["order"]
         take = taker(_HOST)
         self._rows = {name: take(getattr(observed, name)) for name in _ROWS}
         self._rows["fused"] = take(observed.values)

@@ -6,12 +6,14 @@ use robocache::ops::align::{AlignConfig, Aligner, Rows, TriggerConfig};
 pub struct Stamps<'a> {
     pub name: &'a str,
     pub stamps_ns: &'a [i64],
+    /// Times by which they go in: the stamps, or those of arrival.
+    pub order_ns: &'a [i64],
     /// Number of those samples.
     pub samples: usize,
 }
 
-/// The samples of all streams as a replay by stamp gives them: of all streams the one whose next stamp is the least, or whose
-/// name sorts first; those of one stream in their order, also if stamps go back.
+/// The samples of all streams as a replay gives them: of all streams the one whose next time of `order_ns` is the least, or
+/// whose name sorts first; those of one stream in their order, also if these times go back.
 pub struct Merge<'a> {
     streams: &'a [Stamps<'a>],
     /// The streams by name.
@@ -37,14 +39,14 @@ impl Iterator for Merge<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let heads = self.order.iter().filter_map(|&stream| {
-            let stamp_ns = *self.streams[stream].stamps_ns.get(self.next[stream])?;
-            Some((stamp_ns, stream))
+            let time_ns = *self.streams[stream].order_ns.get(self.next[stream])?;
+            Some((time_ns, stream))
         });
         // The first of those that are equal.
-        let (stamp_ns, stream) = heads.min_by_key(|&(stamp_ns, _)| stamp_ns)?;
+        let (_, stream) = heads.min_by_key(|&(time_ns, _)| time_ns)?;
         let at = self.next[stream];
         self.next[stream] += 1;
-        Some((stream, at, stamp_ns))
+        Some((stream, at, self.streams[stream].stamps_ns[at]))
     }
 }
 
@@ -118,10 +120,10 @@ impl Pace {
         }
     }
 
-    /// Upper bounds on the observations and on the rows that they show, and the longest gap.
-    fn observations(&self, streams: &[Stamps<'_>]) -> (u64, u64, Gap) {
+    /// The time that these stamps, each with its stream, pass through without a clock jump, ns, and the longest gap.
+    fn passed(&self, stamps: impl Iterator<Item = (usize, i64)>) -> (i128, Gap) {
         let (mut newest, mut passed, mut longest) = (None, 0_i128, Gap::default());
-        for (stream, _, stamp_ns) in Merge::new(streams) {
+        for (stream, stamp_ns) in stamps {
             // What is out of range is dropped.
             if stamp_ns.unsigned_abs() > LARGEST_STAMP {
                 continue;
@@ -140,6 +142,23 @@ impl Pace {
                 passed += i128::from(ns);
             }
         }
+        (passed, longest)
+    }
+
+    /// Estimates the observations and the rows that they show, at most a few more or less, and gives the longest gap.
+    fn observations(&self, streams: &[Stamps<'_>]) -> (u64, u64, Gap) {
+        let (together, longest) = self.passed(Merge::new(streams).map(|(stream, _, stamp_ns)| (stream, stamp_ns)));
+        // In the order of arrival, streams whose clocks are apart go back and forth.
+        let each = streams.iter().enumerate().map(|(stream, of)| {
+            let (passed, _) = self.passed(of.stamps_ns.iter().map(|&stamp_ns| (stream, stamp_ns)));
+            passed
+        });
+        let is_by_stamp = streams.iter().all(|of| std::ptr::eq(of.order_ns, of.stamps_ns));
+        let passed = if is_by_stamp {
+            together
+        } else {
+            together.min(each.sum())
+        };
         let window = self.window as u64;
         let observations = match self.trigger {
             Some((stream, _)) => streams[stream].samples as u64,
@@ -156,8 +175,7 @@ impl Pace {
         (observations, rows, longest)
     }
 
-    /// Upper bounds on the observations and on the rows that they show. Refuses those that do not fit into
-    /// `most_bytes`, in words. `is_gathered`: each window is to have rows of its own.
+    /// Estimates the observations and the rows that they show. Refuses those that do not fit into `most_bytes`, in words. `is_gathered`: each window is to have rows of its own.
     pub fn check(&self, streams: &[Stamps<'_>], most_bytes: u64, is_gathered: bool) -> Result<(usize, usize), String> {
         let (observations, rows, gap) = self.observations(streams);
         let (window, row_bytes) = (self.window as u64, self.row_bytes as u64);

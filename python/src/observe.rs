@@ -63,6 +63,7 @@ impl Made {
             off: judge(judged, asked.allowed)?,
             spans: spans(stamps),
             left_out: self.left_out,
+            by_arrival: false,
         };
         let most = self.pace.check(stamps, asked.most_bytes, asked.is_gathered);
         // The observations do not fit into memory: with what is said of the streams.
@@ -214,6 +215,7 @@ pub fn observe(
         .map(|samples| Stamps {
             name: &samples.name,
             stamps_ns: samples.times.as_slice(),
+            order_ns: samples.times.as_slice(),
             samples: samples.times.len(),
         })
         .collect();
@@ -235,9 +237,9 @@ pub fn observe(
 }
 
 /// Runs fuse over a recording, whose streams are `recorded`. `streams` are pairs of an input and the stream that it is recorded
-/// as, if that has another name.
+/// as, if that has another name. `order` is `arrival`, `stamp`, or `None` for that of arrival if it is known.
 #[pyfunction]
-#[pyo3(signature = (path, recorded, config, streams, most_bytes, is_gathered, invalid, allowed, device=None, uses_broken=false))]
+#[pyo3(signature = (path, recorded, config, streams, most_bytes, is_gathered, invalid, allowed, device=None, uses_broken=false, order=None))]
 #[allow(clippy::too_many_arguments, reason = "Python names them")]
 pub fn observe_recording(
     py: Python<'_>,
@@ -251,6 +253,7 @@ pub fn observe_recording(
     allowed: Vec<String>,
     device: Option<&str>,
     uses_broken: bool,
+    order: Option<&str>,
 ) -> PyResult<Vec<Observed>> {
     // What is attached is taken where it was recorded.
     let renamed = streams.iter().filter(|(_, source)| recorded.contains(source));
@@ -281,6 +284,7 @@ pub fn observe_recording(
     let files = sources.iter().map(|source| format!("{path}/{source}.arrow"));
     let indexed = files.map(|file| opened(py, &file, uses_broken));
     let mut indexed = indexed.collect::<PyResult<Vec<Indexed>>>()?;
+    let by_arrival = is_by_arrival(order, &indexed, &sources, path)?;
     let selections = std::mem::take(&mut made.selections);
     let asked = Asked {
         most_bytes,
@@ -291,19 +295,49 @@ pub fn observe_recording(
         let times = indexed.iter_mut().zip(&selections).zip(&sources);
         let times = times.map(|((stream, selection), name)| stamps_of(stream, selection, name, path));
         let times = times.collect::<PyResult<Vec<Vec<i64>>>>()?;
+        let came: Vec<Option<Vec<i64>>> = indexed.iter().map(|of| of.arrivals_ns().map(<[i64]>::to_vec)).collect();
+        let arrivals: Vec<Option<&[i64]>> = came.iter().map(Option::as_deref).collect();
         let stamps: Vec<Stamps<'_>> = (0..indexed.len())
             .map(|i| Stamps {
                 name: &sources[i],
                 stamps_ns: &times[i],
+                order_ns: arrivals[i].filter(|_| by_arrival).unwrap_or(&times[i]),
                 samples: indexed[i].samples(),
             })
             .collect();
-        let arrivals: Vec<_> = indexed.iter().map(Indexed::arrivals_ns).collect();
-        let (mut run, about) = made.start(&stamps, &inputs, &arrivals, &asked)?;
+        let (mut run, mut about) = made.start(&stamps, &inputs, &arrivals, &asked)?;
+        about.by_arrival = by_arrival;
         run.over_messages(&mut indexed, &selections, &stamps, path)?;
         Ok::<_, PyErr>((run, about))
     })?;
     observed(py, run, &sources, &about, invalid)
+}
+
+/// True if the messages of these streams go in in the order in which they came: as `order` says, or if that is known of all. It
+/// is not if all came at one time, as messages of a bag whose log times are 0 did.
+fn is_by_arrival(order: Option<&str>, streams: &[Indexed], names: &[String], path: &str) -> PyResult<bool> {
+    let unknown = streams
+        .iter()
+        .zip(names)
+        .find(|(stream, _)| stream.arrivals_ns().is_none());
+    match (order, unknown) {
+        (Some("stamp"), _) => Ok(false),
+        (Some("arrival"), Some((_, name))) => Err(PyValueError::new_err(format!(
+            "{path}: stream `{name}` has no column `arrival_ns` (allowed: a recording that has it in every stream; \
+             otherwise `order=\"stamp\"`)"
+        ))),
+        (Some("arrival"), None) => Ok(true),
+        (None, unknown) => {
+            let mut arrivals = streams
+                .iter()
+                .flat_map(|stream| stream.arrivals_ns().unwrap_or_default());
+            let first = arrivals.next();
+            Ok(unknown.is_none() && arrivals.any(|arrival_ns| Some(arrival_ns) != first))
+        }
+        (Some(other), _) => Err(PyValueError::new_err(format!(
+            "`order` is {other:?} (allowed: \"arrival\", \"stamp\", None for that of arrival if it is known)"
+        ))),
+    }
 }
 
 /// The stamps of a recorded stream, ns, as a node reads them: those that it was recorded with, unless its metadata have others.

@@ -40,6 +40,8 @@ pub struct Observed {
     spans: Vec<Span>,
     /// Streams whose stamps are off, in words.
     off: Vec<String>,
+    /// True if messages went in in the order in which they came, false if in that of their stamps.
+    by_arrival: bool,
 }
 
 /// The name of a stream, its least stamp and its greatest one, how many it has, and, if the last is before the first, how
@@ -52,6 +54,7 @@ pub struct About {
     pub left_out: Vec<String>,
     pub spans: Vec<Span>,
     pub off: Vec<String>,
+    pub by_arrival: bool,
 }
 
 /// Replaces values that are not valid by `invalid`. `sources` are the streams.
@@ -117,6 +120,7 @@ pub fn observed(
                 .collect(),
             spans: about.spans.clone(),
             off: about.off.clone(),
+            by_arrival: about.by_arrival,
         });
     }
     Ok(observed)

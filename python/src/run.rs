@@ -163,7 +163,7 @@ impl Run {
         self.finish()
     }
 
-    /// Runs over the messages of recorded streams, in the order of `stamps`, which are theirs.
+    /// Runs over the messages of recorded streams, which have these stamps, in the order that these say.
     pub fn over_messages(
         &mut self,
         streams: &mut [Indexed],
