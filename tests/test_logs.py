@@ -43,7 +43,8 @@ def test_warnings_and_errors_have_their_levels_and_outlive_a_minimum(flow, level
     assert "stdout" not in by_level, logged
     if level != "error":
         assert any("output `fuzed`" in message for message in by_level["warn"]), logged
-    assert all(line["target"].startswith("robocache") for line in logged)
+    # On a busy machine zenoh may say something, too.
+    assert all(line["target"].startswith(("robocache", "zenoh")) for line in logged), logged
 
 
 def test_unstamped_messages_are_one_warning_with_a_count_of_each_input(flow):
