@@ -82,6 +82,7 @@ def recording(streams, tmp_path_factory) -> pathlib.Path:
     return convert.write(tmp_path_factory.mktemp("recording"), streams)
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in this hook
 def pytest_collection_modifyitems(items):
     """Tests that share what their module makes once run in one process, so that it is made once."""
     for item in items:
@@ -89,6 +90,12 @@ def pytest_collection_modifyitems(items):
             if fixtures[-1].scope == "module":
                 of = item.callspec.params.get(name, "") if hasattr(item, "callspec") else ""
                 item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{name}-{of}"))
+
+
+def pytest_runtest_setup(item):
+    """pytest-xdist writes the group into the id, and says nothing if it has not: then every process makes all again."""
+    if getattr(item.config.option, "loadgroup", False) and item.get_closest_marker("xdist_group") and "@" not in item.nodeid:
+        pytest.fail(f"its group came to nothing: do pytest {pytest.__version__} and pytest-xdist fit each other?")
 
 
 def pytest_report_header():
