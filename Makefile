@@ -141,8 +141,9 @@ test-emulator: emulator
 	tests/emulator/run
 
 # After test-rust, so that what both build is built once.
-# As many at a time as cores: with twice as many, dataflows whose senders do not wait for anybody lost messages at the start.
-PYTEST_WORKERS ?= $(shell nproc)
+# Tests wait more than they compute, so there is one more at a time than cores; with twice as many, dataflows whose senders do
+# not wait for anybody lost messages at the start.
+PYTEST_WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 test-python: build python out/policy.onnx out/encoder.onnx emulator-plain | test-rust
 	python -m pytest tests python/tests -n $(PYTEST_WORKERS) --dist loadgroup
 
