@@ -138,6 +138,7 @@ class Made:
         points = np.zeros(n, dtype)
         for name in dtype.names:
             points[name] = (self.numbers(n) * 10 if name != "ring" else self.random.integers(0, 64, n)).astype(dtype[name])
+        points["time"] = self.random.uniform(0, 0.1, n)
         kinds = {"<f4": 7, "<u2": 4}
         fields = [
             T["sensor_msgs/msg/PointField"](name=name, offset=dtype.fields[name][1], datatype=kinds[dtype[name].str], count=1)

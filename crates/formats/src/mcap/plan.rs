@@ -71,7 +71,7 @@ impl Part {
         let lines = [(losses.rounded, Tally::ROUNDED), (losses.missing, missing)].into_iter();
         let lines = lines.filter(|((count, _), _)| *count > 0);
         let lines = lines.map(|((count, path), what)| format!("{what} {count}, the first in `{path}`"));
-        lines.chain(selector.others()).collect()
+        lines.chain(selector.others()).chain(selector.times()).collect()
     }
 }
 

@@ -285,6 +285,15 @@ impl Selector {
         }
     }
 
+    /// What the times of the points of a cloud were taken for, in words, if that is not what is usual by their name.
+    pub fn times(&self) -> Option<String> {
+        match self.taken()? {
+            Take::PointCloud2(cloud) => cloud.times.as_ref()?.unusual(),
+            Take::Lists(lists) => lists.times.as_ref()?.unusual(),
+            _ => None,
+        }
+    }
+
     /// The fields of the last cloud that are in no column, in words.
     pub fn left_out(&self) -> Vec<String> {
         match self.taken() {
@@ -354,6 +363,17 @@ impl Selector {
             }
             Ok(())
         })?;
+        let of_times = match self.plan.as_mut().map(|plan| &mut plan.take) {
+            Ok(Take::PointCloud2(cloud)) => cloud.times.as_mut(),
+            Ok(Take::Lists(lists)) => lists.times.as_mut(),
+            _ => None,
+        };
+        if let Some(of_times) = of_times.and_then(cloud::Times::take_note) {
+            self.note = Some(match self.note.take() {
+                Some(note) => format!("{note}, {of_times}"),
+                None => format!("a cloud, {of_times}"),
+            });
+        }
         // A payload in a ring is a tensor or columns, without parts that could be named.
         if self.selection.from.is_some() && message.header.is_resident() {
             return Err(SelectError::payload("in a ring").into());

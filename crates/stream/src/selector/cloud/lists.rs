@@ -1,6 +1,7 @@
-use super::{Conversion, check, columns};
+use super::times::{Number, Times};
+use super::{T_NS, Taken, check, columns};
 use crate::arrow::dtype_of;
-use crate::selector::path::{Path, item_of, number};
+use crate::selector::path::{Path, integer, item_of, number};
 use crate::selector::{CloudFields, SelectError};
 use crate::{Cells, Message, arrow};
 use arrow_array::cast::AsArray;
@@ -10,7 +11,11 @@ use robocache_device::Dtype;
 
 /// A cloud of lists of N values each, or of a list of N structs.
 #[derive(Debug)]
-pub(in crate::selector) struct Lists(Vec<ListColumn>);
+pub(in crate::selector) struct Lists {
+    columns: Vec<ListColumn>,
+    pub times: Option<Times>,
+    takes_all: bool,
+}
 
 #[derive(Debug)]
 struct ListColumn {
@@ -18,7 +23,7 @@ struct ListColumn {
     /// Index of the field in the structs, for a list of structs.
     part: Option<usize>,
     name: String,
-    conversion: Conversion,
+    is_time: bool,
 }
 
 impl Lists {
@@ -47,27 +52,31 @@ impl Lists {
             }
         }
         let typed: Vec<(&str, Dtype)> = found.iter().map(|(.., name, dtype)| (name.as_str(), *dtype)).collect();
-        let columns = columns(&typed, wanted);
-        let taken: Vec<&str> = columns.iter().map(|(_, name, _)| name.as_str()).collect();
-        check("from", typed.iter().map(|(name, _)| *name), &taken, wanted)?;
-        let column = |(i, name, conversion): (usize, String, Conversion)| ListColumn {
-            path: found[i].0.clone(),
-            part: found[i].1,
-            name,
-            conversion,
+        let (columns, times) = columns(&typed, wanted);
+        let names: Vec<&str> = columns.iter().map(|taken| taken.name.as_str()).collect();
+        check("from", typed.iter().map(|(name, _)| *name), &names, wanted)?;
+        let column = |taken: Taken| ListColumn {
+            path: found[taken.field].0.clone(),
+            part: found[taken.field].1,
+            name: taken.name,
+            is_time: taken.is_time,
         };
-        Ok(Self(columns.into_iter().map(column).collect()))
+        Ok(Self {
+            columns: columns.into_iter().map(column).collect(),
+            times,
+            takes_all: *wanted == CloudFields::All,
+        })
     }
 
     /// As [`PointCloud2::read`].
-    pub fn read(&self, payload: &StructArray, stamp_ns: i64, message: &mut Message) -> Result<(), SelectError> {
+    pub fn read(&mut self, payload: &StructArray, stamp_ns: i64, message: &mut Message) -> Result<(), SelectError> {
         message.header.forget_form();
-        for (i, column) in self.0.iter().enumerate() {
+        for (i, column) in self.columns.iter().enumerate() {
             let (values, range) = column.path.list(payload)?;
             if i == 0 {
                 message.rows = range.len();
             } else if range.len() != message.rows {
-                let allowed = format!("{}, as many as `{}` has", message.rows, self.0[0].path.text());
+                let allowed = format!("{}, as many as `{}` has", message.rows, self.columns[0].path.text());
                 let came = format!("{} values", range.len());
                 return Err(SelectError::value(column.path.text(), came, allowed));
             }
@@ -76,21 +85,31 @@ impl Lists {
                 Some(_) if values.null_count() > 0 => return Err(column.path.is_null()),
                 Some(part) => values.as_struct().column(part),
             };
-            let stamp_ns = match column.conversion {
-                Conversion::AsTheyCome => {
-                    arrow::read_range(&column.name, values, range, message)
-                        .map_err(|why| SelectError::value(column.path.text(), values.data_type(), why))?;
-                    continue;
+            let mut name = column.name.as_str();
+            if let Some(times) = self.times.as_mut().filter(|_| column.is_time) {
+                let number = |i| match integer(&**values, i) {
+                    Some(whole) => Number::Whole(whole),
+                    None => Number::Float(number(&**values, i)),
+                };
+                times.look(range.clone().map(number), stamp_ns);
+                match times.form() {
+                    Some(form) if !times.are_t_ns() => {
+                        let to = message.add_column(T_NS, Dtype::Float64, Cells::One);
+                        to.data.resize(range.len() * size_of::<f64>());
+                        let to: &mut [f64] = bytemuck::cast_slice_mut(to.data.bytes_mut());
+                        for (to, i) in to.iter_mut().zip(range.clone()) {
+                            *to = form.t_ns(number(i), stamp_ns);
+                        }
+                        times.check(to, range.map(number), stamp_ns);
+                        continue;
+                    }
+                    Some(_) => {}
+                    None if self.takes_all => name = times.name(),
+                    None => return Err(times.missing()),
                 }
-                Conversion::Seconds => 0,
-                Conversion::Absolute => stamp_ns,
-            };
-            let to = message.add_column(&column.name, Dtype::Float64, Cells::One);
-            to.data.resize(range.len() * size_of::<f64>());
-            let to: &mut [f64] = bytemuck::cast_slice_mut(to.data.bytes_mut());
-            to.iter_mut()
-                .zip(range)
-                .for_each(|(to, i)| *to = Conversion::ns_after(number(&**values, i), stamp_ns));
+            }
+            arrow::read_range(name, values, range, message)
+                .map_err(|why| SelectError::value(column.path.text(), values.data_type(), why))?;
         }
         Ok(())
     }

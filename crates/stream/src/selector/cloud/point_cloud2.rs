@@ -1,4 +1,5 @@
-use super::{Conversion, check, columns};
+use super::times::{Number, Times};
+use super::{T_NS, check, columns};
 use crate::selector::names::NewNames;
 use crate::selector::path::{Path, integer, is_bytes, is_text, item_of, size, text};
 use crate::selector::{CloudFields, SelectError};
@@ -25,6 +26,7 @@ pub(in crate::selector) struct PointCloud2 {
     /// The fields of the last message, and what is taken of them.
     last: Vec<PointField>,
     columns: Vec<PointColumn>,
+    pub times: Option<Times>,
     /// The fields of all messages that are in no column, as they have several values or no type that is known, in words.
     pub left_out: Vec<String>,
     /// The columns of the first message, and the messages of others.
@@ -87,7 +89,7 @@ struct PointColumn {
     name: String,
     offset: usize,
     dtype: Dtype,
-    conversion: Conversion,
+    is_time: bool,
 }
 
 /// The types of a `sensor_msgs/PointField`, from 1 on.
@@ -141,6 +143,7 @@ impl PointCloud2 {
             wanted: wanted.clone(),
             last: Vec::new(),
             columns: Vec::new(),
+            times: None,
             left_out: Vec::new(),
             first: Vec::new(),
             others: NewNames::default(),
@@ -186,18 +189,20 @@ impl PointCloud2 {
             let rows = format!("{needed}, {height} rows of {width} points of {point_step} bytes");
             return Err(broken(rows));
         }
+        let rows = Rows {
+            data: &data[..needed],
+            row_step: row_step.max(1),
+            row_len: width * point_step,
+            point_step: point_step.max(1),
+        };
+        self.look_at_times(&rows, stamp_ns)?;
         self.note_others();
         message.header.forget_form();
         message.rows = points;
-        let rows = Rows {
-            data: &data[..needed],
-            row_step,
-            row_len: width * point_step,
-            point_step,
-        };
         for source in &self.columns {
-            let computed = source.conversion != Conversion::AsTheyCome;
-            let dtype = if computed { Dtype::Float64 } else { source.dtype };
+            let form = self.times.as_ref().filter(|times| source.is_time && !times.are_t_ns());
+            let form = form.and_then(Times::form);
+            let dtype = if form.is_some() { Dtype::Float64 } else { source.dtype };
             let column = message.add_column(&source.name, dtype, Cells::One);
             column.data.resize(points * dtype.size());
             if points == 0 {
@@ -205,18 +210,46 @@ impl PointCloud2 {
             }
             let out = column.data.bytes_mut();
             let at = source.offset;
-            match (source.conversion, source.dtype.size()) {
-                (Conversion::AsTheyCome, 1) => rows.write::<1, [u8; 1]>(at, out, |value| value),
-                (Conversion::AsTheyCome, 2) => rows.write::<2, [u8; 2]>(at, out, |value| value),
-                (Conversion::AsTheyCome, 4) => rows.write::<4, [u8; 4]>(at, out, |value| value),
-                (Conversion::AsTheyCome, _) => rows.write::<8, [u8; 8]>(at, out, |value| value),
-                (Conversion::Seconds, _) => {
-                    rows.write::<4, f64>(at, out, |time| Conversion::ns_after(f32::from_le_bytes(time).into(), 0))
-                }
-                (Conversion::Absolute, _) => {
-                    rows.write::<8, f64>(at, out, |time| Conversion::ns_after(f64::from_le_bytes(time), stamp_ns))
-                }
+            match (form, source.dtype) {
+                (Some(form), Dtype::Float32) => rows.write::<4, f64>(at, out, |time| {
+                    form.t_ns(Number::Float(f32::from_le_bytes(time).into()), stamp_ns)
+                }),
+                (Some(form), Dtype::Float64) => rows.write::<8, f64>(at, out, |time| {
+                    form.t_ns(Number::Float(f64::from_le_bytes(time)), stamp_ns)
+                }),
+                (Some(form), Dtype::Int32) => rows.write::<4, f64>(at, out, |time| {
+                    form.t_ns(Number::Whole(i32::from_le_bytes(time).into()), stamp_ns)
+                }),
+                (Some(form), _) => rows.write::<4, f64>(at, out, |time| {
+                    form.t_ns(Number::Whole(u32::from_le_bytes(time).into()), stamp_ns)
+                }),
+                (None, _) if dtype.size() == 1 => rows.write::<1, [u8; 1]>(at, out, |value| value),
+                (None, _) if dtype.size() == 2 => rows.write::<2, [u8; 2]>(at, out, |value| value),
+                (None, _) if dtype.size() == 4 => rows.write::<4, [u8; 4]>(at, out, |value| value),
+                (None, _) => rows.write::<8, [u8; 8]>(at, out, |value| value),
             }
+            if let Some(times) = self.times.as_mut().filter(|_| form.is_some()) {
+                let t_ns = bytemuck::cast_slice(column.data.bytes_mut());
+                times.check(t_ns, rows.numbers(at, source.dtype), stamp_ns);
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds out what the times of the points are, and what their column is called.
+    fn look_at_times(&mut self, rows: &Rows<'_>, stamp_ns: i64) -> Result<(), SelectError> {
+        let column = self.columns.iter_mut().find(|column| column.is_time);
+        let (Some(times), Some(column)) = (&mut self.times, column) else {
+            return Ok(());
+        };
+        times.look(rows.numbers(column.offset, column.dtype), stamp_ns);
+        let is_known = times.form().is_some();
+        if !is_known && self.wanted != CloudFields::All {
+            return Err(times.missing());
+        }
+        let name = if is_known { T_NS } else { times.name() };
+        if column.name != name {
+            name.clone_into(&mut column.name);
         }
         Ok(())
     }
@@ -332,14 +365,16 @@ impl PointCloud2 {
             .iter()
             .filter_map(|field| Some((field.name.as_str(), field.dtype?)));
         let typed: Vec<(&str, Dtype)> = typed.collect();
-        for (i, name, conversion) in columns(&typed, &self.wanted) {
+        let (taken, times) = columns(&typed, &self.wanted);
+        for taken in taken {
             self.columns.push(PointColumn {
-                name,
-                offset: fields[i].offset,
-                dtype: typed[i].1,
-                conversion,
+                name: taken.name,
+                offset: fields[taken.field].offset,
+                dtype: typed[taken.field].1,
+                is_time: taken.is_time,
             });
         }
+        self.times = times;
         let taken: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();
         let there = self.last.iter().map(|field| field.name.as_str());
         check(self.fields.text(), there, &taken, &self.wanted)
@@ -382,7 +417,7 @@ fn parts(item: &FieldRef, names: &[&str]) -> Option<Vec<usize>> {
     names.iter().enumerate().map(find).collect()
 }
 
-/// Points in bytes, in rows that may have something after them. There is at least one point.
+/// Points in bytes, in rows that may have something after them.
 struct Rows<'a> {
     data: &'a [u8],
     row_step: usize,
@@ -390,16 +425,34 @@ struct Rows<'a> {
     point_step: usize,
 }
 
-impl Rows<'_> {
+impl<'a> Rows<'a> {
+    fn points(&self) -> impl Iterator<Item = &'a [u8]> {
+        let (row_len, point_step) = (self.row_len, self.point_step);
+        let rows = self.data.chunks(self.row_step).map(move |row| &row[..row_len]);
+        rows.flat_map(move |row| row.chunks_exact(point_step))
+    }
+
     /// Writes what `convert` makes of the `N` bytes at `offset` of each point.
     fn write<const N: usize, T: Pod>(&self, offset: usize, out: &mut [u8], convert: impl Fn([u8; N]) -> T) {
-        let rows = self.data.chunks(self.row_step).map(|row| &row[..self.row_len]);
-        let points = rows.flat_map(|row| row.chunks_exact(self.point_step));
         let out: &mut [T] = bytemuck::cast_slice_mut(out);
-        for (to, point) in out.iter_mut().zip(points) {
-            let mut value = [0; N];
-            value.copy_from_slice(&point[offset..offset + N]);
-            *to = convert(value);
+        for (to, point) in out.iter_mut().zip(self.points()) {
+            *to = convert(bytes_of(point, offset));
         }
     }
+
+    /// The numbers at `offset` of each point, which are of one of the types of times.
+    fn numbers(&self, offset: usize, dtype: Dtype) -> impl Iterator<Item = Number> {
+        self.points().map(move |point| match dtype {
+            Dtype::Float32 => Number::Float(f32::from_le_bytes(bytes_of(point, offset)).into()),
+            Dtype::Float64 => Number::Float(f64::from_le_bytes(bytes_of(point, offset))),
+            Dtype::Int32 => Number::Whole(i32::from_le_bytes(bytes_of(point, offset)).into()),
+            _ => Number::Whole(u32::from_le_bytes(bytes_of(point, offset)).into()),
+        })
+    }
+}
+
+fn bytes_of<const N: usize>(point: &[u8], offset: usize) -> [u8; N] {
+    let mut value = [0; N];
+    value.copy_from_slice(&point[offset..offset + N]);
+    value
 }

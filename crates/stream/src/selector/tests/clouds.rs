@@ -409,13 +409,246 @@ fn the_time_of_a_point_becomes_t_ns() {
             names(&read(&mut selector(&[]), &cloud.array()).unwrap()),
             ["x", "y", "z"]
         );
-        // In another type it is a field like any other.
-        cloud.fields[3].2 = if datatype == 6 { 5 } else { 6 };
+        // In a type that no time has it is a field like any other.
+        cloud.fields[3].2 = 4;
         assert_eq!(
             names(&read(&mut every(), &cloud.array()).unwrap()),
             ["x", "y", "z", name]
         );
     }
+}
+
+/// A cloud of this stamp, whose points have these times in a field, as a number of the type of a `PointField`.
+fn sweep(stamp_ns: i64, name: &'static str, datatype: u8, times: &[f64]) -> ArrayRef {
+    let mut cloud = padded(&[&vec![[1.0; 3]; times.len()]], 0);
+    let size = if datatype == 8 { 8 } else { 4 };
+    cloud.fields.push((name, 16, datatype, 1));
+    let points = cloud.data.chunks(16).zip(times).flat_map(|(point, &time)| {
+        let bytes = match datatype {
+            8 => time.to_le_bytes().to_vec(),
+            7 => (time as f32).to_le_bytes().to_vec(),
+            6 => (time as u32).to_le_bytes().to_vec(),
+            _ => (time as i32).to_le_bytes().to_vec(),
+        };
+        [point, &bytes].concat()
+    });
+    cloud.data = points.collect();
+    (cloud.point_step, cloud.row_step) = (16 + size, (16 + size) * cloud.width);
+    let (fields, mut columns, _) = cloud.array().as_struct().clone().into_parts();
+    let (sec, nanosec) = (stamp_ns.div_euclid(S), stamp_ns.rem_euclid(S));
+    columns[0] = structure(vec![
+        ("stamp", stamp(sec as i32, nanosec as u32)),
+        ("frame_id", texts(&[""])),
+    ]);
+    structure(fields.iter().map(|field| field.name().as_str()).zip(columns).collect())
+}
+
+/// The `t_ns` of a cloud, and what is told; the names of its columns if it has none.
+fn t_ns(reader: &mut Selector, cloud: &ArrayRef) -> (Result<Vec<f64>, String>, String) {
+    let message = read(reader, cloud).unwrap();
+    let note = reader.take_note().unwrap_or_default();
+    let Some(column) = message.column("t_ns") else {
+        return (Err(names(&message).join(" ")), note);
+    };
+    let values = column.values();
+    let ns = match values.dtype() {
+        Dtype::Float64 => values.as_slice::<f64>().to_vec(),
+        Dtype::Int32 => values.as_slice::<i32>().iter().copied().map(f64::from).collect(),
+        _ => values.as_slice::<u32>().iter().copied().map(f64::from).collect(),
+    };
+    (Ok(ns), note)
+}
+
+/// Stamps of clocks that count from a start of the sensor, of a simulation, and from 1970.
+const STAMPS_NS: [i64; 6] = [
+    0,
+    300_000_000,
+    5 * S,
+    86_399 * S + 250_000_000,
+    10_000_000 * S,
+    1_700_000_000 * S + 123_456_789,
+];
+
+/// The field, its type and unit, and whether it counts from what the stamp counts from. The first point is so many ns after the
+/// stamp, and the last.
+type Lidar = (&'static str, &'static str, u8, i64, bool, [i64; 2]);
+
+/// What lidars send.
+const LIDARS: [Lidar; 17] = [
+    ("Velodyne", "time", 7, S, false, [0, 100_000_000]),
+    ("Velodyne, stamped at its end", "time", 7, S, false, [-99_000_000, 0]),
+    (
+        "Velodyne, in datasets of NCLT and UrbanLoco",
+        "time",
+        7,
+        1000,
+        false,
+        [0, 99_000_000],
+    ),
+    ("LeiShen, with float64", "time", 8, S, false, [0, 99_000_000]),
+    ("Unitree L1", "time", 7, S, false, [0, 90_000_000]),
+    ("Ouster", "t", 6, 1, false, [0, 99_900_000]),
+    ("SICK multiScan", "t", 6, 1, false, [0, 49_000_000]),
+    ("Autoware", "time_stamp", 6, 1, false, [0, 99_900_000]),
+    (
+        "Livox, as points of a CustomMsg",
+        "offset_time",
+        6,
+        1,
+        false,
+        [0, 99_900_000],
+    ),
+    ("Aeva", "time_offset_ns", 5, 1, false, [-50_000_000, 49_000_000]),
+    ("Blickfeld", "point_time_offset", 6, 1, false, [0, 200_000_000]),
+    ("Hesai", "timestamp", 8, S, true, [0, 99_900_000]),
+    (
+        "Hesai, stamped when it came",
+        "timestamp",
+        8,
+        S,
+        true,
+        [-120_000_000, -20_000_000],
+    ),
+    (
+        "Robosense, stamped at its end",
+        "timestamp",
+        8,
+        S,
+        true,
+        [-99_900_000, 0],
+    ),
+    ("Robosense, since the stamp", "timestamp", 8, S, false, [0, 99_900_000]),
+    ("Livox PointXYZRTLT", "timestamp", 8, 1, true, [0, 99_900_000]),
+    ("a driver in microseconds", "timestamp", 8, 1000, true, [0, 99_900_000]),
+];
+
+#[test]
+fn the_times_of_every_lidar_are_t_ns() {
+    for stamp_ns in STAMPS_NS {
+        for (lidar, name, datatype, unit_ns, is_absolute, [from, to]) in LIDARS {
+            // In its first sweeps a clock is as near to 0 as to the stamp.
+            let stamp_ns = if is_absolute == (name == "timestamp") {
+                stamp_ns
+            } else {
+                stamp_ns.max(5 * S)
+            };
+            let origin = if is_absolute { stamp_ns } else { 0 };
+            let wanted: Vec<f64> = (0..50).map(|i| (from + (to - from) * i / 49) as f64).collect();
+            let times: Vec<f64> = wanted
+                .iter()
+                .map(|&ns| {
+                    // To the next float64, in two steps.
+                    let ns = i128::from(origin) + ns as i128;
+                    let (whole, rest) = (ns / i128::from(unit_ns), ns % i128::from(unit_ns));
+                    whole as f64 + rest as f64 / unit_ns as f64
+                })
+                .collect();
+            let mut reader = every();
+            for _ in 0..20 {
+                let (found, _) = t_ns(&mut reader, &sweep(stamp_ns, name, datatype, &times));
+                let found = found.unwrap_or_else(|names| panic!("{lidar} at {stamp_ns}: {names}"));
+                // What float32 and float64 have of these.
+                let most = if datatype == 7 { 8.0 } else { 256.0 };
+                for (found, wanted) in found.iter().zip(&wanted) {
+                    assert!(
+                        (found - wanted).abs() <= most,
+                        "{lidar} at {stamp_ns}: {found} for {wanted}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_times_of_points_are_taken_for_is_told() {
+    let said = |stamp_ns: i64, name: &'static str, datatype: u8, times: &[f64]| {
+        let mut reader = every();
+        let (found, note) = t_ns(&mut reader, &sweep(stamp_ns, name, datatype, times));
+        let before = "sensor_msgs/PointCloud2: its points, ";
+        (
+            found,
+            note.strip_prefix(before).unwrap_or_default().to_owned(),
+            reader.times(),
+        )
+    };
+    let note = |text: &str| text.to_owned();
+    assert_eq!(
+        said(5 * S, "time", 7, &[0.0, 0.0625]),
+        (
+            Ok(vec![0.0, 62_500_000.0]),
+            note("`t_ns` from `time`, in s since the stamp"),
+            None
+        )
+    );
+    let livox = note("`t_ns` from `timestamp`, in ns by the clock of the stamp");
+    assert_eq!(
+        said(5 * S, "timestamp", 8, &[5e9, 5.1e9]),
+        (Ok(vec![0.0, 1e8]), livox.clone(), Some(livox))
+    );
+    // The clock of the points is not that of the stamp, as of one that counts TAI.
+    let tai = note(
+        "without `t_ns`: `timestamp` is 42 to 42.1 in a cloud of the stamp 5000000000 ns (allowed: s, ms, us or ns, since the \
+         stamp or by its clock, less than 2 s from it)",
+    );
+    assert_eq!(
+        said(5 * S, "timestamp", 8, &[42.0, 42.1]),
+        (Err(note("x y z timestamp")), tai.clone(), Some(tai))
+    );
+    let mut reader = selector(&["t_ns"]);
+    let refused = read(&mut reader, &sweep(5 * S, "timestamp", 8, &[42.0, 42.1]))
+        .err()
+        .unwrap();
+    assert!(
+        refused.contains("`timestamp` is of no form that the time of a point has (allowed: s, ms, us or ns"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn the_first_seconds_of_a_clock_do_not_decide() {
+    // By the clock that begins, or since the stamp: until the clock has gone on, it may be either.
+    let mut reader = every();
+    for tenths in 0..100 {
+        let stamp_ns = i64::from(tenths) * S / 10;
+        let (found, _) = t_ns(&mut reader, &sweep(stamp_ns, "timestamp", 8, &[0.0, 0.05, 0.1]));
+        if tenths > 10 {
+            assert_eq!(found, Ok(vec![0.0, 5e7, 1e8]), "{tenths}");
+        }
+    }
+}
+
+#[test]
+fn times_that_are_none_are_nan() {
+    // Points that did not come back have the time 0.
+    let stamp_ns = 1_700_000_000 * S;
+    let seconds = |ns: f64| stamp_ns as f64 / 1e9 + ns / 1e9;
+    let times = [0.0, seconds(0.0), seconds(5e7), f64::NAN];
+    let mut reader = every();
+    let (found, _) = t_ns(&mut reader, &sweep(stamp_ns, "timestamp", 8, &times));
+    let found = found.unwrap();
+    assert!(found[0].is_nan() && found[3].is_nan());
+    assert!(found[1].abs() < 256.0 && (found[2] - 5e7).abs() < 256.0);
+    // A clock that leaves that of the stamp is told once.
+    let late = sweep(stamp_ns + 60 * S, "timestamp", 8, &times);
+    let (found, note) = t_ns(&mut reader, &late);
+    assert!(found.unwrap().iter().all(|ns| ns.is_nan()));
+    assert!(note.starts_with("a cloud, without `t_ns`: `timestamp` is "), "{note}");
+    assert_eq!(t_ns(&mut reader, &late).1, "");
+}
+
+#[test]
+fn a_few_points_do_not_decide_for_all() {
+    // 0.2 ms of a sweep in ns seem to be 0.2 s in us, until a whole sweep comes.
+    let mut reader = every();
+    let cut = sweep(5 * S, "t", 6, &[10.0, 200_000.0]);
+    assert_eq!(t_ns(&mut reader, &cut).0, Ok(vec![10_000.0, 200_000_000.0]));
+    let (found, note) = t_ns(&mut reader, &sweep(5 * S, "t", 6, &[0.0, 1e8]));
+    assert_eq!(
+        (found, note.as_str()),
+        (Ok(vec![0.0, 1e8]), "a cloud, `t_ns` from `t`, in ns since the stamp")
+    );
+    assert_eq!(t_ns(&mut reader, &cut).0, Ok(vec![10.0, 200_000.0]));
 }
 
 #[test]
@@ -452,7 +685,7 @@ fn livox() -> ArrayRef {
     let floats = |values: &[f32]| -> ArrayRef { Arc::new(Float32Array::from(values.to_vec())) };
     let bytes = |values: &[u8]| -> ArrayRef { Arc::new(UInt8Array::from(values.to_vec())) };
     let points = structure(vec![
-        ("offset_time", Arc::new(UInt32Array::from(vec![0, 5]))),
+        ("offset_time", Arc::new(UInt32Array::from(vec![0, 5_000_000]))),
         ("x", floats(&[1.0, 2.0])),
         ("y", floats(&[3.0, 4.0])),
         ("z", floats(&[5.0, 6.0])),
@@ -477,10 +710,13 @@ fn livox() -> ArrayRef {
 fn a_list_of_structs_is_a_cloud() {
     let mut reader = every();
     let message = read(&mut reader, &livox()).unwrap();
-    assert_eq!(reader.take_note().unwrap(), "livox_ros_driver2/CustomMsg: its points");
+    assert_eq!(
+        reader.take_note().unwrap(),
+        "livox_ros_driver2/CustomMsg: its points, `t_ns` from `offset_time`, in ns since the stamp"
+    );
     assert_eq!(names(&message), ["t_ns", "x", "y", "z", "reflectivity", "tag", "line"]);
     assert_eq!((message.rows, message.timestamp_ns()), (2, 3 * S / 2));
-    assert_eq!(column(&message, "t_ns"), [0.0, 5.0]);
+    assert_eq!(column(&message, "t_ns"), [0.0, 5e6]);
     assert_eq!(column(&message, "z"), [5.0, 6.0]);
     let message = read(&mut selector(&["reflectivity"]), &livox()).unwrap();
     assert_eq!(names(&message), ["x", "y", "z", "reflectivity"]);
