@@ -96,8 +96,9 @@ impl Reader {
         })?;
         let first = first_values(&mut rows, names.len()).map_err(io)?;
         rows.go_to(begin).map_err(io)?;
-        let first_time = first[at].as_deref().unwrap_or("");
-        let (unit, how) = unit_of(&names[at], first_time, options.unit).map_err(refused)?;
+        let times = first_times(&mut rows, names.len(), at).map_err(io)?;
+        rows.go_to(begin).map_err(io)?;
+        let (unit, how) = unit_of(&names[at], &times, options.unit).map_err(refused)?;
         let mut notes = vec![format!("{}: column `{}` is the time, {how}", path.display(), names[at])];
         let arrival = names.iter().position(|name| name == ARRIVAL);
         let arrival = arrival.filter(|&arrival| arrival != at);
@@ -338,19 +339,41 @@ fn first_values(rows: &mut Rows, width: usize) -> io::Result<Vec<Option<String>>
     Ok(found)
 }
 
+/// The times of the first rows.
+fn first_times(rows: &mut Rows, width: usize, at: usize) -> io::Result<Vec<String>> {
+    let mut times = Vec::new();
+    for _ in 0..LOOKED_AT {
+        match rows.next(Some(width)) {
+            Ok(false) => break,
+            Ok(true) if rows.width() > at && !is_missing(&rows.cell(at)) => times.push(rows.cell(at).into_owned()),
+            Ok(true) | Err(RowError::Row(_)) => {}
+            Err(RowError::Io(error)) => return Err(error),
+        }
+    }
+    Ok(times)
+}
+
 /// The unit of times, `None` for ISO 8601, and the reason for the choice.
-fn unit_of(name: &str, first: &str, unit: Option<TimeUnit>) -> Result<(Option<TimeUnit>, String), String> {
+fn unit_of(name: &str, times: &[String], unit: Option<TimeUnit>) -> Result<(Option<TimeUnit>, String), String> {
+    let first = times.first().map_or("", String::as_str);
     if time::iso(first).is_some() {
         return Ok((None, "in ISO 8601".to_owned()));
     }
     let said = unit.map(|unit| (unit, "as was said"));
     let said = said.or_else(|| Some((time::unit_of_name(name)?, "as its name says")));
-    let said = said.or_else(|| Some((time::unit_of_size(first)?, "by the size of the first")));
-    match said {
-        Some((unit, how)) => Ok((Some(unit), format!("in {} ({how})", time::word(unit)))),
-        None => Err(format!(
-            "the unit of column `{name}` is not known, its first time being `{first}` (needed: the unit: s, ms, us or ns)"
-        )),
+    let known = |(unit, how): (TimeUnit, &str)| (Some(unit), format!("in {} ({how})", time::word(unit)));
+    let unknown = |why: &str| {
+        format!(
+            "the unit of column `{name}` is not known, its first time being `{first}`{why} (needed: the unit: s, ms, us or ns)"
+        )
+    };
+    match (said, time::unit_of_size(first)) {
+        (Some(said), _) => Ok(known(said)),
+        (None, None) => Err(unknown("")),
+        (None, Some(unit)) => match time::doubt(times, unit) {
+            None => Ok(known((unit, "by the size of the first"))),
+            Some(why) => Err(unknown(&format!(": {why}"))),
+        },
     }
 }
 

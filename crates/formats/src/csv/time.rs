@@ -69,6 +69,28 @@ pub(super) fn unit_of_size(text: &str) -> Option<TimeUnit> {
     }
 }
 
+/// Why times are not in the unit that their size tells: they would be of no year in which robots drove, or too far apart. Those
+/// that count from a start have the size of times since 1970 in another unit.
+pub(super) fn doubt(times: &[String], unit: TimeUnit) -> Option<String> {
+    const YEAR_S: i64 = 31_556_952;
+    let mut times: Vec<i64> = times.iter().filter_map(|time| parse(time, unit)).collect();
+    let first_ns = *times.first()?;
+    times.sort_unstable();
+    let steps = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+    let step_s = steps.filter(|&step_ns| step_ns > 0).min().unwrap_or(0) as f64 / 1e9;
+    let (word, year) = (word(unit), 1970 + first_ns / 1_000_000_000 / YEAR_S);
+    let years = if step_s > 1.0 { 2010..2050 } else { 2000..2100 };
+    if year == 1970 {
+        // A number with a point, since a start.
+        return (step_s > 1.0).then(|| format!("in {word} none is less than {step_s} s from the next"));
+    }
+    let is_far = step_s > 60.0;
+    (is_far || !years.contains(&year)).then(|| match is_far {
+        true => format!("in {word} since 1970 none is less than {step_s} s from the next"),
+        false => format!("in {word} since 1970 it is of the year {year}"),
+    })
+}
+
 /// Name of a unit.
 pub(super) fn word(unit: TimeUnit) -> &'static str {
     let found = UNITS.iter().find(|(_, known)| *known == unit);
@@ -268,5 +290,35 @@ mod tests {
         for (text, unit) in cases {
             assert_eq!(unit_of_size(text).map(word), unit, "{text}");
         }
+        let doubt = |first: i64, step: i64, unit| {
+            let times: Vec<String> = (0..20).map(|i| (first + i * step).to_string()).collect();
+            doubt(&times, unit).unwrap_or_default()
+        };
+        // Since 1970, up to one a minute.
+        assert_eq!(doubt(1_700_000_000, 60, TimeUnit::Second), "");
+        assert_eq!(doubt(1_700_000_000_000, 10, TimeUnit::Millisecond), "");
+        assert_eq!(doubt(1_403_636_579_758_555_392, 5_000_000, TimeUnit::Nanosecond), "");
+        // Since a start, in another unit.
+        let words = "in s since 1970 none is less than 10000000 s from the next";
+        assert_eq!(doubt(1_700_000_000, 10_000_000, TimeUnit::Second), words);
+        assert!(doubt(1_700_000_000_000, 10_000_000, TimeUnit::Millisecond).contains("none is less than 10000 s"));
+        assert_eq!(
+            doubt(5_000_000_000_000, 10, TimeUnit::Millisecond),
+            "in ms since 1970 it is of the year 2128"
+        );
+        assert_eq!(
+            doubt(1_000_000_000_000_000, 10_000_000, TimeUnit::Microsecond),
+            "in us since 1970 it is of the year 2001"
+        );
+        // A number with a point.
+        assert_eq!(
+            super::doubt(&["0.0".to_owned(), "0.02".to_owned()], TimeUnit::Second),
+            None
+        );
+        let words = "in s none is less than 10 s from the next";
+        assert_eq!(
+            super::doubt(&["0.0".to_owned(), "10.0".to_owned()], TimeUnit::Second).as_deref(),
+            Some(words)
+        );
     }
 }

@@ -23,7 +23,7 @@ const PARTS: [[&str; 2]; 4] = [
 const SECOND: i128 = 1_000_000_000;
 /// Units of numbers, ns.
 const UNITS: [(i64, &str); 4] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns")];
-const DAY_NS: i64 = 86_400_000_000_000;
+const DAY_NS: u64 = 86_400_000_000_000;
 
 /// True if a field of this name may be a stamp, or a part of one.
 pub(super) fn is_part(name: &str) -> bool {
@@ -40,12 +40,10 @@ pub(super) struct Stamp {
 enum Form {
     /// Seconds, and nanoseconds.
     Parts([Path; 2]),
-    /// A number, of which no message was seen yet.
-    Number,
+    /// A number whose unit is not known yet, and why the first did not tell it.
+    Number(Option<String>),
     /// A number of units, each of this many ns.
     Units(i64),
-    /// A number that is not a time since 1970.
-    Other,
 }
 
 impl Stamp {
@@ -53,7 +51,7 @@ impl Stamp {
         PATHS.into_iter().find_map(|path| {
             let (path, field) = Path::find(path, fields).ok()?;
             let DataType::Struct(within) = field.data_type() else {
-                let form = Form::Number;
+                let form = Form::Number(None);
                 return field.data_type().is_numeric().then_some(Self { path, form });
             };
             let part = |name: &str| {
@@ -73,19 +71,25 @@ impl Stamp {
         matches!(self.form, Form::Parts(_)) && self.path.text() == path
     }
 
-    /// The stamp in words, if it is a number whose unit was found out.
+    /// What is to be said of a stamp that is a number: the unit that was found out, or why none was.
     pub fn guess(&self) -> Option<String> {
-        let Form::Units(unit_ns) = self.form else { return None };
-        let (_, word) = UNITS.into_iter().find(|(ns, _)| *ns == unit_ns)?;
-        Some(format!(
-            "`{}` is the stamp, in {word} since 1970 by its first value",
-            self.path.text()
-        ))
+        match &self.form {
+            Form::Parts(_) => None,
+            Form::Number(doubt) => doubt.clone(),
+            Form::Units(unit_ns) => {
+                let (_, word) = UNITS.into_iter().find(|(ns, _)| ns == unit_ns)?;
+                let why = "in which it is next to the time of its publication";
+                Some(format!("`{}` is the stamp, in {word}, {why}", self.path.text()))
+            }
+        }
     }
 
-    /// The time, ns, of a message that was published at another one. `None` if there is none, or it is zero. The first
-    /// message tells what a number is: times are within a day of their publication.
-    pub fn read(&mut self, payload: &StructArray, published_ns: i64) -> Option<i64> {
+    /// The time, ns, of a message that was published at another one. `None` if there is none, or it is zero, or its unit is not
+    /// known. A number is in the unit in which it is nearest to its publication; the first that has one shows it.
+    ///
+    /// # Errors
+    /// The nanoseconds are more than a second has.
+    pub fn read(&mut self, payload: &StructArray, published_ns: i64) -> Result<Option<i64>, String> {
         let whole = |path: &Path| {
             let array = path.follow(payload).ok()?;
             integer(&**array, 0).or_else(|| {
@@ -100,24 +104,61 @@ impl Stamp {
                 None => ns_of(number(&**array, 0), unit_ns),
             }
         };
-        match &self.form {
+        match &mut self.form {
             Form::Parts([sec, nanosec]) => {
-                let (sec, nanosec) = (whole(sec)?, whole(nanosec)?);
-                let is_usable = (0..SECOND).contains(&nanosec) && (sec, nanosec) != (0, 0);
-                let ns = sec.checked_mul(SECOND)?.checked_add(nanosec)?;
-                i64::try_from(ns).ok().filter(|_| is_usable)
+                let (Some(whole_sec), Some(rest)) = (whole(sec), whole(nanosec)) else {
+                    return Ok(None);
+                };
+                if !(0..SECOND).contains(&rest) {
+                    return Err(format!("`{}` is {rest} (allowed: 0 to 999999999)", nanosec.text()));
+                }
+                let ns = whole_sec.checked_mul(SECOND).and_then(|ns| ns.checked_add(rest));
+                Ok(ns.filter(|&ns| ns != 0).and_then(|ns| i64::try_from(ns).ok()))
             }
-            Form::Number => {
-                let is_near = |ns: &i64| ns.abs_diff(published_ns) < DAY_NS as u64;
-                let found = UNITS
-                    .into_iter()
-                    .find_map(|(unit_ns, _)| Some((unit_ns, units(unit_ns).filter(is_near)?)));
-                self.form = found.map_or(Form::Other, |(unit_ns, _)| Form::Units(unit_ns));
-                found.map(|(_, ns)| ns)
+            Form::Units(unit_ns) => Ok(units(*unit_ns).filter(|&ns| ns != 0)),
+            Form::Number(doubt) => {
+                let times = UNITS.map(|(unit_ns, word)| (units(unit_ns), unit_ns, word));
+                match nearest(times, published_ns) {
+                    Ok(None) => Ok(None),
+                    Ok(Some((ns, unit_ns))) => {
+                        self.form = Form::Units(unit_ns);
+                        Ok(Some(ns))
+                    }
+                    Err(why) => {
+                        let path = self.path.text();
+                        doubt.get_or_insert_with(|| format!("`{path}` is not taken as the stamp: {why}"));
+                        Ok(None)
+                    }
+                }
             }
-            Form::Units(unit_ns) => units(*unit_ns).filter(|&ns| ns != 0),
-            Form::Other => None,
         }
+    }
+}
+
+/// The time that is nearest to that of a publication, and its unit; `None` for 0, which is in no unit.
+///
+/// # Errors
+/// None is within a day of it, or the next one is not much further away.
+fn nearest(times: [(Option<i64>, i64, &str); 4], published_ns: i64) -> Result<Option<(i64, i64)>, String> {
+    let times = times
+        .into_iter()
+        .filter_map(|(ns, unit_ns, word)| Some((ns?, unit_ns, word)));
+    let mut times: Vec<_> = times
+        .map(|(ns, unit_ns, word)| (ns.abs_diff(published_ns), ns, unit_ns, word))
+        .collect();
+    times.sort_unstable();
+    match times[..] {
+        [] | [(_, 0, ..), ..] => Ok(None),
+        _ if published_ns == 0 => Err("it was published at 0 ns, which tells no unit".to_owned()),
+        [(distance, ns, _, word), ..] if distance >= DAY_NS => Err(format!(
+            "in {word} its first is {ns} ns, in other units it is still further from its publication at {published_ns} ns \
+             (allowed: less than a day)"
+        )),
+        [(distance, first, _, word), (next, second, _, other), ..] if next / 2 < distance => Err(format!(
+            "its first is {first} ns in {word} and {second} ns in {other}, and both are as far from its publication at \
+             {published_ns} ns"
+        )),
+        [(_, ns, unit_ns, _), ..] => Ok(Some((ns, unit_ns))),
     }
 }
 
@@ -127,29 +168,66 @@ mod tests {
     use arrow_array::{ArrayRef, Float64Array};
     use std::sync::Arc;
 
+    fn payload(time: f64) -> StructArray {
+        let array: ArrayRef = Arc::new(Float64Array::from(vec![time]));
+        StructArray::try_from(vec![("time", array)]).unwrap()
+    }
+
+    fn read(stamp: &mut Stamp, time: f64, published_ns: i64) -> Option<i64> {
+        stamp.read(&payload(time), published_ns).unwrap()
+    }
+
     #[test]
-    fn the_first_message_tells_the_unit() {
+    fn the_first_message_that_has_a_time_tells_the_unit() {
         const NOW: i64 = 1_700_000_000_000_000_000;
         let cases = [
             ([1.7e9, 1.7e9 + 0.5], [Some(NOW), Some(NOW + 500_000_000)]),
             ([1.7e12, 0.0], [Some(NOW), None]),
             ([1.7e15, f64::NAN], [Some(NOW), None]),
             ([1.7e18, 1.7e18], [Some(NOW); 2]),
+            ([0.0, 1.7e9], [None, Some(NOW)]),
             // Since the start of something.
-            ([12.5, 1.7e9], [None; 2]),
-            ([1.5e9, 1.7e9], [None; 2]),
+            ([12.5, 13.5], [None; 2]),
+            ([1.5e9, 1.5e9], [None; 2]),
         ];
         for (times, wanted) in cases {
-            let payload = |time: f64| {
-                let array: ArrayRef = Arc::new(Float64Array::from(vec![time]));
-                StructArray::try_from(vec![("time", array)]).unwrap()
-            };
             let mut stamp = Stamp::of(payload(0.0).fields()).unwrap();
-            assert_eq!(
-                times.map(|time| stamp.read(&payload(time), NOW + 1000)),
-                wanted,
-                "{times:?}"
-            );
+            let read = times.map(|time| read(&mut stamp, time, NOW + 1000));
+            assert_eq!(read, wanted, "{times:?}");
         }
+    }
+
+    #[test]
+    fn near_zero_it_is_the_unit_next_to_the_publication() {
+        for (unit_ns, word) in UNITS {
+            for published_ns in [
+                50_000_000,
+                5 * 1_000_000_000,
+                86_000 * 1_000_000_000,
+                1_700_000_000_000_000_000,
+            ] {
+                let taken_ns = published_ns - 7_000_000;
+                let mut stamp = Stamp::of(payload(0.0).fields()).unwrap();
+                let read = read(&mut stamp, taken_ns as f64 / unit_ns as f64, published_ns);
+                let apart = read.unwrap().abs_diff(taken_ns);
+                assert!(apart <= 256, "{published_ns} in {word}: {apart}");
+                assert!(stamp.guess().unwrap().contains(&format!("in {word}, ")));
+            }
+        }
+    }
+
+    #[test]
+    fn a_unit_that_nothing_tells_is_refused_with_both() {
+        let said = |time: f64, published_ns: i64| {
+            let mut stamp = Stamp::of(payload(0.0).fields()).unwrap();
+            assert_eq!(read(&mut stamp, time, published_ns), None);
+            stamp.guess().unwrap()
+        };
+        assert_eq!(
+            said(5000.0, 2_500_000),
+            "`time` is not taken as the stamp: its first is 5000 ns in ns and 5000000 ns in us, and both are as far from its \
+             publication at 2500000 ns"
+        );
+        assert!(said(12.5, 1_700_000_000_000_000_000).contains("(allowed: less than a day)"));
     }
 }

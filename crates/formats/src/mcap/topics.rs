@@ -250,8 +250,9 @@ impl Topics {
         if let Ok(Content::Foreign(plan)) = &mut topic.content
             && !plan.is_transforms()
         {
-            let stamp = plan.stamp.as_mut();
-            stamp_ns = stamp.and_then(|stamp| stamp.read(&payload, published_ns));
+            if let Some(stamp) = &mut plan.stamp {
+                stamp_ns = stamp.read(&payload, published_ns)?;
+            }
             topic.tally.unstamped += u64::from(stamp_ns.is_none());
         }
         Ok(Some(Open {
