@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.ipc
 import pytest
 import yaml
+from rosbags.typesys import get_types_from_msg
 
 import bags
 from bags import SECOND, START
@@ -195,6 +196,84 @@ def test_types_of_ones_own(tmp_path):
     assert "10 of 10 messages have no stamp; the time of their publication stands for it" in notes
     for part in ("`name` (text)", "`names` (list of text)", "`inner` (list of structs)"):
         assert part in notes, notes
+
+
+def numbers(values) -> object:
+    layout = bags.T["std_msgs/msg/MultiArrayLayout"](dim=[], data_offset=0)
+    return bags.T["std_msgs/msg/Float64MultiArray"](layout=layout, data=np.asarray(values, np.float64))
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+@pytest.mark.parametrize("size", [3, 20_000])
+def test_messages_come_in_the_order_in_which_they_were_logged(tmp_path, compression, size):
+    """Of a writer with several threads: some chunks overlap, and one message stands far from its place."""
+    random = np.random.default_rng(5)
+    order = np.argsort(np.arange(300) + random.uniform(0, 12, 300) - 150 * (np.arange(300) == 250))
+    messages = [
+        ("/a" if i % 3 else "/b", "std_msgs/msg/Float64MultiArray", START + int(i // 2) * 10_000_000, numbers(np.full(size, i))) for i in order
+    ]
+    bags.write(tmp_path / "bag", messages, compression=compression)
+    told = convert(tmp_path / "bag", tmp_path / "out")
+    by_time = sorted(messages, key=lambda message: message[2])
+    for topic in ("a", "b"):
+        table = stream(tmp_path / "out", topic)
+        assert table["arrival_ns"].to_pylist() == [ns for name, _, ns, _ in by_time if name == f"/{topic}"]
+        assert [row[0] for row in rows(table)] == [message.data[0] for name, *_, message in by_time if name == f"/{topic}"]
+    latest = np.maximum.accumulate([ns for *_, ns, _ in messages])
+    late = sum(int(ns < before) for (*_, ns, _), before in zip(messages[1:], latest, strict=False))
+    assert f"{late} messages stand behind ones that were logged later: they were put in the order of log times" in told["notes"]
+    # As they are, nothing is said.
+    bags.write(tmp_path / "ordered", by_time, compression=compression)
+    assert not any("logged" in note for note in convert(tmp_path / "ordered", tmp_path / "out2")["notes"])
+
+
+def test_a_bag_without_log_times_is_played_by_its_stamps(tmp_path):
+    """One topic after the other, as a converter of other software leaves it."""
+    made = bags.Made()
+    messages = [("/imu", "sensor_msgs/msg/Imu", 0, made.imu(START + i * 10_000_000)[0]) for i in range(300)]
+    messages += [("/odom", "nav_msgs/msg/Odometry", 0, made.odometry(START + i * 20_000_000)[0]) for i in range(150)]
+    bags.write(tmp_path / "bag", messages)
+    convert(tmp_path / "bag", tmp_path / "out")
+    assert "arrival_ns" not in stream(tmp_path / "out", "imu").column_names
+    config = tmp_path / "fuse.yml"
+    rule = {"interpolation": "previous", "max_age_ms": 50}
+    modalities = [{"input": "imu", "dim": 10, **rule}, {"input": "odom", "dim": 13, **rule}]
+    config.write_text(yaml.safe_dump({"fuse": {"rate_hz": 50, "max_wait_ms": 100, "modalities": modalities}}))
+    done = subprocess.run([ROOT / "target/release/robocache", "try", config, tmp_path / "out", "--json"], capture_output=True, text=True)
+    told = json.loads(done.stdout)
+    assert done.returncode == 0 and told["order"] == "stamp", told
+    assert told["offsets"] == [] and told["observations"][0]["count"] > 140, told
+
+
+def test_nanoseconds_of_more_than_a_second_are_broken(tmp_path):
+    """A driver that writes all nanoseconds, and not those of its second."""
+    made, messages = bags.Made(), []
+    for i in range(300):
+        at = START + i * 10_000_000
+        imu, _ = made.imu(at)
+        imu.header.stamp.nanosec = (at - START) // 2 + i
+        messages.append(("/imu", "sensor_msgs/msg/Imu", at, imu))
+    bags.write(tmp_path / "bag", messages)
+    told = convert(tmp_path / "bag", tmp_path / "out", code=1)
+    broken = sum(imu.header.stamp.nanosec >= 10**9 for *_, imu in messages)
+    assert broken == 100 and len(rows(stream(tmp_path / "out", "imu"))) == 200
+    words = f"of 300 messages {broken} can't be read, the first: `header.stamp.nanosec` is 1000000200 (allowed: 0 to 999999999)"
+    assert any(words in problem for problem in told["problems"]), told
+
+
+@pytest.mark.parametrize("start", [0, 3, 1_700_000_000])
+@pytest.mark.parametrize(("unit", "ns"), [("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1)])
+def test_a_number_is_the_stamp_in_the_unit_next_to_its_publication(tmp_path, start, unit, ns):
+    """A robot whose log counts from 1970, or, as in simulation, from its start."""
+    name, kind = "test_msgs/msg/Stamped", "float64"
+    bags.CUSTOM_STORE.register(get_types_from_msg(f"{kind} timestamp\nfloat64 value\n", name))
+    taken = [start * 10**9 + i * 20_000_000 for i in range(5, 50)]
+    messages = [("/it", name, at + 3_000_000, bags.CUSTOM_STORE.types[name](timestamp=at / ns, value=0.5)) for at in taken]
+    bags.write(tmp_path / "bag", messages, bags.CUSTOM_STORE)
+    told = convert(tmp_path / "bag", tmp_path / "out")
+    found = stream(tmp_path / "out", "it")["timestamp_ns"].to_pylist()
+    assert max(abs(a - b) for a, b in zip(found, taken, strict=True)) <= 256
+    assert f"/it (test_msgs/msg/Stamped): `timestamp` is the stamp, in {unit}, in which it is next to the time of its publication" in told["notes"]
 
 
 def test_no_loss_is_silent(tmp_path):
@@ -423,6 +502,12 @@ def test_where_the_names_of_a_table_stand(tmp_path, text, names, stamps):
         (",,\n", "no name in the first line"),
         ("t_s,x\n1,a\n", "no column of numbers beside the time"),
         ("t,x\nsoon,1\n", "the unit of column `t` is not known, its first time being `soon`"),
+        # Nanoseconds since a start, which have as many digits as seconds since 1970.
+        (
+            "t,x\n5000000000,1\n5010000000,2\n",
+            "the unit of column `t` is not known, its first time being `5000000000`: in s since 1970 none is less than 10000000 s from the "
+            "next (needed: the unit: s, ms, us or ns)",
+        ),
         ("x,y\n1,2\n", "no column of times among x, y (looked for: timestamp, time, stamp, t, ...)"),
     ],
 )

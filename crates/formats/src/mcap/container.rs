@@ -1,5 +1,6 @@
 //! A file of a bag: MCAP, or SQLite; each may be compressed as a whole with zstd.
 
+use super::ordered::Ordered;
 use super::record::Container;
 use super::records::Records;
 #[cfg(feature = "rosbag2")]
@@ -40,7 +41,7 @@ pub(super) fn open(path: &Path) -> Result<Opened, Error> {
 #[cfg_attr(not(feature = "rosbag2"), expect(unused_variables))]
 fn open_plain(path: &Path, at: &Path, mut file: File) -> Result<Opened, Error> {
     if begin(&mut file).map_err(|source| Error::io(path, source))? != SQLITE {
-        return Ok((Box::new(Records::open(path, file)?), None));
+        return Ok((Box::new(Ordered::new(Records::open(path, file)?)), None));
     }
     #[cfg(feature = "rosbag2")]
     {

@@ -59,6 +59,7 @@ mod form;
 mod image;
 mod interfaces;
 mod json;
+mod ordered;
 mod own;
 mod plan;
 mod protobuf;

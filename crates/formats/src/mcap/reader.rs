@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 /// Reads the messages of a bag, which is one MCAP file, or the folder of rosbag2 with several.
 ///
-/// A topic becomes a stream, or several: `docs/formats.md` says which, and what is left out. Messages come in the order of
-/// the files. One chunk of a file is in memory at a time.
+/// A topic becomes a stream, or several: `docs/formats.md` says which, and what is left out. Messages come in the order of the
+/// files, and in each in that of their log times. One chunk of a file is in memory at a time, and what stands in it too early.
 pub struct Reader {
     path: PathBuf,
     /// Number of messages that the metadata of a folder claim, until it was compared with those that came; and true if
@@ -23,6 +23,12 @@ pub struct Reader {
     says_messages: Option<u64>,
     messages: u64,
     is_damaged: bool,
+    /// Messages that stand behind later ones in the files that were read, those that came behind later ones nevertheless, and the
+    /// last log time.
+    late: u64,
+    backwards: u64,
+    last_log_time: u64,
+    has_log_times: bool,
     /// The files that are not open yet, the next one last.
     files: Vec<PathBuf>,
     open_file: Option<Box<dyn Container>>,
@@ -50,6 +56,10 @@ impl Reader {
             says_messages: bag.says_messages,
             messages: 0,
             is_damaged: false,
+            late: 0,
+            backwards: 0,
+            last_log_time: 0,
+            has_log_times: true,
             files,
             open_file: None,
             topics: Topics::default(),
@@ -124,13 +134,17 @@ impl Reader {
                 self.open_next()?;
                 continue;
             };
+            let is_by_stamp = file.is_by_stamp();
             match file.next()? {
                 None => {
+                    self.late += file.late();
                     self.beside.extend(file.left_out());
                     self.open_file = None;
                 }
                 Some(Record::Message(raw)) => {
                     self.messages += 1;
+                    self.backwards += u64::from(raw.log_time < self.last_log_time && !is_by_stamp);
+                    self.last_log_time = raw.log_time;
                     self.open = self.topics.message(raw);
                 }
                 Some(record) => self.topics.describe(record),
@@ -146,6 +160,11 @@ impl Reader {
         lines.extend(self.names.renamed.iter().cloned());
         lines.extend(self.beside.iter().cloned());
         lines.extend(self.open_file.iter().filter_map(|file| file.left_out()));
+        let late = self.late + self.open_file.iter().map(|file| file.late()).sum::<u64>();
+        let what = "stand behind ones that were logged later: they were put in the order of log times";
+        lines.extend((late > 0).then(|| format!("{late} messages {what}")));
+        let what = "were logged before ones that they stand behind, and keep their places";
+        lines.extend((self.backwards > 0).then(|| format!("{} messages {what}", self.backwards)));
         lines
     }
 
@@ -162,6 +181,7 @@ impl Reader {
     fn open_next(&mut self) -> Result<(), Error> {
         let Some(path) = self.files.pop() else { return Ok(()) };
         let (file, problem) = container::open(&path)?;
+        self.has_log_times = file.has_log_times();
         self.open_file = Some(file);
         self.missing.extend(problem);
         self.describe();
@@ -188,8 +208,9 @@ impl Reader {
                 let own = &mut **own;
                 let changes = self.topics.differences.remove(&own.about.stream).unwrap_or_default();
                 let stamp = Stamp::of(&own.decoder.fields);
-                let stamp_ns = stamp.and_then(|mut stamp| stamp.read(&open.payload, open.published_ns));
-                if let Err(why) = own.read(&open.payload, stamp_ns.unwrap_or(0), &changes, message) {
+                let stamp_ns = stamp.map_or(Ok(None), |mut stamp| stamp.read(&open.payload, open.published_ns));
+                let read = stamp_ns.and_then(|ns| own.read(&open.payload, ns.unwrap_or(0), &changes, message));
+                if let Err(why) = read {
                     topic.tally.broken.add(1, why);
                     return None;
                 }
@@ -234,7 +255,13 @@ impl Reader {
                     transform = format!(".{parent}.{child}");
                     suffix = &transform;
                     let stamp = transforms.stamp.as_mut();
-                    let own = stamp.and_then(|stamp| stamp.read(&element, open.published_ns));
+                    let own = match stamp.map_or(Ok(None), |stamp| stamp.read(&element, open.published_ns)) {
+                        Ok(own) => own,
+                        Err(why) => {
+                            topic.tally.broken.add(1, why);
+                            continue;
+                        }
+                    };
                     topic.tally.unstamped += u64::from(own.is_none());
                     let frame = (key::frame_id, MetadataRef::String(parent));
                     let payload: ArrayRef = Arc::new(element.clone());
@@ -245,7 +272,7 @@ impl Reader {
             match read {
                 Ok(()) => {
                     part.given += 1;
-                    message.arrival_ns = Some(open.recorded_ns);
+                    message.arrival_ns = Some(open.recorded_ns).filter(|_| self.has_log_times);
                     return Some(self.names.find(&topic.name, topic.form.unwrap_or(0), suffix));
                 }
                 Err(_) if std::mem::replace(&mut open.is_refused, true) => {}

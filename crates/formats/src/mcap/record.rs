@@ -33,6 +33,21 @@ pub(super) trait Container {
     fn left_out(&self) -> Option<String> {
         None
     }
+
+    /// False if the log times of all messages are 0: nobody wrote down when they came.
+    fn has_log_times(&self) -> bool {
+        true
+    }
+
+    /// True if log times are stamps, which may go back.
+    fn is_by_stamp(&self) -> bool {
+        false
+    }
+
+    /// Number of messages that stand behind later ones, and were put in the order of their log times.
+    fn late(&self) -> u64 {
+        0
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,16 +180,17 @@ impl<'a> Fields<'a> {
         self.text()
     }
 
-    /// Position of a chunk, and the channels that have an index of their messages in it.
-    pub fn chunk_index(mut self) -> Option<(u64, Vec<u16>)> {
-        self.bytes(16)?; // the times of its first and last message
+    /// Position of a chunk, the log times of its earliest and latest message, and the channels that have an index of their
+    /// messages in it.
+    pub fn chunk_index(mut self) -> Option<(u64, [u64; 2], Vec<u16>)> {
+        let times = [self.u64()?, self.u64()?];
         let at = self.u64()?;
         let mut indices = Self(self.bytes(8).and_then(|_| self.blob()).unwrap_or_default());
         let mut channels = Vec::new();
         while let (Some(channel), Some(_)) = (indices.u16(), indices.u64()) {
             channels.push(channel);
         }
-        Some((at, channels))
+        Some((at, times, channels))
     }
 
     /// Makes `out` the records of a chunk, as many as can be had of one that is cut.

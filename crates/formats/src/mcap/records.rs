@@ -1,6 +1,6 @@
 //! The records of an MCAP file, in their order, out of its chunks.
 
-use super::record::{Container, Fields, HEAD, MOST_BYTES, Record, Schema, head};
+use super::record::{Fields, HEAD, MOST_BYTES, Record, Schema, head};
 use super::summary::{FOOTER, Summary};
 use crate::Error;
 use mcap::MAGIC;
@@ -30,7 +30,7 @@ enum Place {
 }
 
 /// A part of a file: its record, in memory.
-struct Part {
+pub(super) struct Part {
     op: u8,
     body: Range<usize>,
     of: Place,
@@ -50,6 +50,9 @@ pub(super) struct Records {
     chunk: Vec<u8>,
     chunk_read: usize,
     chunk_at: u64,
+    /// For each message of the chunk the earliest log time from it on, and how many of them were read.
+    earliest: Vec<u64>,
+    chunk_messages: usize,
     summary: Summary,
     /// Number of messages and chunks that were read, and those that the file claims.
     messages: u64,
@@ -89,6 +92,8 @@ impl Records {
             chunk: Vec::new(),
             chunk_read: 0,
             chunk_at: 0,
+            earliest: Vec::new(),
+            chunk_messages: 0,
             summary,
             messages: 0,
             says_messages: None,
@@ -102,24 +107,40 @@ impl Records {
     }
 }
 
-impl Container for Records {
-    fn describe(&self, take: &mut dyn FnMut(Record<'_>)) {
+impl Records {
+    /// Hands over the schemas and channels that the end of the file repeats.
+    pub fn describe(&self, take: &mut dyn FnMut(Record<'_>)) {
         self.summary.records().for_each(take);
     }
 
-    fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
+    /// Goes to the next record of a schema, a channel or a message; `None` at the end.
+    ///
+    /// # Errors
+    /// A part of the file that can't be read. The next call goes on behind it.
+    pub fn next_part(&mut self) -> Result<Option<Part>, Error> {
         let part = self.advance();
         self.is_damaged |= part.is_err();
-        let Some(Part { op, body, of }) = part? else {
-            return Ok(None);
-        };
-        self.messages += u64::from(op == op::MESSAGE);
+        if let Ok(Some(Part {
+            op: op::MESSAGE, of, ..
+        })) = &part
+        {
+            self.messages += 1;
+            self.chunk_messages += usize::from(*of == Place::Chunk);
+        }
+        part
+    }
+
+    /// The record that was read last.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn record(&self, Part { op, body, of }: &Part) -> Result<Record<'_>, Error> {
         let (bytes, at) = match of {
             Place::Chunk => (&self.chunk, self.chunk_at),
             _ => (&self.body, self.at - (HEAD + self.body.len()) as u64),
         };
-        let fields = Fields(&bytes[body]);
-        let (record, what) = match op {
+        let fields = Fields(&bytes[body.clone()]);
+        let (record, what) = match *op {
             op::SCHEMA => (fields.schema().map(Record::Schema), "schema"),
             op::CHANNEL => (fields.channel().map(Record::Channel), "channel"),
             _ => (fields.message().map(Record::Message), "message"),
@@ -128,19 +149,59 @@ impl Container for Records {
             Some(Record::Schema(Schema { id: 0, .. })) => {
                 Err(self.damaged(at, "a schema of the number 0, which stands for none"))
             }
-            Some(record) => Ok(Some(record)),
+            Some(record) => Ok(record),
             None => Err(self.damaged(at, format!("a {what} that is shorter than its parts"))),
         }
     }
 
-    fn left_out(&self) -> Option<String> {
+    /// The earliest log time of the messages that were not read yet, as far as the chunk and the index of the chunks tell.
+    pub fn least_ahead(&self) -> u64 {
+        let in_chunk = self
+            .earliest
+            .get(self.chunk_messages)
+            .filter(|_| self.place == Place::Chunk);
+        let in_others = self.summary.earliest_from(self.at);
+        in_chunk.map_or(in_others, |&time| time.min(in_others))
+    }
+
+    /// False if the index of the chunks says that all messages were logged at 0.
+    pub fn has_log_times(&self) -> bool {
+        self.summary.has_log_times()
+    }
+
+    /// Records beside the messages that were read, in words.
+    pub fn left_out(&self) -> Option<String> {
         let more = (self.more_beside > 0).then(|| format!("and {} more", self.more_beside));
         let all: Vec<String> = self.beside.iter().cloned().chain(more).collect();
         (!all.is_empty()).then(|| format!("{}: left out: {}", self.path.display(), all.join(", ")))
     }
-}
 
-impl Records {
+    /// Looks up when the messages of the chunk were logged.
+    fn look_at_times(&mut self) {
+        self.earliest.clear();
+        self.chunk_messages = 0;
+        let mut rest = &self.chunk[..];
+        while let Some((op, length)) = head(rest) {
+            let Some((body, behind)) = usize::try_from(length)
+                .ok()
+                .and_then(|n| rest[HEAD..].split_at_checked(n))
+            else {
+                break;
+            };
+            if op == op::MESSAGE {
+                // One that is too short is told when it is read.
+                self.earliest
+                    .push(Fields(body).message().map_or(u64::MAX, |message| message.log_time));
+            }
+            rest = behind;
+        }
+        let mut least = u64::MAX;
+        for time in self.earliest.iter_mut().rev() {
+            least = least.min(*time);
+            *time = least;
+        }
+    }
+
     /// Goes to the next record, into chunks and out of them.
     fn advance(&mut self) -> Result<Option<Part>, Error> {
         loop {
@@ -275,7 +336,9 @@ impl Records {
         }
         self.chunk_read = 0;
         self.chunk_at = at;
-        match Fields(&self.body).unpack_chunk(is_cut, &mut self.chunk) {
+        let unpacked = Fields(&self.body).unpack_chunk(is_cut, &mut self.chunk);
+        self.look_at_times();
+        match unpacked {
             Ok(()) if !is_cut => {
                 self.place = Place::Chunk;
                 Ok(None)

@@ -18,6 +18,9 @@ pub(super) struct Summary {
     bytes: Vec<u8>,
     /// Channels of the messages of each chunk, by its position.
     chunks: BTreeMap<u64, Vec<u16>>,
+    /// The earliest log time of the messages from this chunk on, by its position, and the latest of all.
+    earliest: BTreeMap<u64, u64>,
+    latest: u64,
 }
 
 impl Summary {
@@ -48,8 +51,24 @@ impl Summary {
             return Ok(Self::default());
         }
         let indices = split(&bytes).filter(|(op, _)| *op == op::CHUNK_INDEX);
-        let chunks = indices.filter_map(|(_, body)| Fields(body).chunk_index()).collect();
-        Ok(Self { bytes, chunks })
+        let (mut chunks, mut earliest, mut latest) = (BTreeMap::new(), BTreeMap::new(), 0);
+        for (at, times, channels) in indices.filter_map(|(_, body)| Fields(body).chunk_index()) {
+            chunks.insert(at, channels);
+            latest = latest.max(times[1]);
+            // One without a message has no times.
+            earliest.insert(at, if times == [0; 2] { u64::MAX } else { times[0] });
+        }
+        let mut least = u64::MAX;
+        for time in earliest.values_mut().rev() {
+            least = least.min(*time);
+            *time = least;
+        }
+        Ok(Self {
+            bytes,
+            chunks,
+            earliest,
+            latest,
+        })
     }
 
     /// The schemas and channels.
@@ -74,6 +93,16 @@ impl Summary {
     pub fn next_chunk(&self, at: u64) -> Option<u64> {
         let mut behind = self.chunks.range((Bound::Excluded(at), Bound::Unbounded));
         behind.next().map(|(&at, _)| at)
+    }
+
+    /// The earliest log time in the chunks from this byte on, if any of them has a message.
+    pub fn earliest_from(&self, at: u64) -> u64 {
+        self.earliest.range(at..).next().map_or(u64::MAX, |(_, &time)| time)
+    }
+
+    /// False if there are chunks, and all of their messages were logged at 0.
+    pub fn has_log_times(&self) -> bool {
+        self.latest > 0 || self.chunks.is_empty()
     }
 
     /// Topics of the messages in the chunk at this byte, in words.

@@ -1,0 +1,146 @@
+//! The messages of an MCAP file in the order of their log times.
+
+use super::form;
+use super::record::{Container, MOST_BYTES, RawMessage, Record};
+use super::records::{Part, Records};
+use crate::Error;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Reads a file in the order of the log times of its messages, and of the file among those of one time.
+///
+/// Writers with several threads or caches put messages into a file in another order. One that is ahead of others behind it is
+/// held until those were read; what is in order is not copied. The index at the end of the file says when the messages of its
+/// chunks were logged: without it only those of one chunk are put in order.
+pub(super) struct Ordered {
+    records: Records,
+    held: BinaryHeap<Reverse<Held>>,
+    held_bytes: u64,
+    /// The message that was given last, if it was held.
+    given: Held,
+    /// Number of messages that were held.
+    count: u64,
+    /// The latest log time that was read, and the number of messages that stand behind a later one.
+    latest: u64,
+    late: u64,
+    is_read: bool,
+    /// True if the file keeps its order: of a stream of ours whose messages have no arrivals log times are stamps, and those may
+    /// go back.
+    keeps: bool,
+}
+
+#[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Held {
+    log_time: u64,
+    /// Its place among those that were held.
+    number: u64,
+    channel: u16,
+    publish_time: u64,
+    data: Vec<u8>,
+}
+
+impl Ordered {
+    pub fn new(records: Records) -> Self {
+        let mut keeps = false;
+        records.describe(&mut |record| keeps |= is_by_stamp(&record));
+        Self {
+            records,
+            held: BinaryHeap::new(),
+            held_bytes: 0,
+            given: Held::default(),
+            count: 0,
+            latest: 0,
+            late: 0,
+            is_read: false,
+            keeps,
+        }
+    }
+
+    /// True if a message that is held is the next one: nothing earlier is to come, or too much is held.
+    fn is_due(&self) -> bool {
+        let Some(Reverse(first)) = self.held.peek() else {
+            return false;
+        };
+        self.is_read || first.log_time <= self.records.least_ahead() || self.held_bytes > MOST_BYTES
+    }
+
+    /// Holds the message of a part; false if it is none, or the next one.
+    fn hold(&mut self, part: &Part) -> Result<bool, Error> {
+        let record = self.records.record(part)?;
+        self.keeps |= is_by_stamp(&record);
+        let Record::Message(message) = record else {
+            return Ok(false);
+        };
+        if self.keeps {
+            return Ok(false);
+        }
+        self.late += u64::from(message.log_time < self.latest);
+        self.latest = self.latest.max(message.log_time);
+        let first = self.held.peek().map_or(u64::MAX, |Reverse(held)| held.log_time);
+        let is_next =
+            message.log_time <= self.records.least_ahead() && (message.log_time < first || self.held.is_empty());
+        if !is_next {
+            self.count += 1;
+            self.held_bytes += message.data.len() as u64;
+            self.held.push(Reverse(Held {
+                log_time: message.log_time,
+                number: self.count,
+                channel: message.channel,
+                publish_time: message.publish_time,
+                data: message.data.to_vec(),
+            }));
+        }
+        Ok(!is_next)
+    }
+}
+
+impl Container for Ordered {
+    fn describe(&self, take: &mut dyn FnMut(Record<'_>)) {
+        self.records.describe(take);
+    }
+
+    fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
+        while !self.is_due() {
+            match self.records.next_part()? {
+                None if self.held.is_empty() => return Ok(None),
+                None => self.is_read = true,
+                Some(part) if self.hold(&part)? => {}
+                Some(part) => return self.records.record(&part).map(Some),
+            }
+        }
+        let Some(Reverse(next)) = self.held.pop() else {
+            return Ok(None);
+        };
+        self.held_bytes -= next.data.len() as u64;
+        self.given = next;
+        Ok(Some(Record::Message(RawMessage {
+            channel: self.given.channel,
+            log_time: self.given.log_time,
+            publish_time: self.given.publish_time,
+            data: &self.given.data,
+        })))
+    }
+
+    fn left_out(&self) -> Option<String> {
+        self.records.left_out()
+    }
+
+    fn has_log_times(&self) -> bool {
+        self.records.has_log_times()
+    }
+
+    fn is_by_stamp(&self) -> bool {
+        self.keeps
+    }
+
+    fn late(&self) -> u64 {
+        self.late
+    }
+}
+
+/// True for the channel of a stream of ours whose log times are its stamps.
+fn is_by_stamp(record: &Record<'_>) -> bool {
+    let Record::Channel(channel) = record else { return false };
+    let about = channel.metadata(form::ABOUT).map(form::About::from_text);
+    matches!(about, Some(Ok(about)) if !about.has_arrivals)
+}
