@@ -457,6 +457,41 @@ def test_broken_datasets_are_told(robot, tmp_path, what, code, said):
     assert said in done.stdout + done.stderr, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("what", ["a hole", "true times", "not ascending", "rounded"])
+def test_the_times_of_a_dataset_are_those_of_its_timestamps(robot, tmp_path, what):
+    """Datasets of other software, whose `timestamp` is not always `frame_index / fps`."""
+    dataset, _ = write(tmp_path, CONFIG.replace("lerobot:\n", "lerobot:\n  truth: false\n"))
+    file = dataset / "data/chunk-000/file-000.parquet"
+    table = pq.read_table(file)
+    episode, index = table["episode_index"].to_numpy(), table["frame_index"].to_numpy()
+    times = index / 50
+    match what:
+        case "a hole":
+            times = times + 0.5 * (index >= 20)
+        case "true times":
+            times = np.random.default_rng(3).uniform(-0.004, 0.004, len(index)) * (index > 0) + times
+        case "not ascending":
+            times = np.where(index == 30, 0.0, times)
+        case "rounded":
+            times = np.round(times, 4)
+    at = table.column_names.index("timestamp")
+    pq.write_table(table.set_column(at, "timestamp", pa.array(times.astype(np.float32))), file)
+    done = convert(dataset, tmp_path / "back")
+    found = rc.Recording(tmp_path / "back").messages("frame").timestamps_ns
+    first = found[np.flatnonzero(index == 0)][episode]
+    is_taken = what in ("a hole", "true times")
+    wanted = np.rint(times * 1e9) if is_taken else index * 20 * MS
+    assert np.abs(found - first - wanted).max() < (500 if is_taken else 1)
+    assert all(b - a > 10_000 * MS for a, b in zip(found[:-1], found[1:], strict=True) if b - a > 600 * MS)
+    said = {
+        "a hole": "the times are those of `timestamp`, with 10 s between episodes: they differ from frame_index / fps by up to 0.500",
+        "true times": "they differ from frame_index / fps by up to 0.00",
+        "not ascending": "the dataset has no times, as `timestamp` is 0 in frame 30 of episode 0, behind 0.58: those of the recording are",
+        "rounded": "the dataset has no times: those of the recording are frame_index / fps, with 10 s between episodes",
+    }
+    assert said[what] in done.stdout + done.stderr, done.stdout + done.stderr
+
+
 def test_a_clock_that_is_set_ends_an_episode(tmp_path):
     """Both streams jump back by 10 s after a second: what follows is another episode, and a command of before is not taken for it."""
     stamps = START + np.concatenate([np.arange(0, 1000, 10), np.arange(-10_000, -9_000, 10)]) * MS

@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 /// Between the episodes of a dataset that knows no times.
 const BETWEEN_NS: i64 = 10_000_000_000;
 
+/// Times that differ from `frame_index / fps` by less are the same to LeRobot, too: its `tolerance_s`.
+const TOLERANCE_S: f64 = 1e-4;
+
 /// Streams beside the features: a message for each frame, each episode, and each time that something else is done.
 const FRAME: &str = "frame";
 const EPISODE: &str = "episode";
@@ -33,12 +36,79 @@ pub struct Source {
     /// Messages of a frame that have not been given: the stream, and the message.
     waiting: VecDeque<(String, Message)>,
     free: Vec<Message>,
-    /// The time at which the episode begins, if frames have none.
+    /// The times of frames without that of a target.
+    clock: Clock,
+    /// The time at which the episode begins then, and what its first frame has as its own.
     begin_ns: i64,
+    begin_s: f64,
     /// The episode, the task and the time of the frame before.
     last: Option<(i64, usize, i64)>,
     given: String,
     problems: Vec<String>,
+}
+
+/// The times of frames that have none of a target.
+enum Clock {
+    /// `frame_index / fps`, as the dataset has no others, or none that can be used for the reason that stands here.
+    Index(Option<String>),
+    /// The column `timestamp`: it differs from that by up to this, s, in this frame and episode.
+    Column(f64, i64, i64),
+}
+
+impl Clock {
+    /// The clock of a dataset, by all of its times.
+    fn of(folder: &Path) -> eyre::Result<Self> {
+        let mut reader = Reader::open(folder)?;
+        reader.retain(|_| false);
+        let fps = f64::from(reader.dataset().fps);
+        let mut most: Option<(f64, i64, i64)> = None;
+        let (mut begin, mut last) = (0.0, f64::NEG_INFINITY);
+        loop {
+            let frames = match reader.next_frames() {
+                Ok(Some(frames)) => frames,
+                Ok(None) => break,
+                // It is told when the frames are read.
+                Err(_) => continue,
+            };
+            for at in 0..frames.len() {
+                let Some(time) = frames.time_s(at) else {
+                    return Ok(Self::Index(None));
+                };
+                let (index, episode) = (frames.index(at), frames.episode(at));
+                if index == 0 {
+                    (begin, last) = (time, f64::NEG_INFINITY);
+                }
+                if time <= last || !time.is_finite() {
+                    let why = format!("`timestamp` is {time} in frame {index} of episode {episode}, behind {last}");
+                    return Ok(Self::Index(Some(why)));
+                }
+                last = time;
+                let differs = (time - begin - index as f64 / fps).abs();
+                // What float32 has of a time is that much off.
+                let least = most.map_or(TOLERANCE_S, |(most, ..)| most);
+                if differs - time.abs() * f64::from(f32::EPSILON) > least {
+                    most = Some((differs, index, episode));
+                }
+            }
+        }
+        Ok(match most {
+            None => Self::Index(None),
+            Some((differs, index, episode)) => Self::Column(differs, index, episode),
+        })
+    }
+
+    /// What is to be said of it.
+    fn note(&self) -> String {
+        let index = "those of the recording are frame_index / fps, with 10 s between episodes";
+        match self {
+            Self::Index(None) => format!("the dataset has no times: {index}"),
+            Self::Index(Some(why)) => format!("the dataset has no times, as {why}: {index}"),
+            Self::Column(differs, index, episode) => format!(
+                "the times are those of `timestamp`, with 10 s between episodes: they differ from frame_index / fps by up to \
+                 {differs:.6} s, in frame {index} of episode {episode}"
+            ),
+        }
+    }
 }
 
 /// A stream that becomes of a feature, or of a part of it.
@@ -96,6 +166,10 @@ impl Source {
         let target = list(TARGET_NS).filter(|&at| features[at].len() == 1);
         let capture = list(CAPTURE_NS).filter(|_| target.is_some());
         let valid = at(VALID).filter(|&at| features[at].kind == Kind::Bool && capture.is_some());
+        let clock = match target {
+            Some(_) => Clock::Index(None),
+            None => Clock::of(folder)?,
+        };
         let outputs = outputs(features, &Origins::read(folder)?, capture.filter(|_| valid.is_some()))?;
         Ok(Self {
             folder: folder.to_owned(),
@@ -106,7 +180,9 @@ impl Source {
             frames: None,
             waiting: VecDeque::new(),
             free: Vec::new(),
+            clock,
             begin_ns: 0,
+            begin_s: 0.0,
             last: None,
             given: String::new(),
             problems: Vec::new(),
@@ -136,12 +212,20 @@ impl Source {
         let time_ns = match self.target {
             Some(target) => frames.values(target, at).as_slice::<i64>()[0],
             None => {
+                let period_ns = self.period_ns();
                 if let Some((.., last_ns)) = self.last.filter(|_| begins) {
                     // A whole number of periods, so that frames of all episodes lie on one grid.
-                    let period_ns = self.period_ns();
-                    self.begin_ns = last_ns + (BETWEEN_NS / period_ns + 1) * period_ns;
+                    self.begin_ns = ((last_ns + BETWEEN_NS) / period_ns + 1) * period_ns;
                 }
-                self.begin_ns + frames.index(at) * self.period_ns()
+                let own_s = frames.time_s(at).filter(|_| matches!(self.clock, Clock::Column(..)));
+                if begins {
+                    self.begin_s = own_s.unwrap_or(0.0);
+                }
+                self.begin_ns
+                    + match own_s {
+                        Some(time_s) => ((time_s - self.begin_s) * 1e9).round() as i64,
+                        None => frames.index(at) * period_ns,
+                    }
             }
         };
         if begins {
@@ -361,10 +445,7 @@ impl crate::convert::Source for Source {
     fn remarks(&mut self) -> Remarks {
         let mut notes = Vec::new();
         if self.target.is_none() {
-            notes.push(
-                "the dataset has no times: those of the recording are frame_index / fps, with 10 s between episodes"
-                    .to_owned(),
-            );
+            notes.push(self.clock.note());
         }
         for output in self.outputs.iter().filter(|output| output.nonfinite > 0) {
             notes.push(format!(

@@ -1,10 +1,11 @@
 //! Datasets, read frame by frame.
 
-use super::feature::{EPISODE_INDEX, FRAME_INDEX, TASK_INDEX};
+use super::feature::{EPISODE_INDEX, FRAME_INDEX, TASK_INDEX, TIMESTAMP};
 use super::files::guarded;
 use super::{Dataset, Feature, Kind, image, info};
 use crate::Error;
 use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, GenericListArray, OffsetSizeTrait, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_schema::DataType;
@@ -38,6 +39,7 @@ pub struct Frames {
     episodes: Vec<i64>,
     indices: Vec<i64>,
     tasks: Vec<i64>,
+    times_s: Option<Vec<f64>>,
     columns: Vec<Column>,
 }
 
@@ -152,6 +154,7 @@ fn open(path: &Path, features: &[Feature]) -> Result<ParquetRecordBatchReader, E
                 Err(_) => return Ok(Err(format!("no column `{name}`, which meta/info.json says there is"))),
             }
         }
+        roots.extend(builder.schema().index_of(TIMESTAMP).ok());
         let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
         Ok(Ok(builder.with_projection(mask).with_batch_size(BATCH).build()?))
     });
@@ -207,7 +210,24 @@ impl Dataset {
             episodes: whole(EPISODE_INDEX)?,
             indices: whole(FRAME_INDEX)?,
             tasks: whole(TASK_INDEX)?,
+            times_s: batch.column_by_name(TIMESTAMP).and_then(times_of),
         })
+    }
+}
+
+/// Times in s, as the decimals that they were written from; NaN for none. `None`: they are of another type.
+fn times_of(array: &ArrayRef) -> Option<Vec<f64>> {
+    let decimal = |time: f32| time.to_string().parse().unwrap_or(f64::NAN);
+    match array.data_type() {
+        DataType::Float32 => {
+            let times = array.as_primitive::<Float32Type>().iter();
+            Some(times.map(|time| time.map_or(f64::NAN, decimal)).collect())
+        }
+        DataType::Float64 => {
+            let times = array.as_primitive::<Float64Type>().iter();
+            Some(times.map(|time| time.unwrap_or(f64::NAN)).collect())
+        }
+        _ => None,
     }
 }
 
@@ -304,6 +324,11 @@ impl Frames {
     /// Index of a frame in its episode, from 0.
     pub fn index(&self, frame: usize) -> i64 {
         self.indices[frame]
+    }
+
+    /// The `timestamp` of a frame, s since its episode began, if the dataset has it; NaN if this frame has none.
+    pub fn time_s(&self, frame: usize) -> Option<f64> {
+        self.times_s.as_ref().map(|times| times[frame])
     }
 
     /// Task of a frame: an index of [`Reader::tasks`].
