@@ -173,10 +173,9 @@ fn record(folder: &Path, messages: impl IntoIterator<Item = (String, Message)>) 
 }
 
 fn write_mcap(path: &Path, recording: &Path) {
-    let mut reader = recording::Reader::open(recording).unwrap();
-    if reader.has_arrivals() {
-        reader = reader.in_order(recording::Order::Arrival).unwrap();
-    }
+    let reader = recording::Reader::open(recording).unwrap();
+    let order = reader.own_order();
+    let mut reader = reader.in_order(order).unwrap();
     let names: Vec<String> = reader.streams().map(str::to_owned).collect();
     let mut writer = Writer::create(path).unwrap();
     let mut message = Message::default();

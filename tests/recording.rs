@@ -840,7 +840,7 @@ fn the_streams_that_can_be_opened_are_had_beside_those_that_can_not() {
     let (reader, refused) = Reader::open_readable(&folder.0).unwrap();
     assert_eq!(reader.streams().collect::<Vec<_>>(), ["a", "c"]);
     assert_eq!([reader.is_finished(0), reader.is_finished(1)], [true, false]);
-    assert!(!reader.has_arrivals());
+    assert_eq!(reader.own_order(), Order::Stamp);
     let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
     assert!(
         refused.len() == 1 && refused[0].contains("b.arrow: no Arrow IPC file"),
@@ -930,7 +930,7 @@ fn a_recording_is_gone_on_with_in_further_files() {
     assert_eq!(files.len(), 5);
     let reader = Reader::open(&path).unwrap();
     assert_eq!(reader.streams().collect::<Vec<_>>(), ["a", "arm.2"]);
-    assert!(reader.has_arrivals() && reader.is_finished(0));
+    assert!(reader.own_order() == Order::Arrival && reader.is_finished(0));
     assert_eq!(reader.files(0).len(), 3);
     for order in [Order::Stamp, Order::Arrival] {
         let mut reader = Reader::open(&path).unwrap().in_order(order).unwrap();

@@ -103,12 +103,7 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
         .cloned()
         .collect();
     reader.retain(|stream| inputs.iter().any(|input| input == stream));
-    let own = if reader.has_arrivals() {
-        Order::Arrival
-    } else {
-        Order::Stamp
-    };
-    let order = args.order.unwrap_or(own);
+    let order = args.order.unwrap_or_else(|| reader.own_order());
     let mut reader = reader.in_order(order)?;
     // By the index of a stream, that of its input.
     let streams: Vec<usize> = reader

@@ -12,7 +12,7 @@ use robocache::app::AppError;
 use robocache::device::{Dtype, Placement};
 use robocache::ops::align::{AlignConfig, Aligner, Timeline};
 use robocache::ops::offsets::{Offset, Offsets, Severity};
-use robocache::stream::recording::Indexed;
+use robocache::stream::recording::{self, Indexed};
 use robocache::stream::{Message, Selection};
 use robocache::time::ms_to_ns;
 use std::collections::HashMap;
@@ -313,8 +313,7 @@ pub fn observe_recording(
     observed(py, run, &sources, &about, invalid)
 }
 
-/// True if the messages of these streams go in in the order in which they came: as `order` says, or if that is known of all. It
-/// is not if all came at one time, as messages of a bag whose log times are 0 did.
+/// True if the messages of these streams go in in the order in which they came: as `order` says, or if the recording tells it.
 fn is_by_arrival(order: Option<&str>, streams: &[Indexed], names: &[String], path: &str) -> PyResult<bool> {
     let unknown = streams
         .iter()
@@ -327,13 +326,7 @@ fn is_by_arrival(order: Option<&str>, streams: &[Indexed], names: &[String], pat
              otherwise `order=\"stamp\"`)"
         ))),
         (Some("arrival"), None) => Ok(true),
-        (None, unknown) => {
-            let mut arrivals = streams
-                .iter()
-                .flat_map(|stream| stream.arrivals_ns().unwrap_or_default());
-            let first = arrivals.next();
-            Ok(unknown.is_none() && arrivals.any(|arrival_ns| Some(arrival_ns) != first))
-        }
+        (None, _) => Ok(recording::are_in_order(streams.iter().map(Indexed::arrivals_ns))),
         (Some(other), _) => Err(PyValueError::new_err(format!(
             "`order` is {other:?} (allowed: \"arrival\", \"stamp\", None for that of arrival if it is known)"
         ))),

@@ -2,7 +2,7 @@
 
 use super::{Problems, Refused, Remarks, Sink, Source};
 use robocache::formats::file_name;
-use robocache::stream::recording::{Order, Reader, WriteError, Writer};
+use robocache::stream::recording::{Reader, WriteError, Writer};
 use robocache::stream::{Message, Selection};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,11 +20,7 @@ impl RecordingSource {
         let (reader, refused) = Reader::open_readable(folder)?;
         let mut problems = Problems::default();
         refused.iter().for_each(|error| problems.push(error));
-        let order = if reader.has_arrivals() {
-            Order::Arrival
-        } else {
-            Order::Stamp
-        };
+        let order = reader.own_order();
         let reader = reader.in_order(order)?;
         let streams = reader.streams().map(|stream| {
             let selection = selections.iter().find(|(input, _)| file_name(input) == stream);

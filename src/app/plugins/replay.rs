@@ -26,9 +26,9 @@ pub struct ReplayConfig {
     /// Speed of the recorded time; 1 if absent.
     #[serde(default)]
     pub speed: Speed,
-    /// Order and pace of the messages of all streams: by their stamps, or by their arrival at the recorder.
-    #[serde(default)]
-    pub order: Order,
+    /// Order and pace of the messages of all streams: by their stamps, or by their arrival at the recorder. Absent: by arrival, if
+    /// the recording tells it.
+    pub order: Option<Order>,
 }
 
 /// Speed of the recorded time.
@@ -77,13 +77,16 @@ plugin! {
 fn build(config: ReplayConfig, context: &mut BuildContext<'_>) -> Result<(), AppError> {
     let reader =
         Reader::open(&config.path).map_err(|error| context.refused(&ConfigError::new("path", error.to_string())))?;
-    let ordered = reader.in_order(config.order);
-    let reader = ordered.map_err(|error| context.refused(&ConfigError::new("order", error.to_string())))?;
+    let order = config.order.unwrap_or_else(|| reader.own_order());
+    let reader = reader
+        .in_order(order)
+        .map_err(|error| context.refused(&ConfigError::new("order", error.to_string())))?;
     let outputs: Vec<String> = reader.streams().map(str::to_owned).collect();
     let source = Replay {
         name: context.name().to_owned(),
         speed: config.speed,
-        warns_of_requests: config.order == Order::Stamp,
+        order,
+        warns_of_requests: order == Order::Stamp,
         wanted: Vec::new(),
         outputs: outputs.clone(),
         reader,
@@ -102,6 +105,7 @@ fn build(config: ReplayConfig, context: &mut BuildContext<'_>) -> Result<(), App
 struct Replay {
     name: String,
     speed: Speed,
+    order: Order,
     /// Until it has.
     warns_of_requests: bool,
     outputs: Vec<String>,
@@ -130,6 +134,11 @@ impl Source for Replay {
             let (outputs, wanted) = (&self.outputs, &self.wanted);
             self.reader
                 .retain(|name| wanted.iter().any(|&output| outputs[output] == name));
+            let order = match self.order {
+                Order::Arrival => "in which they came to the recorder",
+                Order::Stamp => "of their stamps",
+            };
+            tracing::info!("{}: messages go out in the order {order}", self.name);
         }
         for _ in 0..AT_ONCE {
             if let (Speed::Times(speed), Some((stamp, stream))) = (self.speed, self.reader.next_stamp()) {

@@ -103,6 +103,23 @@ pub fn streams(folder: impl AsRef<Path>) -> Result<Vec<String>, ReadError> {
     Ok(files.into_keys().collect())
 }
 
+/// True if these arrivals of each stream's messages tell in which order they came: they are there, of more than one time, and
+/// those of a stream don't go back.
+pub fn are_in_order<'a>(streams: impl IntoIterator<Item = Option<&'a [i64]>>) -> bool {
+    let (mut first, mut differ, mut any) = (None, false, false);
+    for arrivals in streams {
+        let Some(arrivals) = arrivals.filter(|arrivals| arrivals.is_sorted()) else {
+            return false;
+        };
+        for ends in [arrivals.first(), arrivals.last()].into_iter().flatten() {
+            any = true;
+            differ |= first.is_some_and(|first| first != *ends);
+            first = Some(*ends);
+        }
+    }
+    differ || !any
+}
+
 /// Suffix of a recording's file, behind the stream's name.
 const EXTENSION: &str = "arrow";
 
@@ -110,3 +127,20 @@ const EXTENSION: &str = "arrow";
 const DATA: &str = "data";
 /// Column of the messages' arrivals; a struct's field does not have this name.
 const ARRIVAL: &str = "arrival_ns";
+
+#[cfg(test)]
+mod tests {
+    use super::are_in_order;
+
+    #[test]
+    fn arrivals_tell_the_order_if_they_are_there_differ_and_do_not_go_back() {
+        let tell = |streams: &[Option<&[i64]>]| are_in_order(streams.iter().copied());
+        assert!(tell(&[Some(&[1, 2, 2]), Some(&[0, 5])]));
+        assert!(tell(&[Some(&[1]), Some(&[2])]));
+        assert!(tell(&[]) && tell(&[Some(&[])]));
+        assert!(!tell(&[Some(&[1, 2]), None]));
+        assert!(!tell(&[Some(&[0, 0]), Some(&[0])]));
+        assert!(!tell(&[Some(&[7]), Some(&[7, 7])]));
+        assert!(!tell(&[Some(&[1, 2]), Some(&[1, 3, 2])]));
+    }
+}

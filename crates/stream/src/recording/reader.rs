@@ -1,7 +1,7 @@
 use super::batch::{Batch, Plan};
 use super::framing::{self, Frame, Messages, Stop};
 use super::schema::METADATA;
-use super::{ReadError, files, text};
+use super::{Indexed, ReadError, files, text};
 use crate::Message;
 use crate::file;
 use arrow_ipc::convert::fb_to_schema;
@@ -111,9 +111,19 @@ impl Reader {
         Ok((Self { streams, order }, refused))
     }
 
-    /// True if every stream has the arrivals of its messages, as [`Order::Arrival`] needs them.
-    pub fn has_arrivals(&self) -> bool {
-        self.streams.iter().all(|stream| stream.has_arrivals)
+    /// The order in which the messages came, if the recording [tells](super::are_in_order) it, else that of their stamps. Reads
+    /// the times of all messages.
+    pub fn own_order(&self) -> Order {
+        // What can't be read is told when it is read.
+        let indexed = self
+            .streams
+            .iter()
+            .map(|stream| Indexed::open_readable(&stream.files[0]));
+        let indexed: Vec<Indexed> = indexed.filter_map(|opened| Some(opened.ok()?.0)).collect();
+        match super::are_in_order(indexed.iter().map(Indexed::arrivals_ns)) {
+            true => Order::Arrival,
+            false => Order::Stamp,
+        }
     }
 
     /// Gives the messages in another order.
