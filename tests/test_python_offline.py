@@ -183,7 +183,8 @@ def test_windows_and_items_are_what_the_robot_had(tmp_path):
     folder = tmp_path / "recording"
     sources = {name: f"sender/{name}" for name in ("arm", "force", "image")}
     outputs = ["fused", "observation"]
-    robot.robocache("node", {"plugins": [{"record": {"path": str(folder)}}, {"fuse": ROBOT}]}, sources, outputs)
+    made = {"name": "made", "path": str(tmp_path / "made"), "inputs": ["fused"]}
+    robot.robocache("node", {"plugins": [{"record": {"path": str(folder)}}, {"fuse": ROBOT}, {"record": made}]}, sources, outputs)
     robot.collector({output: f"node/{output}" for output in outputs})
     had = robot.run()
     messages = had.received("sink", "fused")
@@ -207,6 +208,13 @@ def test_windows_and_items_are_what_the_robot_had(tmp_path):
             assert (a is None) == (b is None) and (a is None or a.tolist() == b.tolist())
             some += a is not None
     assert some > 100
+    # What was recorded of the observations is what the policy got.
+    for message, came in zip(rc.Recording(tmp_path / "made").messages("fused"), messages, strict=True):
+        found, live = message.observation(), rc.Observation.from_message(came.array, came.metadata)
+        for part in ("fused", "valid", "age_ns", "timestamps_ns"):
+            assert getattr(found, part).tobytes() == getattr(live, part).tobytes(), part
+        assert (found.epoch, found.wait_ns, found.late_samples) == (live.epoch, live.wait_ns, live.late_samples)
+    assert message.metadata.keys() >= {"modalities", "offsets", "compute_us"}
     # In the order of stamps nothing is late.
     by_stamp = recording.windows(ROBOT, invalid=None, order="stamp")
     assert by_stamp.order == "stamp" and by_stamp.fused.tobytes() != windows.fused.tobytes()

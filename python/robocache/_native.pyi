@@ -157,11 +157,8 @@ class Messages:
     def arrivals_ns(self) -> Tensor | None:
         """Arrival of each message, int64 `[N]`; `None` if the recording does not have it."""
 
-    def said(self, index: int) -> dict[str, Any]:
-        """Metadata of a message about a grid, a cloud or a tensor, by key, as far as they are there."""
-
-    def message(self, index: int) -> tuple[int, list[int], list[str], dict[str, Tensor | list[str]]]:
-        """`(timestamp_ns, shape, fields, columns)` of a message. A column of text is a list."""
+    def message(self, index: int) -> tuple[int, dict[str, Any], dict[str, Tensor | list[str]]]:
+        """`(timestamp_ns, metadata, columns)` of a message. A column of text is a list."""
 
 def observe(
     section: str,

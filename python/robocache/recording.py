@@ -27,6 +27,7 @@ from robocache.attached import Attached
 from robocache.observation import Observation
 from robocache.offline import Observations, about, gathered, names_of, number_of, too_many, warned
 from robocache.tensors import MessageTensor
+from robocache.voxels import Voxels
 
 Broken = Literal["refuse", "use"]
 """What becomes of a stream that can't be read to its end."""
@@ -42,8 +43,27 @@ class RecordedMessage:
     """The capture time, ns."""
     columns: dict[str, np.ndarray]
     """The columns of a struct, such as a cloud, by name; a tensor is the only one, by the name ``""``."""
-    fields: list[str]
-    """The names of a tensor's last axis, if it has any."""
+    metadata: dict[str, Any]
+    """All that was sent with it, by key, as in an event of dora."""
+
+    @property
+    def fields(self) -> list[str]:
+        """The names of a tensor's last axis, if it has any."""
+        return list(self.metadata.get("fields", []))
+
+    def observation(self, *, invalid: float | None = math.nan) -> Observation:
+        """A message of `fused`, of `observation`, or of an aligned stream, as a policy got it: `Observation.from_event`.
+
+        Raises MessageError if it is none.
+        """
+        return Observation.from_message(self._payload(), self.metadata, invalid=invalid)
+
+    def voxels(self) -> Voxels:
+        """A grid, as `Voxels.from_event` has it. Raises MessageError if it is none."""
+        return Voxels.from_message(self._payload(), self.metadata)
+
+    def _payload(self) -> np.ndarray | dict[str, np.ndarray]:
+        return self.columns[""] if list(self.columns) == [""] else self.columns
 
 
 class RecordedMessages(Sequence[RecordedMessage]):
@@ -87,20 +107,20 @@ class RecordedMessages(Sequence[RecordedMessage]):
         at = operator.index(index)
         if not -len(self) <= at < len(self):
             raise IndexError(f"{self._path}: message {at} of {len(self)}")
-        timestamp_ns, shape, fields, arrays = self._read(at % len(self))
-        if shape and "" in arrays:
+        timestamp_ns, metadata, arrays = self._read(at % len(self))
+        if (shape := metadata.get("shape")) and "" in arrays:
             arrays[""] = arrays[""].reshape(shape)
-        return RecordedMessage(timestamp_ns, arrays, fields)
+        return RecordedMessage(timestamp_ns, arrays, metadata)
 
-    def _read(self, index: int) -> tuple[int, list[int], list[str], dict[str, np.ndarray]]:
-        """The stamp, the shape, the fields and the columns of a message; a flat array in one dimension."""
-        timestamp_ns, shape, fields, columns = self._native.message(index)
+    def _read(self, index: int) -> tuple[int, dict[str, Any], dict[str, np.ndarray]]:
+        """The stamp, the metadata and the columns of a message; a flat array in one dimension."""
+        timestamp_ns, metadata, columns = self._native.message(index)
         take = taker(_HOST)
         arrays = {
             name: np.array(column, dtype=np.str_) if isinstance(column, list) else take(column)
             for name, column in columns.items()
         }
-        return timestamp_ns, shape, fields, arrays
+        return timestamp_ns, metadata, arrays
 
     def attached(self, name: str, numbers: np.ndarray, age_ns: np.ndarray) -> Attached:
         """The messages that the rows of a window have, by number, -1 for none: as an observation has them."""
@@ -110,14 +130,15 @@ class RecordedMessages(Sequence[RecordedMessage]):
         if not distinct:
             return Attached(name, index, age_ns, np.empty(0, np.int64), {"": np.empty(0, np.float32)}, {})
         read = [self._read(number) for number in distinct]
-        said: dict[str, Any] = self._native.said(distinct[0])
-        columns = {key: np.concatenate([arrays[key] for *_, arrays in read]) for key in read[0][3]}
-        _, shape, fields, first = read[0]
+        _, metadata, first = read[0]
+        said = {key: metadata[key] for key in _SAID if key in metadata}
+        columns = {key: np.concatenate([arrays[key] for *_, arrays in read]) for key in first}
+        fields: list[str] = metadata.get("fields", [])
         if "" not in first or fields:
-            rows = [_rows_of(arrays, shape, len(fields)) for _, shape, _, arrays in read]
+            rows = [_rows_of(arrays, of.get("shape", []), len(fields)) for _, of, arrays in read]
             said["grid_offsets"] = np.cumsum([0, *rows]).tolist()
         elif "grid_shape" not in said:
-            said["shape"] = [len(read), *(shape or first[""].shape)]
+            said["shape"] = [len(read), *(metadata.get("shape") or first[""].shape)]
         stamps = np.array([stamp for stamp, *_ in read], np.int64)
         return Attached(name, index, age_ns, stamps, columns, said)
 
@@ -211,8 +232,9 @@ class Recording:
 
         The messages go in in the order in which they came to the recorder, as with `order: arrival` of `robocache-replay`
         and in `robocache try`: what came late is late, and a row has the attached message that was there. Recordings that
-        do not say for every stream when its messages came, or say one time for all, are read in the order of stamps. `order="stamp"` or
-        `order="arrival"` asks for one of them, and `order` of the result says which it was.
+        do not say for every stream when its messages came, or say one time for all, or times that go back, are read in the
+        order of stamps. `order="stamp"` or `order="arrival"` asks for one of them, and `order` of the result says which it
+        was.
 
         `config`, `invalid` and `device` are those of `robocache.fuse`. `streams` says by which name an input was recorded,
         where that is another one: `{"proprio": "arm_state"}`.
@@ -391,4 +413,6 @@ class RecordingDataset:
 
 
 _HOST = np.empty(0)
+# What an attached grid, cloud or tensor says of itself.
+_SAID = ("channels", "fields", "origin_m", "voxel_size_m", "grid_shape", "frame_id", "dtype")
 _ROWS = ("valid", "age_ns", "timestamps_ns")

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use robocache::device::{Dtype, HostBuf};
 use robocache::stream::recording::{self, Indexed, ReadError, Reader};
-use robocache::stream::{Cells, Message, form, key};
+use robocache::stream::{Cells, Message, MetadataRef, key};
 use std::ffi::CString;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -151,44 +151,9 @@ impl Messages {
         Some(Tensor::of_vec(arrivals.to_vec(), Dtype::Int64, &[arrivals.len()]))
     }
 
-    /// Metadata of a message about a grid, a cloud or a tensor, by key, as far as they are there.
-    fn said<'py>(&self, py: Python<'py>, index: usize) -> PyResult<Bound<'py, PyDict>> {
-        let mut message = Message::default();
-        py.detach(|| self.stream().read(index, &mut message))
-            .map_err(unreadable)?;
-        let said = PyDict::new(py);
-        let header = &message.header;
-        let texts = [
-            (form::channels.name, form::channels.get(header)),
-            (key::fields, header.fields.get()),
-        ];
-        for (name, texts) in texts {
-            texts.map_or(Ok(()), |texts| said.set_item(name, texts))?;
-        }
-        for key in [form::origin_m, form::voxel_size_m] {
-            let numbers = key.get(header);
-            numbers.map_or(Ok(()), |numbers| said.set_item(key.name, numbers))?;
-        }
-        if let Some(grid_shape) = form::grid_shape.get(header) {
-            said.set_item(form::grid_shape.name, grid_shape)?;
-        }
-        if let Some(frame_id) = header.frame_id.get() {
-            said.set_item(key::frame_id, frame_id)?;
-        }
-        if let Some(values) = message.flat() {
-            said.set_item(key::dtype, values.dtype().name())?;
-        }
-        Ok(said)
-    }
-
-    /// `(timestamp_ns, shape, fields, columns)` of a message. The only column of a flat array has no name, and one of text
-    /// is a list.
-    #[allow(clippy::type_complexity, reason = "Python sees a tuple")]
-    fn message<'py>(
-        &self,
-        py: Python<'py>,
-        index: usize,
-    ) -> PyResult<(i64, Vec<i64>, Vec<String>, Bound<'py, PyDict>)> {
+    /// `(timestamp_ns, metadata, columns)` of a message. The only column of a flat array has no name, and its type is the
+    /// `dtype` of the metadata; a column of text is a list.
+    fn message<'py>(&self, py: Python<'py>, index: usize) -> PyResult<(i64, Bound<'py, PyDict>, Bound<'py, PyDict>)> {
         let count = self.__len__();
         if index >= count {
             return Err(PyIndexError::new_err(format!(
@@ -210,6 +175,13 @@ impl Messages {
                 skipped.reason
             )));
         }
+        let metadata = PyDict::new(py);
+        for (key, value) in message.header.iter() {
+            set_value(&metadata, key, value)?;
+        }
+        if let Some(values) = message.flat() {
+            metadata.set_item(key::dtype, values.dtype().name())?;
+        }
         let columns = PyDict::new(py);
         for column in message.columns_mut() {
             if let Some(texts) = column.texts() {
@@ -220,14 +192,19 @@ impl Messages {
             let (name, len) = (column.name.clone(), memory.len() / column.dtype.size());
             columns.set_item(name, tensor(memory, column.dtype, column.cells, len))?;
         }
-        let header = &message.header;
-        let fields = header.fields.get().unwrap_or_default().to_vec();
-        Ok((
-            message.timestamp_ns(),
-            header.shape.get().unwrap_or_default().to_vec(),
-            fields,
-            columns,
-        ))
+        Ok((message.timestamp_ns(), metadata, columns))
+    }
+}
+
+fn set_value(metadata: &Bound<'_, PyDict>, key: &str, value: MetadataRef<'_>) -> PyResult<()> {
+    match value {
+        MetadataRef::Bool(value) => metadata.set_item(key, value),
+        MetadataRef::Integer(value) | MetadataRef::Timestamp(value) => metadata.set_item(key, value),
+        MetadataRef::Float(value) => metadata.set_item(key, value),
+        MetadataRef::String(value) => metadata.set_item(key, value),
+        MetadataRef::ListInt(values) => metadata.set_item(key, values),
+        MetadataRef::ListFloat(values) => metadata.set_item(key, values),
+        MetadataRef::ListString(values) => metadata.set_item(key, values),
     }
 }
 
