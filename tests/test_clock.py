@@ -1,10 +1,11 @@
 """A device with a clock of its own through dora: its stamps come out in host time."""
 
+import subprocess
 import time
 
 import numpy as np
 
-from harness import Flow, check_same, send
+from harness import ROOT, Flow, check_same, send, wait_for
 from oracle import MS
 
 DEVICE = 5_000 * MS
@@ -45,6 +46,33 @@ def test_a_device_that_restarts_is_named_in_the_log(flow):
     done = flow.run()
     assert len(done.received("sink", "imu")) == 70
     assert "input `imu`: its clock was set by -5.4" in done.logs["clock"], done.logs["clock"]
+
+
+def test_stamps_in_microseconds_are_no_good_state(flow):
+    """The log says it, and so does the row of the diagnostics as long as it is so."""
+    def micro(ns: int) -> tuple:
+        return send("imu", np.float32([1, 2]), (DEVICE + ns) // 1000)
+
+    # Until it was said; for minutes, if need be.
+    stop = flow.folder / "stop"
+    steps = [step for i in range(12_000) for step in (("at", 0.02 * i), micro(20 * MS * i))]
+    flow.sender([("up to", str(stop), steps)])
+    status = flow.folder / "status"
+    flow.robocache("clock", {"status": str(status), "clock": {"inputs": [{"input": "imu"}]}}, {"imu": "sender/imu"}, ["imu"])
+    flow.collector({"imu": "clock/imu"})
+    said = []
+
+    def is_said() -> bool:
+        done = subprocess.run([ROOT / "target/release/robocache", "top", status, "--once"], timeout=180, capture_output=True, text=True)
+        said.append(" ".join(done.stdout.split()))
+        return "its stamps are not capture times" in said[-1]
+
+    with flow.start() as wait:
+        wait_for(is_said, what="the state of the clock")
+        stop.touch()
+        done = wait()
+    assert said[-1].startswith("warn clock: `imu`: its stamps are not capture times: its stamps go on by 1.0"), said[-1]
+    assert "ns in a nanosecond, so they are in microseconds (needed: `timestamp_ns` in ns" in done.logs["clock"]
 
 
 def test_beside_the_recorder_and_fuse_a_run_replays_to_the_same_bytes(flow, tmp_path):

@@ -32,18 +32,27 @@ pub fn is_stamp_in_range(stamp_ns: i64) -> bool {
     (-GREATEST..=GREATEST).contains(&stamp_ns)
 }
 
-/// The unit of a stamp that is the time of its arrival in another one than ns, to within a day.
+/// The unit of a stamp that is the time of its arrival in another one than ns: within a day of it, and ten times nearer than
+/// in ns.
 pub fn unit_of_stamp(stamp_ns: i64, arrival_ns: i64) -> Option<&'static str> {
     const DAY_NS: u64 = 86_400_000_000_000;
-    let units = [
+    const UNITS: [(i64, &str); 3] = [
         (1_000, "microseconds"),
         (1_000_000, "milliseconds"),
         (1_000_000_000, "seconds"),
     ];
-    let is_near = |&(ns, _): &(i64, &str)| {
-        let apart = stamp_ns.saturating_mul(ns).saturating_sub(arrival_ns);
-        stamp_ns > 0 && apart.unsigned_abs() < DAY_NS
-    };
+    let apart = |unit_ns: i64| stamp_ns.saturating_mul(unit_ns).abs_diff(arrival_ns);
+    let (apart_ns, unit) = UNITS
+        .into_iter()
+        .map(|(unit_ns, unit)| (apart(unit_ns), unit))
+        .min_by_key(|(apart_ns, _)| *apart_ns)?;
+    (stamp_ns > 0 && apart_ns < DAY_NS && apart_ns < apart(1) / 10).then_some(unit)
+}
+
+/// The unit of stamps that advance by one while `ns_per_step` nanoseconds pass, if it is not ns.
+pub fn unit_of_pace(ns_per_step: f64) -> Option<&'static str> {
+    let units = [(1e3, "microseconds"), (1e6, "milliseconds"), (1e9, "seconds")];
+    let is_near = |&(ns, _): &(f64, &str)| (0.3..3.0).contains(&(ns_per_step / ns));
     units.into_iter().find(is_near).map(|(_, unit)| unit)
 }
 

@@ -1,5 +1,5 @@
 use super::{add, report_losses};
-use crate::app::{AppError, BuildContext, Diagnosis, Fault, Operation, Outbox};
+use crate::app::{Ailment, AppError, BuildContext, Diagnosis, Fault, Level, Operation, Outbox};
 use robocache_ops::clock::{ClockConfig, Clocks, Notice, Stamp};
 use robocache_ops::{self as ops, clock};
 use robocache_stream::{Header, Layout, Message};
@@ -19,6 +19,7 @@ fn build(config: ClockConfig, context: &mut BuildContext<'_>) -> Result<(), AppE
         name: context.name().into(),
         inputs: inputs.clone(),
         clocks,
+        ailments: vec![None; inputs.len()],
         last: vec![None; inputs.len()],
         layout: Layout::default(),
     };
@@ -45,10 +46,20 @@ fn capture_time(header: &Header) -> Result<CaptureTime, Fault> {
     Ok(CaptureTime::Unstamped(published.ok_or(needed)?))
 }
 
+fn ailment(cause: impl ToString) -> Ailment {
+    Ailment {
+        level: Level::Warn,
+        what: "its stamps are not capture times".to_owned(),
+        cause: cause.to_string(),
+    }
+}
+
 struct Clock {
     name: String,
     inputs: Vec<String>,
     clocks: Clocks,
+    /// What is wrong with the stamps of each input, until they are by the estimate of a clock that goes right.
+    ailments: Vec<Option<Ailment>>,
     /// The last stamp of each input.
     last: Vec<Option<Stamp>>,
     layout: Layout,
@@ -71,17 +82,24 @@ impl Operation for Clock {
                 let (ppm, us) = (stamp.skew * 1e6, stamp.sigma_ns / 1000);
                 tracing::info!("{name}: input `{input}`: {notice} (skew {ppm:.1} ppm, sigma {us} us)");
             }
-            Some(notice) => out.warn(input, notice.kind(), notice),
+            Some(notice) => {
+                if matches!(notice, Notice::Pace { .. }) {
+                    self.ailments[input] = Some(ailment(notice));
+                }
+                out.warn(input, notice.kind(), notice);
+            }
             None => {}
         }
-        if let Some(published) = published_ns.filter(|_| stamp.is_locked)
-            && stamp.host_ns.abs_diff(published) > OTHER_CLOCK_NS
-        {
-            let apart = (stamp.host_ns as f64 - published as f64) / 1e9;
-            let text = format_args!(
-                "its stamps are {apart:+.1} s from the time of publication: of another clock than `clock` says"
-            );
-            out.warn_seldom(input, "another clock", text);
+        if let Some(published) = published_ns.filter(|_| stamp.is_locked) {
+            self.ailments[input] = None;
+            if stamp.host_ns.abs_diff(published) > OTHER_CLOCK_NS {
+                let apart = (stamp.host_ns as f64 - published as f64) / 1e9;
+                let text = format!(
+                    "its stamps are {apart:+.1} s from the time of publication: of another clock than `clock` says"
+                );
+                out.warn_seldom(input, "another clock", format_args!("{text}"));
+                self.ailments[input] = Some(ailment(text));
+            }
         }
         message.layout_into(&mut self.layout);
         out.send(input, &self.layout, |payload, header| {
@@ -103,6 +121,10 @@ impl Operation for Clock {
             ops::key::epoch.set(header, stamp.epoch);
         });
         Ok(())
+    }
+
+    fn ailment(&self, input: usize) -> Option<&Ailment> {
+        self.ailments[input].as_ref()
     }
 
     fn diagnosis(&self, input: usize) -> Diagnosis {

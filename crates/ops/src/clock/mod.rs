@@ -138,10 +138,15 @@ impl fmt::Display for Notice {
                 "it said nothing for {:.0} s: its stamps are times of publication until its clock is known again",
                 seconds(ns)
             ),
-            Self::Pace { ratio } => write!(
-                f,
-                "its stamps go on by {ratio:.3e} ns in a nanosecond (needed: `timestamp_ns` in ns, the capture time of each message)"
-            ),
+            Self::Pace { ratio } => {
+                let unit = robocache_time::unit_of_pace(1.0 / ratio);
+                let unit = unit.map_or(String::new(), |unit| format!(", so they are in {unit}"));
+                write!(
+                    f,
+                    "its stamps go on by {ratio:.3e} ns in a nanosecond{unit} (needed: `timestamp_ns` in ns, the capture time of \
+                     each message)"
+                )
+            }
             Self::HostClock { ns } => write!(
                 f,
                 "the real-time clock was set by {:+.3} s against the one that stamps it",

@@ -4,7 +4,7 @@ use super::SAY_AGAIN;
 use crate::app::diagnostics::{Figure, Recent, is_silent};
 use crate::app::rate_limit::RateLimit;
 use crate::app::{Ailment, Level};
-use robocache_time::unit_of_stamp;
+use robocache_time::{unit_of_pace, unit_of_stamp};
 use std::time::{Duration, Instant};
 
 /// Time that a stream must have been sending before its stamps are judged.
@@ -133,7 +133,7 @@ impl StreamWatch {
         }
         self.is_judged = true;
         let advance = stamp_ns.abs_diff(first_ns);
-        let unit = unit(elapsed.as_nanos() as f64 / advance as f64)?;
+        let unit = unit_of_pace(elapsed.as_nanos() as f64 / advance as f64)?;
         self.stamp_problem = Some(format!(
             "its stamps went on by {advance} in {:.1} s, so they are in {unit} (needed: `timestamp_ns` in ns)",
             elapsed.as_secs_f64()
@@ -215,13 +215,6 @@ impl StreamWatch {
     }
 }
 
-/// The unit of stamps that advance by one while `ns_per_step` nanoseconds pass.
-fn unit(ns_per_step: f64) -> Option<&'static str> {
-    let units = [(1e3, "microseconds"), (1e6, "milliseconds"), (1e9, "seconds")];
-    let is_near = |&(ns, _): &(f64, &str)| (0.3..3.0).contains(&(ns_per_step / ns));
-    units.into_iter().find(is_near).map(|(_, unit)| unit)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,17 +247,30 @@ mod tests {
 
     #[test]
     fn the_unit_of_stamps_is_told_from_how_fast_they_go_on() {
-        assert_eq!(unit(1.0), None);
-        assert_eq!(unit(0.5), None);
-        assert_eq!(unit(100.0), None); // a slow replay
-        assert_eq!(unit(1.1e3), Some("microseconds"));
-        assert_eq!(unit(0.9e6), Some("milliseconds"));
-        assert_eq!(unit(1e9), Some("seconds"));
+        assert_eq!(unit_of_pace(1.0), None);
+        assert_eq!(unit_of_pace(0.5), None);
+        assert_eq!(unit_of_pace(100.0), None); // a slow replay
+        assert_eq!(unit_of_pace(1.1e3), Some("microseconds"));
+        assert_eq!(unit_of_pace(0.9e6), Some("milliseconds"));
+        assert_eq!(unit_of_pace(1e9), Some("seconds"));
         let now_ns = 1_700_000_000_123_456_789;
         assert_eq!(unit_of_stamp(now_ns, now_ns), None);
         assert_eq!(unit_of_stamp(5_000_000_000, now_ns), None); // since a start
         assert_eq!(unit_of_stamp(now_ns / 1000, now_ns), Some("microseconds"));
         assert_eq!(unit_of_stamp(now_ns / 1_000_000, now_ns), Some("milliseconds"));
         assert_eq!(unit_of_stamp(now_ns / 1_000_000_000, now_ns), Some("seconds"));
+        // Host and stamps count from a start, the host's earlier or later.
+        for stamp_s in 1..100 {
+            for arrival_s in 1..100 {
+                let stamp_ns = stamp_s * 1_000_000_000;
+                assert_eq!(
+                    unit_of_stamp(stamp_ns, arrival_s * 1_000_000_000),
+                    None,
+                    "{stamp_s} {arrival_s}"
+                );
+                let us = unit_of_stamp(stamp_ns / 1000, stamp_ns + 5_000_000);
+                assert_eq!(us, Some("microseconds"), "{stamp_s}");
+            }
+        }
     }
 }
