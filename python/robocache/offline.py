@@ -200,38 +200,46 @@ def warned(observed: list[_native.Observed], text: _native.Source) -> list[_nati
         warnings.warn(f"{text['file']}: fuse: attach: {names} left out: {left}", stacklevel=4)
     for off in observed[0].off if observed else []:
         warnings.warn(off, stacklevel=4)
-    for doubt in _doubts(observed[0].spans if observed else []):
+    for doubt in _doubts(observed[0].spans, observed[0].index.shape[0]) if observed else []:
         warnings.warn(doubt, stacklevel=4)
     return observed
 
 
 # Sound at 48 kHz has a sample every 20.8 us. Times in microseconds that are taken for nanoseconds are as close from 50 Hz on.
 _LEAST_STEP_NS = 20_001
+# Something on a robot is slower than 5 kHz. Times in microseconds that are taken for nanoseconds are as close from 5 Hz on.
+_LEAST_STEP_OF_ALL_NS = 200_001
 
 
-def _doubts(spans: Sequence[tuple[str, int, int, int, int]]) -> Iterator[str]:
-    """Signs that times are not nanoseconds, not of one clock, or out of order."""
+def _doubts(spans: Sequence[tuple[str, int, int, int, int]], observations: int | None = None) -> Iterator[str]:
+    """Signs that times are not nanoseconds, not of one clock, or out of order; or the times, if nothing was observed."""
+    is_doubted = False
     # One sample, such as of a map that does not change, may be of any time.
-    spans = [span for span in spans if span[3] > 1]
-    for name, first, last, samples, back in spans:
+    several = [span for span in spans if span[3] > 1]
+    steps = [(last - first) / (samples - 1) for _, first, last, samples, _ in several]
+    for (name, first, last, samples, back), step_ns in zip(several, steps, strict=True):
         if 2 * back > samples:
             yield (
                 f"stream `{name}`: {back} of {samples} times are before the one before them: are they in reverse? They are "
                 f"to ascend"
             )
-        step_ns = (last - first) / (samples - 1)
-        if step_ns < _LEAST_STEP_NS:
+        if step_ns < _LEAST_STEP_NS or max(steps) < _LEAST_STEP_OF_ALL_NS:
+            is_doubted = True
             yield (
                 f"stream `{name}`: {samples} samples from {first} to {last} ns are {step_ns:.3g} ns apart: are its times "
                 f"nanoseconds?"
             )
-    if spans:
-        early, late = min(spans, key=lambda span: span[2]), max(spans, key=lambda span: span[1])
+    if several:
+        early, late = min(several, key=lambda span: span[2]), max(several, key=lambda span: span[1])
         if early[2] < late[1]:
+            is_doubted = True
             yield (
                 f"stream `{early[0]}` is from {early[1]} to {early[2]} ns, stream `{late[0]}` from {late[1]} to {late[2]} ns: "
                 f"they have no time in common. Are both in nanoseconds, and of one clock?{_unit(early, late)}"
             )
+    if observations == 0 and spans and not is_doubted:
+        times = ", ".join(f"`{name}` from {first} to {last} ns" for name, first, last, *_ in spans)
+        yield f"there is no observation: none is due where the streams are ({times})"
 
 
 def _unit(early: tuple[str, int, int, int, int], late: tuple[str, int, int, int, int]) -> str:

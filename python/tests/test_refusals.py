@@ -203,6 +203,24 @@ def test_times_that_are_no_nanoseconds_are_doubted(unit):
     assert warned[0].filename == __file__
 
 
+@pytest.mark.parametrize("rate_hz", [6, 10, 30])
+def test_microseconds_of_slow_streams_are_doubted(rate_hz):
+    """Two streams of a robot, for a minute: none is as fast as both seem to be."""
+    config = {**FUSE, "modalities": [MODALITY, MODALITY | {"input": "b"}]}
+    times = [np.arange(60 * rate) * 1_000_000 // rate for rate in (rate_hz, 500)]
+    streams = {name: (t, np.zeros((len(t), 2))) for name, t in zip("ab", times, strict=True)}
+    with pytest.warns(UserWarning, match=r"stream `a`: \d+ samples from 0 to \d+ ns are \S+ ns apart: are its times nanoseconds\?"):
+        rc.fuse(streams, config)
+
+
+def test_no_observation_is_told_with_the_times_of_the_streams():
+    config = {**FUSE, "rate_hz": 1}
+    words = r"there is no observation: none is due where the streams are \(`a` from 100000000 to 140000000 ns\)"
+    with pytest.warns(UserWarning, match=words):
+        observed = rc.fuse({"a": (TIMES + SECOND // 10, VALUES)}, config)
+    assert len(observed.epoch) == 0
+
+
 @pytest.mark.parametrize("run", [rc.fuse, rc.align])
 def test_streams_without_a_time_in_common_are_doubted(run):
     """One clock counts from 1970, the other from the start of the machine."""
