@@ -77,6 +77,30 @@ def test_streams_of_features_are_compared_whatever_it_becomes(tmp_path, to, othe
     assert "clocks:" not in convert(tmp_path, "--allow-offset", "camera", code=0, to=other)
 
 
+@pytest.mark.parametrize("place", ["nowhere", "voxelize", "attach"])
+def test_the_latency_of_a_lidar_stands_at_its_input_or_where_its_grids_are_attached(tmp_path, place):
+    """A driver that stamps clouds 1.5 s after their capture."""
+    made, messages = bags.Made(), []
+    for i in range(300):
+        at = START + i * 20 * MS
+        joints = T["sensor_msgs/msg/JointState"](
+            header=header(at), name=["a", "b"], position=np.array([i, -i], float), velocity=np.array([]), effort=np.array([])
+        )
+        messages.append(("/joints", "sensor_msgs/msg/JointState", at + 2 * MS, joints))
+        if i % 5 == 0:
+            messages.append(("/lidar", "sensor_msgs/msg/PointCloud2", at + 2 * MS, made.cloud(at + 1500 * MS)[0]))
+    bags.write(tmp_path / "bag", messages)
+    latency = {"latency_ms": 1500}
+    lidar, grids = [latency if place == wanted else {} for wanted in ("voxelize", "attach")]
+    fuse = {**CONFIG["fuse"], "attach": [{"input": "voxels", **grids}]}
+    grid = {"origin_m": [-2, -2, -1], "voxel_size_m": [0.5, 0.5, 0.5], "shape": [8, 8, 4], "channels": ["occupancy"], "layout": "bits"}
+    config = tmp_path / "both.yml"
+    config.write_text(yaml.safe_dump({"voxelize": {**grid, "inputs": [{"input": "lidar", **lidar}]}, "fuse": fuse}))
+    words = [ROOT / "target/release/robocache", "convert", tmp_path / "bag", tmp_path / "out", "--config", config]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0 and ("clocks: `lidar`" in done.stdout + done.stderr) == (place == "nowhere"), done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(("early_ms", "log_of_stamp"), [(0, False), (2500, True), (0, True)])
 def test_good_bags_and_those_recorded_at_their_stamps_raise_no_alarm(tmp_path, early_ms, log_of_stamp):
     bag(tmp_path, early_ms, log_of_stamp)

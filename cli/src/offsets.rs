@@ -100,13 +100,33 @@ pub fn latencies(operations: &[Operation]) -> Vec<(String, i64)> {
                 taken.extend(config.attach.iter().map(|it| (it.input.clone(), it.latency_ms)));
             }
             Section::Group(config) => taken.extend(config.inputs.iter().map(|it| (it.input.clone(), it.latency_ms))),
-            Section::Voxelize(config) => taken.extend(config.inputs.iter().map(|it| (it.input.clone(), 0.0))),
+            Section::Voxelize(config) => {
+                let later_ms = attached_latency_ms(operations, &operation.output("voxels"));
+                taken.extend(
+                    config
+                        .inputs
+                        .iter()
+                        .map(|it| (it.input.clone(), it.latency_ms + later_ms)),
+                );
+            }
             Section::Clock(config) => stamped.extend(config.inputs.iter().map(|it| it.input.clone())),
             Section::Record(_) | Section::Replay(_) | Section::Resample | Section::Sim(_) => {}
         }
     }
     let taken = taken.into_iter().filter(|(name, _)| !stamped.contains(name));
     taken.map(|(name, ms)| (name, ms_to_ns(ms))).collect()
+}
+
+/// The `latency_ms` with which observations take the grids of this name: they have the stamps of their clouds.
+fn attached_latency_ms(operations: &[Operation], grids: &str) -> f64 {
+    let attached = operations.iter().flat_map(|operation| match &operation.section {
+        Section::Observe(config) => &config.attach[..],
+        _ => &[],
+    });
+    let mut latencies = attached
+        .filter(|attach| attach.input == grids)
+        .map(|attach| attach.latency_ms);
+    latencies.next().unwrap_or(0.0)
 }
 
 /// The streams that are off by too much, in words.

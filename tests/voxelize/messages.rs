@@ -1,7 +1,8 @@
 //! Messages that are clouds, and the words in which others are refused.
 
 use super::support::{TestCloud, config, coo, voxelizer};
-use robocache::device::Dtype;
+use robocache::device::{Dtype, Placement};
+use robocache::ops::voxelize::{VoxelInput, Voxelizer};
 use robocache::stream::{Cells, HostCloud, Message, PointCloud};
 
 fn tensor(fields: &[&str], shape: &[usize], length: usize) -> Message {
@@ -57,6 +58,39 @@ fn a_cloud_has_the_stamp_and_the_frame_of_its_message() {
     assert_eq!(facts(&message), (2, Some(7), Some("lidar".to_owned())));
     let field = PointCloud::from_message(&message).unwrap().field_type("i").unwrap();
     assert_eq!((field.dtype, field.sent), (Dtype::Float32, Dtype::Float32));
+}
+
+#[test]
+fn the_time_of_a_cloud_is_its_stamp_without_the_latency() {
+    const MS: i64 = 1_000_000;
+    let mut config = config(0.0, 1.0, [9, 9, 9], &["occupancy"]);
+    config.inputs.push(VoxelInput {
+        input: "rear".into(),
+        ..VoxelInput::default()
+    });
+    config.inputs[1].latency_ms = 80.0;
+    let mut voxelizer = Voxelizer::new(&config, &Placement::cpu("a test")).unwrap();
+    let mut grids = Vec::new();
+    for (input, ms) in [(0, 100), (1, 180), (0, 200), (1, 285), (1, 300), (0, 240)] {
+        let mut cloud = tensor(&["x", "y", "z"], &[1, 3], 3);
+        cloud.header.timestamp_ns.set(ms * MS);
+        let pushed = voxelizer.push(input, &cloud).unwrap();
+        grids.extend(
+            pushed
+                .grid
+                .map(|grid| (grid.stamp_ns() / MS, grid.inputs_age_ns().to_vec())),
+        );
+    }
+    assert_eq!(
+        grids,
+        [(100, vec![0, 0]), (205, vec![5 * MS, 0]), (240, vec![0, 20 * MS])]
+    );
+    config.inputs[1].latency_ms = f64::NAN;
+    let refused = config.validate().unwrap_err().to_string();
+    assert!(
+        refused.contains("inputs[1].latency_ms: NaN is not allowed (allowed: -1e12 to 1e12 ms)"),
+        "{refused}"
+    );
 }
 
 #[test]

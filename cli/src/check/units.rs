@@ -170,6 +170,7 @@ impl OfSection<'_> {
             self.warn("voxel_size_m", problem);
         }
         for (i, cloud) in config.inputs.iter().enumerate() {
+            self.duration(&format!("inputs[{i}].latency_ms"), Some(cloud.latency_ms), LATENCY);
             let Some(extrinsic) = &cloud.extrinsic else { continue };
             if extrinsic.translation_m.iter().any(|part| part.abs() > MOUNTED_M) {
                 let problem = format!(

@@ -34,6 +34,9 @@ pub const WARNED_NS: i64 = 100_000_000;
 /// A stream that is off by this or more is refused.
 pub const REFUSED_NS: i64 = 1_000_000_000;
 
+/// No message takes longer: a stream that is off by more is of another clock.
+const LATENCY_NS: i64 = 10_000_000_000;
+
 /// Parts of arrival time of which the least delay counts, ns.
 const PART_NS: i64 = 250_000_000;
 
@@ -151,13 +154,17 @@ impl fmt::Display for Offset {
         if let Some(unit) = self.unit {
             return write!(f, " (they look like the time in {unit}; needed: `timestamp_ns` in ns)");
         }
-        let by_ms = ns_to_ms(ahead_ns.saturating_abs());
-        let way = if ahead_ns < 0 { "lower" } else { "raise" };
-        write!(
-            f,
-            " (if it is so in every run, {way} its `latency_ms` by {by_ms:.0}; else put `robocache-clock` before the recorder"
-        )?;
-        if ahead_ns < 0 {
+        write!(f, " (")?;
+        let by_ns = ahead_ns.saturating_abs();
+        if by_ns <= LATENCY_NS {
+            let (by_ms, way) = (ns_to_ms(by_ns), if ahead_ns < 0 { "lower" } else { "raise" });
+            write!(
+                f,
+                "if it is so in every run, {way} its `latency_ms` by {by_ms:.0}; else "
+            )?;
+        }
+        write!(f, "put `robocache-clock` before the recorder")?;
+        if by_ns <= LATENCY_NS && ahead_ns < 0 {
             write!(f, "; if its messages take that long to arrive, its stamps are right")?;
         }
         write!(f, ")")
@@ -627,6 +634,17 @@ mod tests {
                 "`camera`: its stamps are 2.500 s ahead of those of `joints`, `force`, by when they arrived (if it is so in every run, raise \
               its `latency_ms` by 2500; else put `robocache-clock` before the recorder)"
             ]
+        );
+        // Nothing takes as long to arrive.
+        let far = |_| -1_699_999_972_310;
+        let clock = said(&[
+            made("camera", 20, &far),
+            made("joints", 20, &right),
+            made("force", 20, &right),
+        ]);
+        assert!(
+            clock[0].ends_with("by when they arrived (put `robocache-clock` before the recorder)"),
+            "{clock:?}"
         );
         let said = said(&[made("camera", 20, &late), made("joints", 20, &right)]);
         assert_eq!(

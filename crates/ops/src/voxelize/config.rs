@@ -44,6 +44,9 @@ pub struct VoxelInput {
     pub input: String,
     /// Paths of the fields of a cloud in a struct, and of its stamp. `None`: those that are recognised.
     pub from: Option<FromConfig>,
+    /// Delay of its stamps behind the capture: a cloud's time is its stamp minus this.
+    #[serde(default)]
+    pub latency_ms: f64,
     /// Pose of the sensor in the frame of the grid. Absent: the clouds are in that frame.
     pub extrinsic: Option<Extrinsic>,
 }
@@ -232,7 +235,13 @@ impl VoxelizeConfig {
         if self.inputs.is_empty() {
             return refused("inputs", "is empty (at least one input)");
         }
-        for (i, VoxelInput { input, from, extrinsic }) in self.inputs.iter().enumerate() {
+        for (i, of) in self.inputs.iter().enumerate() {
+            let VoxelInput {
+                input,
+                from,
+                latency_ms,
+                extrinsic,
+            } = of;
             let at = format!("inputs[{i}]");
             let refused = |key: &str, problem: String| refused(format!("{at}.{key}"), problem);
             if input.is_empty() {
@@ -242,6 +251,10 @@ impl VoxelizeConfig {
                 return refused("input", format!("`{input}` is there twice (each input once)"));
             }
             check_from(&at, from.as_ref(), None)?;
+            if !(-1e12..=1e12).contains(latency_ms) {
+                let problem = format!("{latency_ms} is not allowed (allowed: -1e12 to 1e12 ms)");
+                return refused("latency_ms", problem);
+            }
             let Some(Extrinsic {
                 translation_m,
                 rotation_xyzw,

@@ -7,7 +7,7 @@ use super::{CloudError, ConfigError, VoxelLayout, VoxelizeConfig};
 use robocache_device::Placement;
 use robocache_device::gpu::{DeviceFault, Gpu};
 use robocache_stream::{HostCloud, Layout, Message};
-use robocache_time::is_stamp_in_range;
+use robocache_time::{is_stamp_in_range, ms_to_ns};
 use std::time::Instant;
 
 /// Makes voxel grids of point clouds, on the CPU or on a device.
@@ -59,6 +59,8 @@ use std::time::Instant;
 pub struct Voxelizer {
     backends: Backends,
     collector: Collector,
+    /// The `latency_ms` of each input, ns.
+    latencies: Vec<i64>,
     /// The clouds that wait, if there are several inputs.
     waiting: Vec<Message>,
     /// The inputs whose clouds make the grid at hand.
@@ -113,6 +115,7 @@ impl Voxelizer {
         Ok(Self {
             backends: Backends::new(config, placement)?,
             collector: Collector::new(config),
+            latencies: config.inputs.iter().map(|input| ms_to_ns(input.latency_ms)).collect(),
             waiting: (0..inputs).map(|_| Message::new(&memory)).collect(),
             used: Vec::with_capacity(inputs),
         })
@@ -140,7 +143,7 @@ impl Voxelizer {
         if !is_stamp_in_range(stamp_ns) {
             return Err(Unused::Stamp(stamp_ns));
         }
-        let unused = match self.collector.arrived(input, stamp_ns) {
+        let unused = match self.collector.arrived(input, stamp_ns - self.latencies[input]) {
             Arrival::Waits => None,
             Arrival::Replaces => Some(Unused::Superseded),
             Arrival::Jumped { dropped } => Some(Unused::Jumped(dropped)),
@@ -208,7 +211,9 @@ impl Voxelizer {
     /// If there is no such input.
     pub fn gather<'a>(&'a mut self, clouds: &'a [(usize, &'a Message)]) -> GatheredGrid<'a> {
         let start = Instant::now();
-        let stamps = clouds.iter().map(|(_, cloud)| cloud.timestamp_ns());
+        let stamps = clouds
+            .iter()
+            .map(|(input, cloud)| cloud.timestamp_ns().saturating_sub(self.latencies[*input]));
         let stamp_ns = stamps.max().unwrap_or(0);
         let clouds = Clouds::Given(clouds);
         GatheredGrid::new(&mut self.backends, None, clouds, stamp_ns, start)
