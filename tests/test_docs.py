@@ -165,6 +165,33 @@ def test_the_policy_of_the_page_on_sensors_asks_and_holds(tmp_path):
     assert is_over(said) and "Traceback" not in said, said
 
 
+def test_the_page_on_training_runs_from_the_first_run_to_the_policy(tmp_path):
+    for name in (".venv", "target", "robocache.yml"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    page = (ROOT / "docs" / "training.md").read_text()
+    for name, block in re.findall(r"^```yaml\n# (\S+\.yml)\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        (tmp_path / name).write_text(block)
+    programs = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    for name, program in zip(("train.py", "drive.py"), programs, strict=True):
+        (tmp_path / name).write_text(program)
+    said = dora_run_until(lambda _: False, "first-run.yml", tmp_path)
+    run = lambda *words: subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=180)
+    for words in (["info", "out/first-run"], ["try", "perception.yml", "out/first-run"]):
+        done = run(COMMAND, *words)
+        assert done.returncode == 0, said + done.stdout + done.stderr
+    done = run(sys.executable, "train.py")
+    found = re.fullmatch(r"(\d+) observations, as the robot had them; error (0\.\d+) rad\n", done.stdout)
+    assert found and int(found[1]) > 200 and float(found[2]) < 0.05, done.stdout + done.stderr
+
+    # The robot drives, into another folder.
+    [policy] = re.findall(r"^```yaml\n# in first-run\.yml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "first-run.yml").write_text((tmp_path / "first-run.yml").read_text() + policy)
+    config = tmp_path / "perception.yml"
+    config.write_text(config.read_text().replace("out/first-run", "out/second-run"))
+    said = dora_run_until(lambda said: said.count("the arm goes to") > 20, "first-run.yml", tmp_path)
+    assert said.count("the arm goes to") > 20, said
+
+
 DRIVER = """
 import sys
 import time
