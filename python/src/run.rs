@@ -138,12 +138,12 @@ impl Run {
         }
     }
 
-    /// The streams have ended: what waited for more of them is due.
+    /// The streams have ended, one after the other as inputs of a node do: what waited for more of them is due.
     fn finish(&mut self) -> PyResult<()> {
         for stream in 0..self.aligner.timeline().inputs().count() {
             self.aligner.close(stream);
+            self.take_due()?;
         }
-        self.take_due()?;
         let timeline = self.aligner.timeline();
         self.late_samples = (0..timeline.modalities())
             .map(|modality| timeline.late_samples(modality))
