@@ -29,7 +29,7 @@ pub use plain::{is_obeyed, plain};
 pub use resident::{Resident, SlotColumn, SlotLayout};
 pub use samples::{SampleRow, SampleRows, SamplesError};
 pub use selector::{
-    CloudFields, FromConfig, FromError, MetadataStamp, NamesConfig, SelectError, Selection, Selector, StampConfig,
-    TimeUnit, Width,
+    CloudFields, FromConfig, FromError, MetadataStamp, NamesConfig, NumberStamp, SelectError, Selection, Selector,
+    StampConfig, TimeUnit, Width,
 };
 pub use selector::{DATATYPES, FRAMES, Path, Recognised, integer, ns_of, number, recognise};

@@ -54,13 +54,25 @@ pub struct NamesConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(
     untagged,
-    expecting = "allowed: a path such as `header.stamp`, or `{ metadata: KEY, unit: s | ms | us | ns }`"
+    expecting = "allowed: a path such as `header.stamp`, `{ path: PATH, unit: s | ms | us | ns }`, or `{ metadata: KEY, unit: ... }`"
 )]
 pub enum StampConfig {
     /// In the payload, at this path: a struct of `sec` and `nanosec`, an Arrow timestamp, or an integer of ns.
     Path(String),
+    /// In the payload, a number of a unit.
+    Number(NumberStamp),
     /// In the metadata.
     Metadata(MetadataStamp),
+}
+
+/// A number of the payload that is the capture time.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NumberStamp {
+    /// Where it stands.
+    pub path: String,
+    /// Its unit.
+    pub unit: TimeUnit,
 }
 
 /// A key of the metadata that has the capture time.
@@ -130,6 +142,9 @@ impl FromConfig {
         }
         match &self.stamp {
             Some(StampConfig::Path(path)) => check_path(path).or_else(|problem| refused("stamp", problem)),
+            Some(StampConfig::Number(stamp)) => {
+                check_path(&stamp.path).or_else(|problem| refused("stamp.path", problem))
+            }
             Some(StampConfig::Metadata(stamp)) if stamp.metadata.is_empty() => {
                 refused("stamp.metadata", "it is empty (needed: a key)".into())
             }

@@ -15,7 +15,7 @@ mod tests;
 mod types;
 
 pub use cloud::DATATYPES;
-pub use config::{FromConfig, FromError, MetadataStamp, NamesConfig, StampConfig, TimeUnit};
+pub use config::{FromConfig, FromError, MetadataStamp, NamesConfig, NumberStamp, StampConfig, TimeUnit};
 pub use error::SelectError;
 pub use path::{Path, integer, number};
 pub use samples::Losses;
@@ -136,6 +136,11 @@ impl Selection {
     /// True if `from` takes the stamp from the metadata.
     pub fn has_metadata_stamp(&self) -> bool {
         matches!(self.stamp(), Some(StampConfig::Metadata(_)))
+    }
+
+    /// True if `from` takes the stamp from the payload.
+    pub fn has_payload_stamp(&self) -> bool {
+        matches!(self.stamp(), Some(StampConfig::Path(_) | StampConfig::Number(_)))
     }
 
     fn stamp(&self) -> Option<&StampConfig> {
@@ -351,7 +356,7 @@ impl Selector {
             if wants.has_metadata_stamp() {
                 wants.restamp(&mut message.header)?;
             }
-            let is_configured = matches!(wants.stamp(), Some(StampConfig::Path(_)));
+            let is_configured = wants.has_payload_stamp();
             match array.as_struct_opt() {
                 Some(payload) if is_configured || plan.needs_a_row(payload) => {
                     plan.read(one_row(payload)?, array, is_configured, text, message)?;
@@ -397,6 +402,7 @@ impl Selector {
         };
         let stamp = match configured {
             Some(StampConfig::Path(path)) => Some(Stamp::find(path, fields)?),
+            Some(StampConfig::Number(stamp)) => Some(Stamp::number(stamp, fields)?),
             Some(StampConfig::Metadata(_)) => None,
             // A field of that name that is not a stamp is none of ours.
             None => Stamp::find("header.stamp", fields).ok(),

@@ -1,7 +1,7 @@
 //! Capture times as other software writes them.
 
-use super::path::{Path, integer};
-use super::{MetadataStamp, SelectError};
+use super::path::{Path, integer, number};
+use super::{MetadataStamp, NumberStamp, SelectError};
 use crate::arrow::{bytes, ns_in};
 use crate::{Header, MetadataRef};
 use arrow_array::{Array, ArrayRef, StructArray};
@@ -20,6 +20,8 @@ pub(super) enum Stamp {
     Parts([Path; 2]),
     /// A number of ns, or an Arrow timestamp.
     Whole(Path),
+    /// A number of units, each of this many ns.
+    Number(Path, i64),
 }
 
 impl Stamp {
@@ -44,6 +46,12 @@ impl Stamp {
         ))
     }
 
+    /// The number at a path.
+    pub fn number(stamp: &NumberStamp, fields: &Fields) -> Result<Self, SelectError> {
+        let (path, _) = Path::typed(&stamp.path, fields, DataType::is_numeric, "a number")?;
+        Ok(Self::Number(path, stamp.unit.ns()))
+    }
+
     /// The time, ns.
     pub fn read(&self, payload: &StructArray) -> Result<i64, SelectError> {
         let (path, ns) = match self {
@@ -60,6 +68,17 @@ impl Stamp {
                     return Err(path.is_null());
                 }
                 (path, whole(array))
+            }
+            Self::Number(path, unit_ns) => {
+                let array = path.follow(payload)?;
+                if array.is_null(0) {
+                    return Err(path.is_null());
+                }
+                let ns = match integer(array, 0) {
+                    Some(value) => value.checked_mul((*unit_ns).into()),
+                    None => ns_of(number(array, 0), *unit_ns).map(i128::from),
+                };
+                (path, ns)
             }
         };
         let beyond = || SelectError::value(path.text(), "beyond int64 nanoseconds", "about 292 years around 1970");

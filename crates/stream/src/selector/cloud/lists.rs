@@ -91,21 +91,35 @@ impl Lists {
                     Some(whole) => Number::Whole(whole),
                     None => Number::Float(number(&**values, i)),
                 };
-                times.look(range.clone().map(number), stamp_ns);
-                match times.form() {
-                    Some(form) if !times.are_t_ns() => {
-                        let to = message.add_column(T_NS, Dtype::Float64, Cells::One);
-                        to.data.resize(range.len() * size_of::<f64>());
-                        let to: &mut [f64] = bytemuck::cast_slice_mut(to.data.bytes_mut());
-                        for (to, i) in to.iter_mut().zip(range.clone()) {
-                            *to = form.t_ns(number(i), stamp_ns);
-                        }
-                        times.check(to, range.map(number), stamp_ns);
-                        continue;
+                times.look(range.clone().map(number), range.len(), stamp_ns);
+                let form = times.form();
+                if times.are_unknown() && !self.takes_all {
+                    return Err(times.missing());
+                } else if times.are_unknown() {
+                    name = times.name();
+                } else if !times.stay_whole() {
+                    let to = message.add_column(T_NS, Dtype::Float64, Cells::One);
+                    to.data.resize(range.len() * size_of::<f64>());
+                    let to: &mut [f64] = bytemuck::cast_slice_mut(to.data.bytes_mut());
+                    for (to, i) in to.iter_mut().zip(range.clone()) {
+                        *to = form.t_ns(number(i), stamp_ns);
                     }
-                    Some(_) => {}
-                    None if self.takes_all => name = times.name(),
-                    None => return Err(times.missing()),
+                    times.check(to, range.map(number), stamp_ns);
+                    continue;
+                } else if !form.is_t_ns() {
+                    let is_signed = dtype_of(values.data_type()) == Some(Dtype::Int32);
+                    let dtype = if is_signed { Dtype::Int32 } else { Dtype::UInt32 };
+                    let to = message.add_column(T_NS, dtype, Cells::One);
+                    to.data.resize(range.len() * dtype.size());
+                    for (to, i) in to.data.bytes_mut().chunks_exact_mut(4).zip(range) {
+                        let ns = form.ns(number(i), stamp_ns);
+                        to.copy_from_slice(&if is_signed {
+                            (ns as i32).to_le_bytes()
+                        } else {
+                            (ns as u32).to_le_bytes()
+                        });
+                    }
+                    continue;
                 }
             }
             arrow::read_range(name, values, range, message)

@@ -195,14 +195,23 @@ impl PointCloud2 {
             row_len: width * point_step,
             point_step: point_step.max(1),
         };
-        self.look_at_times(&rows, stamp_ns)?;
+        self.look_at_times(&rows, points, stamp_ns)?;
         self.note_others();
         message.header.forget_form();
         message.rows = points;
         for source in &self.columns {
-            let form = self.times.as_ref().filter(|times| source.is_time && !times.are_t_ns());
-            let form = form.and_then(Times::form);
-            let dtype = if form.is_some() { Dtype::Float64 } else { source.dtype };
+            let times = self
+                .times
+                .as_ref()
+                .filter(|times| source.is_time && !times.are_unknown());
+            let (form, stay_whole) = (times.map(Times::form), times.is_some_and(Times::stay_whole));
+            // As they come, they are ns already.
+            let form = form.filter(|form| !(stay_whole && form.is_t_ns()));
+            let dtype = if form.is_some() && !stay_whole {
+                Dtype::Float64
+            } else {
+                source.dtype
+            };
             let column = message.add_column(&source.name, dtype, Cells::One);
             column.data.resize(points * dtype.size());
             if points == 0 {
@@ -217,6 +226,12 @@ impl PointCloud2 {
                 (Some(form), Dtype::Float64) => rows.write::<8, f64>(at, out, |time| {
                     form.t_ns(Number::Float(f64::from_le_bytes(time)), stamp_ns)
                 }),
+                (Some(form), Dtype::Int32) if stay_whole => rows.write::<4, i32>(at, out, |time| {
+                    form.ns(Number::Whole(i32::from_le_bytes(time).into()), stamp_ns) as i32
+                }),
+                (Some(form), _) if stay_whole => rows.write::<4, u32>(at, out, |time| {
+                    form.ns(Number::Whole(u32::from_le_bytes(time).into()), stamp_ns) as u32
+                }),
                 (Some(form), Dtype::Int32) => rows.write::<4, f64>(at, out, |time| {
                     form.t_ns(Number::Whole(i32::from_le_bytes(time).into()), stamp_ns)
                 }),
@@ -228,7 +243,7 @@ impl PointCloud2 {
                 (None, _) if dtype.size() == 4 => rows.write::<4, [u8; 4]>(at, out, |value| value),
                 (None, _) => rows.write::<8, [u8; 8]>(at, out, |value| value),
             }
-            if let Some(times) = self.times.as_mut().filter(|_| form.is_some()) {
+            if let Some(times) = self.times.as_mut().filter(|_| form.is_some() && !stay_whole) {
                 let t_ns = bytemuck::cast_slice(column.data.bytes_mut());
                 times.check(t_ns, rows.numbers(at, source.dtype), stamp_ns);
             }
@@ -237,13 +252,13 @@ impl PointCloud2 {
     }
 
     /// Finds out what the times of the points are, and what their column is called.
-    fn look_at_times(&mut self, rows: &Rows<'_>, stamp_ns: i64) -> Result<(), SelectError> {
+    fn look_at_times(&mut self, rows: &Rows<'_>, points: usize, stamp_ns: i64) -> Result<(), SelectError> {
         let column = self.columns.iter_mut().find(|column| column.is_time);
         let (Some(times), Some(column)) = (&mut self.times, column) else {
             return Ok(());
         };
-        times.look(rows.numbers(column.offset, column.dtype), stamp_ns);
-        let is_known = times.form().is_some();
+        times.look(rows.numbers(column.offset, column.dtype), points, stamp_ns);
+        let is_known = !times.are_unknown();
         if !is_known && self.wanted != CloudFields::All {
             return Err(times.missing());
         }

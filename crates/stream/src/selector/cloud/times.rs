@@ -4,6 +4,7 @@ use super::T_NS;
 use crate::selector::SelectError;
 use crate::selector::stamp::S;
 use robocache_device::Dtype;
+use std::ops::Range;
 
 /// Names of fields with the time of a point, and what those who use them count from.
 const NAMES: [(&str, Since); 9] = [
@@ -28,14 +29,21 @@ const NAMES: [(&str, Since); 9] = [
 /// Units, ns.
 const UNITS: [(i64, &str); 4] = [(S, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns")];
 
-/// The time that a sweep lasts, ns.
-const SWEEP_NS: std::ops::Range<f64> = 1e6..1e9;
+/// The time that a sweep lasts, ns, and what a cloud may last in the form that is usual: packets are shorter, slow sweeps longer.
+const SWEEP_NS: Range<f64> = 1e6..1e9;
+const USUAL_NS: Range<f64> = 2.5e5..4e9;
 
 /// A point is no further from the stamp of its cloud, ns: that may be of the sweep's start or its end, or of when it came.
 const REACH_NS: f64 = 2e9;
 
+/// Of the points with a time this share has to be there: some did not come back, or have a time that stands for none.
+const SHARE: f64 = 0.75;
+
 /// Sweeps that a form that is not the usual one of its name has to hold for.
 const SWEEPS: u32 = 16;
+
+/// Points of a cloud that are looked at.
+const LOOKED_AT: usize = 4096;
 
 /// What a time counts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,17 +73,18 @@ pub(super) enum Number {
 pub(in crate::selector) struct Times {
     name: String,
     usual: Form,
-    is_float: bool,
+    /// True if their column is of their own type: whole numbers of 32 bits, since the stamp.
+    stay_whole: bool,
     form: Option<Form>,
+    /// True if the first cloud with a time had it in no form: the field then stays as it is in all.
+    are_unknown: bool,
     /// Sweeps that were of this form.
     sweeps: u32,
-    /// The form that was told of.
-    told: Option<Form>,
-    /// What was found out last, and whether it is new.
-    words: String,
+    /// The forms in which they were taken, and in how many clouds.
+    taken: Vec<(Form, u64)>,
+    /// What is doubted, and whether something is new to be told.
+    doubt: Option<String>,
     is_new: bool,
-    /// True if it was told that the times fit no form, or lie elsewhere than the stamp.
-    is_doubted: bool,
 }
 
 impl Form {
@@ -114,10 +123,9 @@ impl Form {
         }
     }
 
-    /// How far these times are from the stamp at most, ns.
-    fn reach(self, [first, last]: [f64; 2], stamp_ns: i64) -> f64 {
-        let ns = |time| self.ns(Number::Float(time), stamp_ns).abs();
-        ns(first).max(ns(last))
+    /// True for ns since the stamp, as `t_ns` is.
+    pub fn is_t_ns(self) -> bool {
+        (self.unit_ns, self.since) == (1, Since::Stamp)
     }
 
     fn words(self) -> String {
@@ -142,9 +150,10 @@ impl Number {
 impl Times {
     /// The times in a field of this name and type, if it has them.
     pub(super) fn of(name: &str, dtype: Dtype) -> Option<Self> {
-        let is_float = match dtype {
-            Dtype::Float32 | Dtype::Float64 => true,
-            Dtype::Int32 | Dtype::UInt32 | Dtype::Int64 | Dtype::UInt64 => false,
+        let (is_float, is_short) = match dtype {
+            Dtype::Float32 | Dtype::Float64 => (true, false),
+            Dtype::Int32 | Dtype::UInt32 => (false, true),
+            Dtype::Int64 | Dtype::UInt64 => (false, false),
             _ => return None,
         };
         let (_, since) = NAMES.into_iter().find(|(known, _)| *known == name)?;
@@ -152,13 +161,13 @@ impl Times {
         Some(Self {
             name: name.to_owned(),
             usual: Form { unit_ns, since },
-            is_float,
+            stay_whole: is_short && since == Since::Stamp,
             form: None,
+            are_unknown: false,
             sweeps: 0,
-            told: None,
-            words: String::new(),
+            taken: Vec::new(),
+            doubt: None,
             is_new: false,
-            is_doubted: false,
         })
     }
 
@@ -167,66 +176,94 @@ impl Times {
         &self.name
     }
 
-    /// What its times mean. `None`: nothing that could be `t_ns`.
-    pub(super) fn form(&self) -> Option<Form> {
-        self.form
+    /// True if their column is of their own type.
+    pub(super) fn stay_whole(&self) -> bool {
+        self.stay_whole
     }
 
-    /// True if they are whole ns since the stamp, as `t_ns` is.
-    pub(super) fn are_t_ns(&self) -> bool {
-        let t_ns = Form {
-            unit_ns: 1,
-            since: Since::Stamp,
-        };
-        self.form == Some(t_ns) && !self.is_float
+    /// True if they are no `t_ns`: the field stays as it is.
+    pub(super) fn are_unknown(&self) -> bool {
+        self.are_unknown
+    }
+
+    /// What they mean.
+    pub(super) fn form(&self) -> Form {
+        self.form.unwrap_or(self.usual)
     }
 
     /// What was found out, to be told once.
     pub fn take_note(&mut self) -> Option<String> {
-        std::mem::take(&mut self.is_new).then(|| self.words.clone())
+        std::mem::take(&mut self.is_new).then(|| match (&self.doubt, self.taken.last()) {
+            (Some(doubt), _) => doubt.clone(),
+            (None, last) => {
+                let form = last.map_or(self.usual, |(form, _)| *form);
+                format!("`{T_NS}` from `{}`, {}", self.name, form.words())
+            }
+        })
     }
 
-    /// What was found out, if it is not what is usual.
+    /// What was found out, if it is not what is usual in all clouds.
     pub fn unusual(&self) -> Option<String> {
-        (self.is_doubted || self.told.is_some_and(|form| form != self.usual)).then(|| self.words.clone())
+        let is_usual = self.taken.iter().all(|(form, _)| *form == self.usual);
+        let is_one = self.taken.len() == 1;
+        let words = |(form, clouds): &(Form, u64)| match is_one {
+            true => form.words(),
+            false => format!("{} in {clouds} clouds", form.words()),
+        };
+        let forms: Vec<String> = self.taken.iter().map(words).collect();
+        let forms = (!is_usual).then(|| format!("`{T_NS}` from `{}`, {}", self.name, forms.join(", then ")));
+        let all: Vec<String> = forms.into_iter().chain(self.doubt.clone()).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 
-    /// Finds out from the times of a cloud what they mean.
-    pub(super) fn look(&mut self, times: impl Iterator<Item = Number>, stamp_ns: i64) {
-        if self.is_settled() {
+    /// Finds out from the times of a cloud of `points` points what they mean.
+    pub(super) fn look(&mut self, times: impl Iterator<Item = Number>, points: usize, stamp_ns: i64) {
+        if self.are_unknown || points == 0 {
             return;
         }
-        let [all, without_0] = extents(times.map(Number::as_f64));
-        let Some(all) = all else {
-            // Nothing speaks against what is usual.
-            self.form.get_or_insert(self.usual);
-            return;
-        };
-        let of_sweep = self.of_sweep(all, without_0, stamp_ns);
+        if !self.is_settled() {
+            let times = times.step_by(points.div_ceil(LOOKED_AT)).map(Number::as_f64);
+            let times: Vec<f64> = times.filter(|time| time.is_finite()).collect();
+            // 0 stands for a point without a return, too.
+            if times.iter().any(|time| *time != 0.0) {
+                self.find(&times, stamp_ns);
+            }
+        }
+        let Some(form) = self.form else { return };
+        match self.taken.last_mut() {
+            Some((last, clouds)) if *last == form => *clouds += 1,
+            _ => {
+                self.taken.push((form, 1));
+                (self.is_new, self.doubt) = (true, None);
+            }
+        }
+    }
+
+    fn find(&mut self, times: &[f64], stamp_ns: i64) {
+        let of_sweep = self.of_sweep(times, stamp_ns);
         if let Some(form) = of_sweep {
             let sweeps = if self.form == of_sweep { self.sweeps } else { 0 };
             // In the first seconds of a clock, times since the stamp and those of the clock look alike.
             self.sweeps = sweeps + u32::from(stamp_ns.unsigned_abs() as f64 > 2.0 * REACH_NS);
             self.form = Some(form);
         }
-        self.form = self.form.or_else(|| self.of_short(all, without_0, stamp_ns));
+        self.form = self.form.or_else(|| self.of_short(times, stamp_ns));
         if self.form.is_none() {
-            self.tell_doubt(all, stamp_ns);
-        }
-        if let Some(form) = self.form.filter(|_| self.told != self.form) {
-            self.words = format!("`{T_NS}` from `{}`, {}", self.name, form.words());
-            (self.told, self.is_new, self.is_doubted) = (self.form, true, false);
+            self.are_unknown = !self.stay_whole;
+            self.tell_doubt(times, stamp_ns);
         }
     }
 
-    /// Looks at the `t_ns` of a cloud, which is to be told if none of them is near the stamp.
+    /// Looks at the `t_ns` of a cloud, which is to be told if few of them are near the stamp.
     pub(super) fn check(&mut self, t_ns: &[f64], times: impl Iterator<Item = Number>, stamp_ns: i64) {
-        if self.is_doubted || t_ns.iter().any(|ns| ns.is_finite()) {
+        if self.doubt.is_some() || t_ns.iter().all(|ns| ns.is_finite()) {
             return;
         }
-        let [all, _] = extents(times.map(Number::as_f64));
-        if let Some(all) = all {
-            self.tell_doubt(all, stamp_ns);
+        let times = times.map(Number::as_f64);
+        let times: Vec<f64> = times.filter(|time| time.is_finite() && *time != 0.0).collect();
+        let near = t_ns.iter().filter(|ns| ns.is_finite()).count();
+        if near < times.len() / 2 {
+            self.tell_doubt(&times, stamp_ns);
         }
     }
 
@@ -244,51 +281,76 @@ impl Times {
         }
     }
 
-    /// The form in which a cloud lasts as long as a sweep: one unit at most. Where times may count from the stamp or from what
-    /// that counts from, as they may in its first seconds, it is what is usual, unless it is twice as far from the stamp.
-    fn of_sweep(&self, all: [f64; 2], without_0: Option<[f64; 2]>, stamp_ns: i64) -> Option<Form> {
-        let found = |since| {
-            let times = match since {
-                Since::Stamp => all,
-                Since::Epoch => without_0?,
-            };
-            let lasts = |unit_ns: i64| (times[1] - times[0]) * unit_ns as f64;
-            let (unit_ns, _) = UNITS
-                .into_iter()
-                .find(|(unit_ns, _)| SWEEP_NS.contains(&lasts(*unit_ns)))?;
-            let form = Form { unit_ns, since };
-            let reach = form.reach(times, stamp_ns);
-            (reach <= REACH_NS).then_some((form, reach))
+    /// The form in which a cloud lasts as long as a sweep: the usual one, if it can be.
+    fn of_sweep(&self, times: &[f64], stamp_ns: i64) -> Option<Form> {
+        let fits = |form: Form, lasts: &Range<f64>| {
+            let near = self.near(form, times, stamp_ns);
+            near.is_some_and(|[first, last]| lasts.contains(&(last - first)))
         };
-        match (found(self.usual.since), found(self.usual.since.other())) {
-            (Some((_, usual)), Some((other, reach))) if 2.0 * reach < usual => Some(other),
-            (usual, other) => usual.or(other).map(|(form, _)| form),
-        }
-    }
-
-    /// The form of times that don't last as long as a sweep: what is usual, if that is near the stamp, else the unit in which they
-    /// are nearest to it.
-    fn of_short(&self, all: [f64; 2], without_0: Option<[f64; 2]>, stamp_ns: i64) -> Option<Form> {
-        let is_near = |form: &Form| form.reach(all, stamp_ns) <= REACH_NS;
-        if is_near(&self.usual) {
+        if fits(self.usual, &USUAL_NS) {
             return Some(self.usual);
         }
-        let times = without_0?;
-        let epoch = UNITS.map(|(unit_ns, _)| Form {
-            unit_ns,
-            since: Since::Epoch,
-        });
-        let of_epoch = epoch.into_iter().map(|form| (form, form.reach(times, stamp_ns)));
-        let nearest = of_epoch.min_by(|(_, left), (_, right)| left.total_cmp(right))?;
-        (nearest.1 <= REACH_NS).then_some(nearest.0)
+        self.forms().into_iter().find(|form| fits(*form, &SWEEP_NS))
     }
 
-    fn tell_doubt(&mut self, [first, last]: [f64; 2], stamp_ns: i64) {
-        if !self.is_doubted {
-            let (name, allowed) = (&self.name, allowed());
-            let came = format!("{first} to {last} in a cloud of the stamp {stamp_ns} ns");
-            self.words = format!("without `{T_NS}`: `{name}` is {came} (allowed: {allowed})");
-            (self.is_new, self.is_doubted) = (true, true);
+    /// The form of times that don't last as long as a sweep: what is usual, if that is near the stamp, else the first unit in which
+    /// they are near it, or the one in which they are nearest by its clock.
+    fn of_short(&self, times: &[f64], stamp_ns: i64) -> Option<Form> {
+        let reach = |form: Form| {
+            let near = self.near(form, times, stamp_ns);
+            near.map(|[first, last]| first.abs().max(last.abs()))
+        };
+        if reach(self.usual).is_some() {
+            return Some(self.usual);
+        }
+        let [by_stamp, by_clock] = [Since::Stamp, Since::Epoch].map(|since| {
+            let forms = self.forms().into_iter().filter(move |form| form.since == since);
+            forms.filter_map(|form| Some((form, reach(form)?)))
+        });
+        let nearest = by_clock.min_by(|(_, left), (_, right)| left.total_cmp(right));
+        let mut by_stamp = by_stamp.into_iter();
+        let found = match self.usual.since {
+            Since::Stamp => by_stamp.next().or(nearest),
+            // A small number is near the stamp in every smaller unit.
+            Since::Epoch => nearest.or_else(|| by_stamp.find(|(form, _)| form.unit_ns == self.usual.unit_ns)),
+        };
+        found.map(|(form, _)| form)
+    }
+
+    /// The forms that there are for them, those that count as the usual one first.
+    fn forms(&self) -> Vec<Form> {
+        let counts = match self.stay_whole {
+            true => vec![Since::Stamp],
+            false => vec![self.usual.since, self.usual.since.other()],
+        };
+        let units = |since| UNITS.map(|(unit_ns, _)| Form { unit_ns, since });
+        counts.into_iter().flat_map(units).collect()
+    }
+
+    /// The first and the last of those times, ns, that are near the stamp in a form, if most are.
+    fn near(&self, form: Form, times: &[f64], stamp_ns: i64) -> Option<[f64; 2]> {
+        let (mut extent, mut near) = ([f64::INFINITY, f64::NEG_INFINITY], 0);
+        let is_there = |time: &&f64| form.since == Since::Stamp || **time != 0.0;
+        let times = || times.iter().filter(is_there);
+        for &time in times() {
+            let ns = form.ns(Number::Float(time), stamp_ns);
+            if ns.abs() <= REACH_NS {
+                extent = [extent[0].min(ns), extent[1].max(ns)];
+                near += 1;
+            }
+        }
+        (near > 0 && near as f64 >= SHARE * times().count() as f64).then_some(extent)
+    }
+
+    fn tell_doubt(&mut self, times: &[f64], stamp_ns: i64) {
+        let first = times.iter().copied().fold(f64::INFINITY, f64::min);
+        let last = times.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let (name, allowed) = (&self.name, allowed());
+        let came = format!("{first} to {last} in a cloud of the stamp {stamp_ns} ns");
+        let what = if self.stay_whole { "a doubtful" } else { "without" };
+        if self.doubt.is_none() {
+            self.doubt = Some(format!("{what} `{T_NS}`: `{name}` is {came} (allowed: {allowed})"));
+            self.is_new = true;
         }
     }
 }
@@ -307,22 +369,4 @@ fn allowed() -> String {
         "s, ms, us or ns, since the stamp or by its clock, less than {} s from it",
         REACH_NS / 1e9
     )
-}
-
-/// The first and the last of the finite ones, of all and of those that are not 0.
-fn extents(times: impl Iterator<Item = f64>) -> [Option<[f64; 2]>; 2] {
-    let (mut extent, mut has_0) = ([f64::INFINITY, f64::NEG_INFINITY], false);
-    for time in times.filter(|time| time.is_finite()) {
-        match time {
-            0.0 => has_0 = true,
-            time => extent = [extent[0].min(time), extent[1].max(time)],
-        }
-    }
-    let without_0 = (extent[0] <= extent[1]).then_some(extent);
-    let all = match without_0 {
-        Some([first, last]) if has_0 => Some([first.min(0.0), last.max(0.0)]),
-        None if has_0 => Some([0.0; 2]),
-        other => other,
-    };
-    [all, without_0]
 }
