@@ -276,6 +276,41 @@ def test_a_number_is_the_stamp_in_the_unit_next_to_its_publication(tmp_path, sta
     assert f"/it (test_msgs/msg/Stamped): `timestamp` is the stamp, in {unit}, in which it is next to the time of its publication" in told["notes"]
 
 
+def test_a_stamp_of_0_is_a_time_where_a_clock_begins(tmp_path):
+    """A simulation that begins at 0; then one whose bag was logged by the clock of the wall."""
+    made = bags.Made()
+    imus = [made.imu(i * 5_000_000)[0] for i in range(50)]
+    bags.write(tmp_path / "sim", [("/imu", "sensor_msgs/msg/Imu", i * 5_000_000 + 2_000_000, imu) for i, imu in enumerate(imus)])
+    told = convert(tmp_path / "sim", tmp_path / "out")
+    assert stream(tmp_path / "out", "imu")["timestamp_ns"].to_pylist() == [i * 5_000_000 for i in range(50)]
+    assert not any("stamp" in note for note in told["notes"]), told
+    bags.write(tmp_path / "wall", [("/imu", "sensor_msgs/msg/Imu", START + i * 5_000_000, imu) for i, imu in enumerate(imus)])
+    told = convert(tmp_path / "wall", tmp_path / "out2", code=1)
+    words = "1 of 50 messages have no stamp, and the time of their publication, which stands for it, is 19675 days from the stamps of others"
+    assert any(words in problem for problem in told["problems"]), told
+
+
+def test_the_unit_of_stamps_can_be_said(tmp_path):
+    """Where log times of 0 tell none, and in a configuration, for nodes."""
+    name = "test_msgs/msg/Stamped2"
+    bags.CUSTOM_STORE.register(get_types_from_msg("uint64 timestamp\nfloat64 value\n", name))
+    at = [5_000_000 + i * 20_000 for i in range(50)]
+    kind = bags.CUSTOM_STORE.types[name]
+    bags.write(tmp_path / "bag", [("/it", name, 0, kind(timestamp=us, value=0.5)) for us in at], bags.CUSTOM_STORE)
+    told = convert(tmp_path / "bag", tmp_path / "out")
+    assert any("it was published at 0 ns, which tells no unit (needed: the unit, as by `--unit us`)" in note for note in told["notes"]), told
+    assert "the log times of its first messages are 0: no message has an `arrival_ns`" in told["notes"]
+    wanted = [us * 1000 for us in at]
+    convert(tmp_path / "bag", tmp_path / "said", "--unit", "us")
+    assert stream(tmp_path / "said", "it")["timestamp_ns"].to_pylist() == wanted
+    config = tmp_path / "fuse.yml"
+    rule = {"dim": 1, "interpolation": "previous", "from": {"columns": ["value"], "stamp": {"path": "timestamp", "unit": "us"}}}
+    config.write_text(yaml.safe_dump({"fuse": {"rate_hz": 50, "modalities": [{"input": "it", **rule}]}}))
+    told = convert(tmp_path / "bag", tmp_path / "configured", "--config", config)
+    assert stream(tmp_path / "configured", "it")["timestamp_ns"].to_pylist() == wanted
+    assert not any("is the stamp" in note or "no stamp" in note for note in told["notes"]), told
+
+
 def test_no_loss_is_silent(tmp_path):
     made = bags.Made()
     cloud, points = made.cloud(START)
@@ -505,8 +540,8 @@ def test_where_the_names_of_a_table_stand(tmp_path, text, names, stamps):
         # Nanoseconds since a start, which have as many digits as seconds since 1970.
         (
             "t,x\n5000000000,1\n5010000000,2\n",
-            "the unit of column `t` is not known, its first time being `5000000000`: in s since 1970 none is less than 10000000 s from the "
-            "next (needed: the unit: s, ms, us or ns)",
+            "the unit of column `t` is not known, its first time being `5000000000`: in s since 1970 its rows are 10000000 s apart "
+            "(needed: the unit, as by `--unit us`: s, ms, us or ns)",
         ),
         ("x,y\n1,2\n", "no column of times among x, y (looked for: timestamp, time, stamp, t, ...)"),
     ],

@@ -128,7 +128,7 @@ def test_any_message(tmp_path, name, count=300):
     is_broken = [name == "odd.Odd" and not 0 <= message.header.stamp.nanos < SECOND for message in messages]
     out, told = converted(tmp_path, [("/any", "protobuf", foreign.schema(name))], [(0, one) for one in data], code=int(any(is_broken)))
     broken = [f"of {count} messages {sum(is_broken)} can't be read, the first: `header.stamp.nanos` is "] if any(is_broken) else []
-    assert len(told["problems"]) == len(broken) and all(part in problem for part, problem in zip(broken, told["problems"], strict=True))
+    assert len(told["problems"]) == len(broken) and all(part in problem for part, problem in zip(broken, told["problems"], strict=True)), told["problems"]
     place = [i for i in range(count) if not is_broken[i]]
     messages = [messages[i] for i in place]
     table, wanted = stream(out, "any"), [foreign.flat(message) for message in messages]

@@ -16,12 +16,19 @@ pub struct Args {
     /// The column of times, if its name does not tell
     #[arg(long, value_name = "COLUMN")]
     time: Option<String>,
-    /// The unit of the times, if their column or their size does not tell
+    /// The unit of the times, if their column or their size does not tell; of a bag, that of stamps which are numbers
     #[arg(long)]
     unit: Option<Unit>,
     /// Makes a stream of columns that are named alike up to the last `.` or `/`
     #[arg(long)]
     by_prefix: bool,
+}
+
+impl Args {
+    /// The unit of times, if it was said.
+    pub fn unit(&self) -> Option<TimeUnit> {
+        self.unit.map(TimeUnit::from)
+    }
 }
 
 /// A unit of time.
@@ -73,7 +80,7 @@ impl CsvSource {
     pub fn open(path: &Path, args: &Args) -> eyre::Result<Self> {
         let options = Options {
             time: args.time.clone(),
-            unit: args.unit.map(TimeUnit::from),
+            unit: args.unit(),
             by_prefix: args.by_prefix,
         };
         let (paths, texts) = if path.is_dir() {

@@ -2,7 +2,7 @@
 
 use super::{Problems, Refused, Remarks, Sink, Source};
 use robocache::formats::mcap::{Reader, Writer};
-use robocache::stream::{Message, Selection};
+use robocache::stream::{Message, Selection, TimeUnit};
 use std::path::Path;
 
 /// The messages of a bag, in the order of its files.
@@ -12,9 +12,12 @@ pub struct McapSource {
 }
 
 impl McapSource {
-    /// `selections` is what a configuration wants of its inputs.
-    pub fn open(path: &Path, selections: &[(String, Selection)]) -> eyre::Result<Self> {
+    /// `selections` is what a configuration wants of its inputs, `unit` that of stamps which are numbers.
+    pub fn open(path: &Path, unit: Option<TimeUnit>, selections: &[(String, Selection)]) -> eyre::Result<Self> {
         let mut reader = Reader::open(path)?;
+        if let Some(unit) = unit {
+            reader = reader.with_unit(unit);
+        }
         for (input, selection) in selections {
             reader = reader.with_selection(input, selection.clone());
         }

@@ -161,7 +161,7 @@ pub fn open(
     Ok(match format {
         Format::Recording => Box::new(recording::RecordingSource::open(path, selections)?),
         Format::Csv => Box::new(csv::CsvSource::open(path, &how.csv)?),
-        Format::Mcap => Box::new(mcap::McapSource::open(path, selections)?),
+        Format::Mcap => Box::new(mcap::McapSource::open(path, how.csv.unit(), selections)?),
         Format::Lerobot | Format::LerobotV2 => Box::new(lerobot::Source::open(path, &how.without)?),
     })
 }

@@ -19,6 +19,9 @@ const BETWEEN_NS: i64 = 10_000_000_000;
 /// Times that differ from `frame_index / fps` by less are the same to LeRobot, too: its `tolerance_s`.
 const TOLERANCE_S: f64 = 1e-4;
 
+/// No episode is longer, s.
+const LONGEST_S: f64 = 1e9;
+
 /// Streams beside the features: a message for each frame, each episode, and each time that something else is done.
 const FRAME: &str = "frame";
 const EPISODE: &str = "episode";
@@ -70,23 +73,32 @@ impl Clock {
                 // It is told when the frames are read.
                 Err(_) => continue,
             };
-            for at in 0..frames.len() {
-                let Some(time) = frames.time_s(at) else {
-                    return Ok(Self::Index(None));
-                };
+            let (times, exact) = match frames.times() {
+                Ok(Some(times)) => times,
+                Ok(None) => return Ok(Self::Index(None)),
+                Err(of) => {
+                    let why = format!("`timestamp` is {of}, which is not read (allowed: Float32, Float64, in s)");
+                    return Ok(Self::Index(Some(why)));
+                }
+            };
+            for (at, &time) in times.iter().enumerate() {
                 let (index, episode) = (frames.index(at), frames.episode(at));
                 if index == 0 {
                     (begin, last) = (time, f64::NEG_INFINITY);
                 }
-                if time <= last || !time.is_finite() {
-                    let why = format!("`timestamp` is {time} in frame {index} of episode {episode}, behind {last}");
+                let is_time = (time - begin).abs() < LONGEST_S;
+                if time <= last || !is_time {
+                    let why = match is_time {
+                        true => format!("`timestamp` is {time} in frame {index} of episode {episode}, behind {last}"),
+                        false => format!("`timestamp` is {time} in frame {index} of episode {episode}"),
+                    };
                     return Ok(Self::Index(Some(why)));
                 }
                 last = time;
                 let differs = (time - begin - index as f64 / fps).abs();
-                // What float32 has of a time is that much off.
+                // What a float has of a time is that much off.
                 let least = most.map_or(TOLERANCE_S, |(most, ..)| most);
-                if differs - time.abs() * f64::from(f32::EPSILON) > least {
+                if differs - time.abs() * exact > least {
                     most = Some((differs, index, episode));
                 }
             }

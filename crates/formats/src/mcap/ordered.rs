@@ -11,7 +11,7 @@ use std::collections::BinaryHeap;
 ///
 /// Writers with several threads or caches put messages into a file in another order. One that is ahead of others behind it is
 /// held until those were read; what is in order is not copied. The index at the end of the file says when the messages of its
-/// chunks were logged: without it only those of one chunk are put in order.
+/// chunks were logged: without it, as in a file without chunks, [`MOST_BLIND`] bytes are held all the time.
 pub(super) struct Ordered {
     records: Records,
     held: BinaryHeap<Reverse<Held>>,
@@ -28,6 +28,9 @@ pub(super) struct Ordered {
     /// go back.
     keeps: bool,
 }
+
+/// Bytes of messages that are held where nothing tells what is to come.
+const MOST_BLIND: u64 = 64 << 20;
 
 #[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
@@ -61,7 +64,12 @@ impl Ordered {
         let Some(Reverse(first)) = self.held.peek() else {
             return false;
         };
-        self.is_read || first.log_time <= self.records.least_ahead() || self.held_bytes > MOST_BYTES
+        let most = if self.records.is_indexed() {
+            MOST_BYTES
+        } else {
+            MOST_BLIND
+        };
+        self.is_read || first.log_time <= self.records.least_ahead() || self.held_bytes > most
     }
 
     /// Holds the message of a part; false if it is none, or the next one.
@@ -81,7 +89,7 @@ impl Ordered {
             message.log_time <= self.records.least_ahead() && (message.log_time < first || self.held.is_empty());
         if !is_next {
             self.count += 1;
-            self.held_bytes += message.data.len() as u64;
+            self.held_bytes += bytes(message.data);
             self.held.push(Reverse(Held {
                 log_time: message.log_time,
                 number: self.count,
@@ -111,7 +119,7 @@ impl Container for Ordered {
         let Some(Reverse(next)) = self.held.pop() else {
             return Ok(None);
         };
-        self.held_bytes -= next.data.len() as u64;
+        self.held_bytes -= bytes(&next.data);
         self.given = next;
         Ok(Some(Record::Message(RawMessage {
             channel: self.given.channel,
@@ -136,6 +144,11 @@ impl Container for Ordered {
     fn late(&self) -> u64 {
         self.late
     }
+}
+
+/// The memory of a message that is held.
+fn bytes(data: &[u8]) -> u64 {
+    (size_of::<Held>() + data.len()) as u64
 }
 
 /// True for the channel of a stream of ours whose log times are its stamps.

@@ -6,7 +6,9 @@ use super::stamp::Stamp;
 use super::tally::Tally;
 use super::types::has_all;
 use arrow_schema::{DataType, FieldRef, Fields};
-use robocache_stream::{CloudFields, FRAMES, FromConfig, NamesConfig, Recognised, Selection, Selector, recognise};
+use robocache_stream::{
+    CloudFields, FRAMES, FromConfig, NamesConfig, Recognised, Selection, Selector, TimeUnit, recognise,
+};
 
 /// An array of more elements than this has a stream of its own, as lists of any length have.
 const LONG: i32 = 64;
@@ -18,6 +20,8 @@ const POSE: &str = "pose";
 pub(super) struct Plan {
     pub decoder: Decoder,
     pub stamp: Option<Stamp>,
+    /// True if the configuration says where the stamp stands: then it is read with the rest.
+    pub is_stamp_said: bool,
     pub parts: Vec<Part>,
     /// Parts that are left out, in words.
     pub left_out: Vec<String>,
@@ -86,15 +90,19 @@ pub(super) struct Transforms {
 }
 
 impl Plan {
-    /// The plan for a type; `selection` is the configuration's selection of it.
-    pub fn new(decoder: Decoder, selection: Option<&Selection>) -> Self {
+    /// The plan for a type; `selection` is the configuration's selection of it, `unit` that of stamps which are numbers.
+    pub fn new(decoder: Decoder, selection: Option<&Selection>, unit: Option<TimeUnit>) -> Self {
         let fields = decoder.fields.clone();
         let mut plan = Self {
             decoder,
-            stamp: Stamp::of(&fields),
+            stamp: Stamp::of(&fields).map(|stamp| stamp.in_unit(unit)),
             parts: Vec::new(),
             left_out: Vec::new(),
+            is_stamp_said: selection.is_some_and(Selection::has_payload_stamp),
         };
+        if plan.is_stamp_said {
+            plan.stamp = None;
+        }
         if let Some(selection) = selection {
             plan.push("", Take::select(selection.clone()), None);
         } else if let Some(kind) = image::Kind::of(&fields) {

@@ -7,7 +7,7 @@ use super::topics::{Content, Open, Topic, Topics};
 use super::{files, row};
 use crate::{Error, file_name, free_name};
 use arrow_array::ArrayRef;
-use robocache_stream::{Message, MetadataRef, Selection, key};
+use robocache_stream::{Message, MetadataRef, Selection, TimeUnit, key};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -93,6 +93,15 @@ impl Reader {
         self
     }
 
+    /// Takes stamps that are numbers in this unit, whatever is next to their publication. To be said before the first message is
+    /// read.
+    pub fn with_unit(mut self, unit: TimeUnit) -> Self {
+        self.topics.unit = Some(unit);
+        self.topics.all.clear();
+        self.describe();
+        self
+    }
+
     /// The name of a stream that a message came of.
     pub fn stream(&self, index: usize) -> &str {
         &self.names.found[index].2
@@ -143,6 +152,8 @@ impl Reader {
                 }
                 Some(Record::Message(raw)) => {
                     self.messages += 1;
+                    // What the first message has shows whether an index is right that says there are none.
+                    self.has_log_times |= self.messages == 1 && raw.log_time != 0;
                     self.backwards += u64::from(raw.log_time < self.last_log_time && !is_by_stamp);
                     self.last_log_time = raw.log_time;
                     self.open = self.topics.message(raw);
@@ -160,7 +171,10 @@ impl Reader {
         lines.extend(self.names.renamed.iter().cloned());
         lines.extend(self.beside.iter().cloned());
         lines.extend(self.open_file.iter().filter_map(|file| file.left_out()));
+        let what = "the log times of its first messages are 0: no message has an `arrival_ns`";
+        lines.extend((!self.has_log_times).then(|| what.to_owned()));
         let late = self.late + self.open_file.iter().map(|file| file.late()).sum::<u64>();
+        let late = late.saturating_sub(self.backwards);
         let what = "stand behind ones that were logged later: they were put in the order of log times";
         lines.extend((late > 0).then(|| format!("{late} messages {what}")));
         let what = "were logged before ones that they stand behind, and keep their places";
@@ -181,7 +195,9 @@ impl Reader {
     fn open_next(&mut self) -> Result<(), Error> {
         let Some(path) = self.files.pop() else { return Ok(()) };
         let (file, problem) = container::open(&path)?;
-        self.has_log_times = file.has_log_times();
+        if self.messages == 0 {
+            self.has_log_times = file.has_log_times();
+        }
         self.open_file = Some(file);
         self.missing.extend(problem);
         self.describe();
@@ -262,7 +278,7 @@ impl Reader {
                             continue;
                         }
                     };
-                    topic.tally.unstamped += u64::from(own.is_none());
+                    topic.tally.stamped(own, open.published_ns);
                     let frame = (key::frame_id, MetadataRef::String(parent));
                     let payload: ArrayRef = Arc::new(element.clone());
                     let read = transforms.selector.read([open.stamp(own), frame], &payload, message);

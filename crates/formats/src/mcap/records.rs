@@ -154,7 +154,12 @@ impl Records {
         }
     }
 
-    /// The earliest log time of the messages that were not read yet, as far as the chunk and the index of the chunks tell.
+    /// True if the end of the file says where the chunks are, and when their messages were logged.
+    pub fn is_indexed(&self) -> bool {
+        self.summary.has_chunks()
+    }
+
+    /// The earliest log time of the messages that were not read yet: 0 where nothing tells it.
     pub fn least_ahead(&self) -> u64 {
         let in_chunk = self
             .earliest

@@ -1,8 +1,8 @@
 //! The stamps of messages, as other software writes them.
 
-use arrow_array::StructArray;
+use arrow_array::{Array, StructArray};
 use arrow_schema::{DataType, Fields};
-use robocache_stream::{Path, integer, key, ns_of, number};
+use robocache_stream::{Path, TimeUnit, integer, key, ns_of, number};
 
 /// Paths of stamps, in the order in which they are looked for.
 const PATHS: [&str; 6] = [
@@ -23,6 +23,8 @@ const PARTS: [[&str; 2]; 4] = [
 const SECOND: i128 = 1_000_000_000;
 /// Units of numbers, ns.
 const UNITS: [(i64, &str); 4] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns")];
+/// So long after the beginning of a clock a stamp of 0 is a time.
+const BEGIN_NS: u64 = 10_000_000_000;
 const DAY_NS: u64 = 86_400_000_000_000;
 
 /// True if a field of this name may be a stamp, or a part of one.
@@ -35,6 +37,8 @@ pub(super) fn is_part(name: &str) -> bool {
 pub(super) struct Stamp {
     path: Path,
     form: Form,
+    /// True if somebody said its unit.
+    is_said: bool,
 }
 
 enum Form {
@@ -47,12 +51,17 @@ enum Form {
 }
 
 impl Stamp {
+    fn new(path: Path, form: Form) -> Self {
+        let is_said = false;
+        Self { path, form, is_said }
+    }
+
     pub fn of(fields: &Fields) -> Option<Self> {
         PATHS.into_iter().find_map(|path| {
             let (path, field) = Path::find(path, fields).ok()?;
             let DataType::Struct(within) = field.data_type() else {
                 let form = Form::Number(None);
-                return field.data_type().is_numeric().then_some(Self { path, form });
+                return field.data_type().is_numeric().then_some(Self::new(path, form));
             };
             let part = |name: &str| {
                 let (step, field) = within.find(name)?;
@@ -62,8 +71,16 @@ impl Stamp {
                 .into_iter()
                 .find_map(|[sec, nanosec]| Some([part(sec)?, part(nanosec)?]))?;
             let form = Form::Parts(parts);
-            Some(Self { path, form })
+            Some(Self::new(path, form))
         })
+    }
+
+    /// The same, if it is a number, in this unit.
+    pub fn in_unit(mut self, unit: Option<TimeUnit>) -> Self {
+        if let (Form::Number(_), Some(unit)) = (&self.form, unit) {
+            (self.form, self.is_said) = (Form::Units(unit.ns()), true);
+        }
+        self
     }
 
     /// True if the field at a path is nothing but the stamp.
@@ -76,6 +93,7 @@ impl Stamp {
         match &self.form {
             Form::Parts(_) => None,
             Form::Number(doubt) => doubt.clone(),
+            Form::Units(_) if self.is_said => None,
             Form::Units(unit_ns) => {
                 let (_, word) = UNITS.into_iter().find(|(ns, _)| ns == unit_ns)?;
                 let why = "in which it is next to the time of its publication";
@@ -104,6 +122,8 @@ impl Stamp {
                 None => ns_of(number(&**array, 0), unit_ns),
             }
         };
+        // 0 stands for none, but where time begins.
+        let is_time = |&ns: &i64| ns != 0 || published_ns.unsigned_abs() < BEGIN_NS;
         match &mut self.form {
             Form::Parts([sec, nanosec]) => {
                 let (Some(whole_sec), Some(rest)) = (whole(sec), whole(nanosec)) else {
@@ -113,13 +133,34 @@ impl Stamp {
                     return Err(format!("`{}` is {rest} (allowed: 0 to 999999999)", nanosec.text()));
                 }
                 let ns = whole_sec.checked_mul(SECOND).and_then(|ns| ns.checked_add(rest));
-                Ok(ns.filter(|&ns| ns != 0).and_then(|ns| i64::try_from(ns).ok()))
+                Ok(ns.and_then(|ns| i64::try_from(ns).ok()).filter(is_time))
             }
-            Form::Units(unit_ns) => Ok(units(*unit_ns).filter(|&ns| ns != 0)),
+            Form::Units(unit_ns) => {
+                let ns = units(*unit_ns);
+                let times = UNITS.map(|(unit_ns, word)| (units(unit_ns), unit_ns, word));
+                let is_other = |found: Option<(i64, i64)>| found.is_some_and(|(_, other)| other != *unit_ns);
+                // Those before were of another unit.
+                match ns.filter(|ns| !self.is_said && ns.abs_diff(published_ns) >= DAY_NS) {
+                    Some(ns) if nearest(times, published_ns).is_ok_and(is_other) => {
+                        let path = self.path.text();
+                        Err(format!(
+                            "`{path}` is {ns} ns in the unit of those before it, and in another one within a day of its publication"
+                        ))
+                    }
+                    _ => Ok(ns.filter(is_time)),
+                }
+            }
             Form::Number(doubt) => {
+                let is_coarse = self.path.follow(payload).is_ok_and(|array| is_coarse(&**array));
+                if is_coarse {
+                    let path = self.path.text();
+                    let why = "it is float32, which has not the digits of a time since 1970";
+                    doubt.get_or_insert_with(|| format!("`{path}` is not taken as the stamp: {why}"));
+                    return Ok(None);
+                }
                 let times = UNITS.map(|(unit_ns, word)| (units(unit_ns), unit_ns, word));
                 match nearest(times, published_ns) {
-                    Ok(None) => Ok(None),
+                    Ok(None) => Ok(Some(0).filter(is_time)),
                     Ok(Some((ns, unit_ns))) => {
                         self.form = Form::Units(unit_ns);
                         Ok(Some(ns))
@@ -135,6 +176,13 @@ impl Stamp {
     }
 }
 
+/// True for a float32 that has not the digits of a time: in the unit in which it has most of them, a step is more than 1 ms.
+fn is_coarse(array: &dyn Array) -> bool {
+    let time = number(array, 0);
+    // Whole seconds from 8192 s on, or ns, us or ms that stand for more.
+    *array.data_type() == DataType::Float32 && time.abs() > 1e8
+}
+
 /// The time that is nearest to that of a publication, and its unit; `None` for 0, which is in no unit.
 ///
 /// # Errors
@@ -148,8 +196,11 @@ fn nearest(times: [(Option<i64>, i64, &str); 4], published_ns: i64) -> Result<Op
         .collect();
     times.sort_unstable();
     match times[..] {
-        [] | [(_, 0, ..), ..] => Ok(None),
-        _ if published_ns == 0 => Err("it was published at 0 ns, which tells no unit".to_owned()),
+        [] => Err("it is beyond int64 nanoseconds in every unit".to_owned()),
+        [(_, 0, ..), ..] => Ok(None),
+        _ if published_ns == 0 => {
+            Err("it was published at 0 ns, which tells no unit (needed: the unit, as by `--unit us`)".to_owned())
+        }
         [(distance, ns, _, word), ..] if distance >= DAY_NS => Err(format!(
             "in {word} its first is {ns} ns, in other units it is still further from its publication at {published_ns} ns \
              (allowed: less than a day)"

@@ -53,10 +53,11 @@ impl Summary {
         let indices = split(&bytes).filter(|(op, _)| *op == op::CHUNK_INDEX);
         let (mut chunks, mut earliest, mut latest) = (BTreeMap::new(), BTreeMap::new(), 0);
         for (at, times, channels) in indices.filter_map(|(_, body)| Fields(body).chunk_index()) {
-            chunks.insert(at, channels);
             latest = latest.max(times[1]);
             // One without a message has no times.
-            earliest.insert(at, if times == [0; 2] { u64::MAX } else { times[0] });
+            let is_empty = times == [0; 2] && channels.is_empty();
+            earliest.insert(at, if is_empty { u64::MAX } else { times[0] });
+            chunks.insert(at, channels);
         }
         let mut least = u64::MAX;
         for time in earliest.values_mut().rev() {
@@ -103,6 +104,11 @@ impl Summary {
     /// False if there are chunks, and all of their messages were logged at 0.
     pub fn has_log_times(&self) -> bool {
         self.latest > 0 || self.chunks.is_empty()
+    }
+
+    /// True if it says where the chunks are.
+    pub fn has_chunks(&self) -> bool {
+        !self.chunks.is_empty()
     }
 
     /// Topics of the messages in the chunk at this byte, in words.

@@ -7,6 +7,8 @@ use robocache_stream::{MessageError, SelectError};
 pub(super) struct Tally {
     pub messages: u64,
     pub unstamped: u64,
+    /// The furthest that a stamp is from the publication of its message, ns.
+    apart_ns: u64,
     /// Messages with something that their type has no place for.
     pub unknown: Refusals,
     /// Messages with an object that has a key several times.
@@ -61,6 +63,27 @@ impl Refusals {
 }
 
 impl Tally {
+    /// Counts a message by its stamp.
+    pub fn stamped(&mut self, stamp_ns: Option<i64>, published_ns: i64) {
+        match stamp_ns {
+            None => self.unstamped += 1,
+            Some(ns) => self.apart_ns = self.apart_ns.max(ns.abs_diff(published_ns)),
+        }
+    }
+
+    /// A line about messages for whose stamp that of their publication stands, where other stamps are of another clock.
+    pub fn far_from_others(&self) -> Option<String> {
+        const DAY_NS: u64 = 86_400_000_000_000;
+        let (messages, unstamped) = (self.messages, self.unstamped);
+        (unstamped > 0 && self.apart_ns > DAY_NS).then(|| {
+            let days = self.apart_ns / DAY_NS;
+            format!(
+                "{unstamped} of {messages} messages have no stamp, and the time of their publication, which stands for it, is {days} days \
+                 from the stamps of others"
+            )
+        })
+    }
+
     /// Words for whole numbers that float64 does not hold.
     pub const ROUNDED: &str = "numbers beyond 2^53 that are rounded to float64:";
 

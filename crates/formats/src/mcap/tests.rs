@@ -77,7 +77,7 @@ impl Chance {
 }
 
 fn read(of: Arc<Type>, encoding: Encoding, data: &[u8]) -> Result<usize, String> {
-    let plan = Plan::new(Decoder::new(of, encoding), None);
+    let plan = Plan::new(Decoder::new(of, encoding), None, None);
     let payload = plan.decoder.read(data, &mut Tally::default())?;
     Ok(payload.get_array_memory_size())
 }

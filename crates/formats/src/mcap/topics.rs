@@ -11,7 +11,7 @@ use super::{cdr, descriptor, interfaces, json, types, zstd};
 use crate::file_name;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, StructArray};
-use robocache_stream::{MetadataRef, Selection, key};
+use robocache_stream::{MetadataRef, Selection, TimeUnit, key};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -55,6 +55,8 @@ const JSON: &str = "json";
 pub(super) struct Topics {
     /// Selections of a configuration, by the names of streams.
     pub selections: HashMap<String, Selection>,
+    /// The unit of stamps that are numbers, if somebody said it.
+    pub unit: Option<TimeUnit>,
     schemas: HashMap<u16, Described>,
     /// Topic of each channel of the file.
     channels: HashMap<u16, usize>,
@@ -146,7 +148,7 @@ impl Topics {
                     channel.encoding
                 )),
                 None => Err(format!("its schema, number {}, is not in the file", channel.schema)),
-                Some(schema) => schema.content(channel.encoding, own.as_ref(), selection),
+                Some(schema) => schema.content(channel.encoding, own.as_ref(), selection, self.unit),
             };
             self.all.push(Topic {
                 name: channel.topic.to_owned(),
@@ -211,7 +213,7 @@ impl Topics {
                 return Ok(None);
             }
             let decoder = Decoder::new(of, Encoding::Json);
-            topic.content = Ok(Content::Foreign(Plan::new(decoder, selection.as_ref())));
+            topic.content = Ok(Content::Foreign(Plan::new(decoder, selection.as_ref(), self.unit)));
         }
         if topic.form.is_none() {
             self.find_form(at);
@@ -253,7 +255,9 @@ impl Topics {
             if let Some(stamp) = &mut plan.stamp {
                 stamp_ns = stamp.read(&payload, published_ns)?;
             }
-            topic.tally.unstamped += u64::from(stamp_ns.is_none());
+            if !plan.is_stamp_said {
+                topic.tally.stamped(stamp_ns, published_ns);
+            }
         }
         Ok(Some(Open {
             topic: at,
@@ -274,6 +278,7 @@ impl Described {
         encoding: &str,
         own: Option<&[String; 2]>,
         selection: Option<&Selection>,
+        unit: Option<TimeUnit>,
     ) -> Result<Content, String> {
         match (encoding, self.encoding.as_str()) {
             ("cdr", encoding @ ("ros2msg" | interfaces::KNOWN)) => {
@@ -282,7 +287,7 @@ impl Described {
                 let ends = encoding == interfaces::KNOWN;
                 let decoder = Decoder::new(of, Encoding::Cdr { ends });
                 let Some([about, first]) = own else {
-                    return Ok(Content::Foreign(Plan::new(decoder, selection)));
+                    return Ok(Content::Foreign(Plan::new(decoder, selection, unit)));
                 };
                 let about = About::from_text(about)?;
                 match about.form.as_str() {
@@ -294,7 +299,7 @@ impl Described {
             ("protobuf", "protobuf") => {
                 let (of, layout) = descriptor::from_descriptors(&self.name, &self.data)?;
                 let decoder = Decoder::new(of, Encoding::Protobuf(layout));
-                Ok(Content::Foreign(Plan::new(decoder, selection)))
+                Ok(Content::Foreign(Plan::new(decoder, selection, unit)))
             }
             ("cdr", "") => Err(
                 "the bag does not describe its type, and it is none of those that robocache knows (`ros2 bag convert` of Iron or later \
@@ -355,8 +360,9 @@ impl Topic {
                 Some(format!("{topic}: {messages} messages are left out: {why}"))
             }
             _ => {
-                let line = self.tally.broken.line(messages, "can't be read")?;
-                Some(self.line(&line))
+                let broken = self.tally.broken.line(messages, "can't be read");
+                let lines: Vec<String> = self.tally.far_from_others().into_iter().chain(broken).collect();
+                (!lines.is_empty()).then(|| self.line(&lines.join("; ")))
             }
         }
     }
