@@ -39,9 +39,12 @@ pub struct Frames {
     episodes: Vec<i64>,
     indices: Vec<i64>,
     tasks: Vec<i64>,
-    times_s: Option<Vec<f64>>,
+    times_s: Option<Times>,
     columns: Vec<Column>,
 }
+
+/// The times of frames, s, and what a float of them is exact to, as a share; or the type that they are not read of.
+type Times = Result<(Vec<f64>, f64), String>;
 
 struct Column {
     feature: Feature,
@@ -210,24 +213,25 @@ impl Dataset {
             episodes: whole(EPISODE_INDEX)?,
             indices: whole(FRAME_INDEX)?,
             tasks: whole(TASK_INDEX)?,
-            times_s: batch.column_by_name(TIMESTAMP).and_then(times_of),
+            times_s: batch.column_by_name(TIMESTAMP).map(times_of),
         })
     }
 }
 
-/// Times in s, as the decimals that they were written from; NaN for none. `None`: they are of another type.
-fn times_of(array: &ArrayRef) -> Option<Vec<f64>> {
+/// Times in s, as the decimals that they were written from; NaN for none.
+fn times_of(array: &ArrayRef) -> Times {
     let decimal = |time: f32| time.to_string().parse().unwrap_or(f64::NAN);
     match array.data_type() {
         DataType::Float32 => {
             let times = array.as_primitive::<Float32Type>().iter();
-            Some(times.map(|time| time.map_or(f64::NAN, decimal)).collect())
+            let times = times.map(|time| time.map_or(f64::NAN, decimal)).collect();
+            Ok((times, f32::EPSILON.into()))
         }
         DataType::Float64 => {
             let times = array.as_primitive::<Float64Type>().iter();
-            Some(times.map(|time| time.unwrap_or(f64::NAN)).collect())
+            Ok((times.map(|time| time.unwrap_or(f64::NAN)).collect(), f64::EPSILON))
         }
-        _ => None,
+        other => Err(other.to_string()),
     }
 }
 
@@ -328,7 +332,19 @@ impl Frames {
 
     /// The `timestamp` of a frame, s since its episode began, if the dataset has it; NaN if this frame has none.
     pub fn time_s(&self, frame: usize) -> Option<f64> {
-        self.times_s.as_ref().map(|times| times[frame])
+        self.times().ok()?.map(|(times, _)| times[frame])
+    }
+
+    /// The `timestamp` of each frame, s, if the dataset has it, and to which share of it that is exact.
+    ///
+    /// # Errors
+    /// Its type, if that is not read.
+    pub fn times(&self) -> Result<Option<(&[f64], f64)>, &str> {
+        match &self.times_s {
+            None => Ok(None),
+            Some(Ok((times, exact))) => Ok(Some((times, *exact))),
+            Some(Err(of)) => Err(of),
+        }
     }
 
     /// Task of a frame: an index of [`Reader::tasks`].
