@@ -364,7 +364,7 @@ fn unit_of(name: &str, times: &[String], unit: Option<TimeUnit>) -> Result<(Opti
     let known = |(unit, how): (TimeUnit, &str)| (Some(unit), format!("in {} ({how})", time::word(unit)));
     let unknown = |why: &str| {
         format!(
-            "the unit of column `{name}` is not known, its first time being `{first}`{why} (needed: the unit: s, ms, us or ns)"
+            "the unit of column `{name}` is not known, its first time being `{first}`{why} (needed: the unit, as by `--unit us`: s, ms, us or ns)"
         )
     };
     match (said, time::unit_of_size(first)) {

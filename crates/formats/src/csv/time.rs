@@ -57,7 +57,11 @@ pub(super) fn unit_of_name(name: &str) -> Option<TimeUnit> {
 
 /// The unit of a time since 1970 of this size, for times from 1973 to 2286. `None` if it may be any.
 pub(super) fn unit_of_size(text: &str) -> Option<TimeUnit> {
-    let whole = text.split(['.', 'e', 'E']).next().unwrap_or_default();
+    let whole = match text.contains(['e', 'E']) {
+        // As NumPy writes them.
+        true => text.parse::<f64>().map_or(String::new(), |time| format!("{time:.0}")),
+        false => text.split('.').next().unwrap_or_default().to_owned(),
+    };
     match whole.trim_start_matches(['-', '+', '0']).len() {
         9 | 10 => Some(TimeUnit::Second),
         12 | 13 => Some(TimeUnit::Millisecond),
@@ -77,16 +81,18 @@ pub(super) fn doubt(times: &[String], unit: TimeUnit) -> Option<String> {
     let first_ns = *times.first()?;
     times.sort_unstable();
     let steps = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
-    let step_s = steps.filter(|&step_ns| step_ns > 0).min().unwrap_or(0) as f64 / 1e9;
+    let mut steps: Vec<i64> = steps.filter(|&step_ns| step_ns > 0).collect();
+    steps.sort_unstable();
+    let step_s = steps.get(steps.len() / 2).map_or(0.0, |&step_ns| step_ns as f64 / 1e9);
     let (word, year) = (word(unit), 1970 + first_ns / 1_000_000_000 / YEAR_S);
     let years = if step_s > 1.0 { 2010..2050 } else { 2000..2100 };
     if year == 1970 {
         // A number with a point, since a start.
-        return (step_s > 1.0).then(|| format!("in {word} none is less than {step_s} s from the next"));
+        return (step_s >= 10.0).then(|| format!("in {word} its rows are {step_s} s apart"));
     }
-    let is_far = step_s > 60.0;
+    let is_far = step_s > if unit == TimeUnit::Second { 300.0 } else { 60.0 };
     (is_far || !years.contains(&year)).then(|| match is_far {
-        true => format!("in {word} since 1970 none is less than {step_s} s from the next"),
+        true => format!("in {word} since 1970 its rows are {step_s} s apart"),
         false => format!("in {word} since 1970 it is of the year {year}"),
     })
 }
@@ -285,6 +291,9 @@ mod tests {
             ("1700000000123", Some("ms")),
             ("1403636579758555392", Some("ns")),
             ("0.5", Some("s")),
+            ("1.700000000123456789e+18", Some("ns")),
+            ("1.7e9", Some("s")),
+            ("1.25e-1", Some("s")),
             ("12", None),
         ];
         for (text, unit) in cases {
@@ -299,9 +308,9 @@ mod tests {
         assert_eq!(doubt(1_700_000_000_000, 10, TimeUnit::Millisecond), "");
         assert_eq!(doubt(1_403_636_579_758_555_392, 5_000_000, TimeUnit::Nanosecond), "");
         // Since a start, in another unit.
-        let words = "in s since 1970 none is less than 10000000 s from the next";
+        let words = "in s since 1970 its rows are 10000000 s apart";
         assert_eq!(doubt(1_700_000_000, 10_000_000, TimeUnit::Second), words);
-        assert!(doubt(1_700_000_000_000, 10_000_000, TimeUnit::Millisecond).contains("none is less than 10000 s"));
+        assert!(doubt(1_700_000_000_000, 10_000_000, TimeUnit::Millisecond).contains("its rows are 10000 s apart"));
         assert_eq!(
             doubt(5_000_000_000_000, 10, TimeUnit::Millisecond),
             "in ms since 1970 it is of the year 2128"
@@ -315,7 +324,7 @@ mod tests {
             super::doubt(&["0.0".to_owned(), "0.02".to_owned()], TimeUnit::Second),
             None
         );
-        let words = "in s none is less than 10 s from the next";
+        let words = "in s its rows are 10 s apart";
         assert_eq!(
             super::doubt(&["0.0".to_owned(), "10.0".to_owned()], TimeUnit::Second).as_deref(),
             Some(words)
