@@ -200,8 +200,14 @@ def warned(observed: list[_native.Observed], text: _native.Source) -> list[_nati
         warnings.warn(f"{text['file']}: fuse: attach: {names} left out: {left}", stacklevel=4)
     for off in observed[0].off if observed else []:
         warnings.warn(off, stacklevel=4)
-    for doubt in _doubts(observed[0].spans, observed[0].index.shape[0]) if observed else []:
+    if not observed:
+        return observed
+    for doubt in _doubts(observed[0].spans, observed[0].index.shape[0]):
         warnings.warn(doubt, stacklevel=4)
+    late, samples = observed[0].late_samples, sum(span[3] for span in observed[0].spans)
+    if 2 * late > samples:
+        words = f"{late} of {samples} samples came too late for their targets: are they in order?"
+        warnings.warn(f"{text['file']}: fuse: {words}", stacklevel=4)
     return observed
 
 
@@ -209,6 +215,8 @@ def warned(observed: list[_native.Observed], text: _native.Source) -> list[_nati
 _LEAST_STEP_NS = 20_001
 # Something on a robot is slower than 5 kHz. Times in microseconds that are taken for nanoseconds are as close from 5 Hz on.
 _LEAST_STEP_OF_ALL_NS = 200_001
+# Numbers of this size are times since 1970 in nanoseconds, and in no other unit.
+_SINCE_1970_NS = 10**17
 
 
 def _doubts(spans: Sequence[tuple[str, int, int, int, int]], observations: int | None = None) -> Iterator[str]:
@@ -223,7 +231,7 @@ def _doubts(spans: Sequence[tuple[str, int, int, int, int]], observations: int |
                 f"stream `{name}`: {back} of {samples} times are before the one before them: are they in reverse? They are "
                 f"to ascend"
             )
-        if step_ns < _LEAST_STEP_NS or max(steps) < _LEAST_STEP_OF_ALL_NS:
+        if last < _SINCE_1970_NS and (step_ns < _LEAST_STEP_NS or max(steps) < _LEAST_STEP_OF_ALL_NS):
             is_doubted = True
             yield (
                 f"stream `{name}`: {samples} samples from {first} to {last} ns are {step_ns:.3g} ns apart: are its times "

@@ -108,7 +108,8 @@ class RecordedMessages(Sequence[RecordedMessage]):
         if not -len(self) <= at < len(self):
             raise IndexError(f"{self._path}: message {at} of {len(self)}")
         timestamp_ns, metadata, arrays = self._read(at % len(self))
-        if (shape := metadata.get("shape")) and "" in arrays:
+        # A grid of bits has its cells as the shape, eight in a byte.
+        if (shape := metadata.get("shape")) and "" in arrays and arrays[""].size == math.prod(shape):
             arrays[""] = arrays[""].reshape(shape)
         return RecordedMessage(timestamp_ns, arrays, metadata)
 

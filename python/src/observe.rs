@@ -140,10 +140,15 @@ fn check_allowed<'a>(allowed: &[String], known: impl Iterator<Item = &'a str> + 
         .find(|allowed| !known.clone().any(|known| known == *allowed))
     {
         None => Ok(()),
-        Some(unknown) => Err(PyValueError::new_err(format!(
-            "`allow_offset` names `{unknown}`, no stream that is taken (allowed: {})",
-            list(known)
-        ))),
+        Some(unknown) => {
+            let mut known: Vec<&str> = known.collect();
+            known.sort_unstable();
+            known.dedup();
+            Err(PyValueError::new_err(format!(
+                "`allow_offset` names `{unknown}`, no stream that is taken (allowed: {})",
+                list(known.into_iter())
+            )))
+        }
     }
 }
 

@@ -254,7 +254,16 @@ def test_what_is_all_right_is_not_doubted(recwarn):
     audio = np.arange(48_000) * 20_833
     slow = audio[-1] + np.arange(3) * SECOND
     rc.fuse({name: (t, np.zeros(len(t))) for name, t in (("audio", audio), ("slow", slow), ("map", audio[:1] - SECOND))}, config)
+    # One sensor alone, at 8 kHz since 1970.
+    alone = {"rate_hz": 100, "modalities": [{"input": "audio", "dim": 1, "interpolation": "previous"}]}
+    rc.fuse({"audio": (1_700_000_000 * SECOND + np.arange(8000) * 125_000, np.zeros(8000))}, alone)
     assert not recwarn.list
+
+
+def test_samples_in_disorder_are_told():
+    times = np.random.default_rng(1).permutation(np.arange(90)) * 10_000_000
+    with pytest.warns(UserWarning, match=r"\d+ of 90 samples came too late for their targets: are they in order\?"):
+        rc.fuse({"a": (times, np.zeros((90, 2)))}, {**FUSE, "max_wait_ms": 20})
 
 
 def test_a_file_that_lists_plugins(tmp_path):

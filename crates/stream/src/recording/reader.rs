@@ -253,7 +253,8 @@ impl StreamFiles {
             ) => stream.failed = Some(error),
             result => result?,
         }
-        stream.has_arrivals = stream.schema.as_ref().is_none_or(|(_, plan)| plan.has_arrivals());
+        let is_empty = stream.batch.is_none() && stream.failed.is_none();
+        stream.has_arrivals = is_empty || stream.schema.as_ref().is_none_or(|(_, plan)| plan.has_arrivals());
         Ok(stream)
     }
 
