@@ -113,7 +113,15 @@ pub fn latencies(operations: &[Operation]) -> Vec<(String, i64)> {
             Section::Record(_) | Section::Replay(_) | Section::Resample | Section::Sim(_) => {}
         }
     }
-    let taken = taken.into_iter().filter(|(name, _)| !stamped.contains(name));
+    let made: Vec<String> = operations
+        .iter()
+        .filter(|operation| matches!(operation.section, Section::Voxelize(_)))
+        .map(|operation| operation.output("voxels"))
+        .collect();
+    // What an operation makes is not read.
+    let taken = taken
+        .into_iter()
+        .filter(|(name, _)| !stamped.contains(name) && !made.contains(name));
     taken.map(|(name, ms)| (name, ms_to_ns(ms))).collect()
 }
 

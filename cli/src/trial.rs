@@ -88,7 +88,13 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
 /// output.
 pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Result<(Report, Vec<Operation>)> {
     let (mut graph, operations) = config::graph(&args.config, &config::ORDER, "try", is_counted)?;
-    let (mut reader, refused) = Reader::open_readable(&args.recording)?;
+    let (mut reader, refused) = Reader::open_readable(&args.recording).map_err(|error| {
+        let (path, there) = (args.recording.display(), args.recording.exists());
+        let how = format!(
+            " (a bag, a table or a dataset of LeRobot becomes a recording by `robocache convert {path} RECORDING`)"
+        );
+        eyre::eyre!("{error}{}", if there { &how } else { "" })
+    })?;
     let mut problems: Vec<String> = refused.iter().map(ToString::to_string).collect();
     let inputs: Vec<String> = graph.external_inputs().map(|(input, _)| input.to_owned()).collect();
     let recorded: BTreeSet<String> = reader.streams().map(str::to_owned).collect();

@@ -632,7 +632,7 @@ mod tests {
             said(&[made("camera", 20, &off), joints, force]),
             [
                 "`camera`: its stamps are 2.500 s ahead of those of `joints`, `force`, by when they arrived (if it is so in every run, raise \
-              its `latency_ms` by 2500; else put `robocache-clock` before the recorder)"
+              its `latency_ms` by 2500 and the time that its messages take to arrive; else put `robocache-clock` before the recorder)"
             ]
         );
         // Nothing takes as long to arrive.
