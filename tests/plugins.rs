@@ -186,7 +186,7 @@ fn what_is_said_of_an_input_s_payload_is_refused_by_its_key() {
         ),
         (
             fuse("from: { stamp: { metadata: t, unit: h } }"),
-            "modalities[0].from.stamp: allowed: a path such as `header.stamp`, or `{ metadata: KEY, unit: s | ms | us | ns }`",
+            "modalities[0].from.stamp: allowed: a path such as `header.stamp`, `{ path: PATH, unit: s | ms | us | ns }`, or `{ metadata: KEY, unit: ... }`",
         ),
         (
             voxelize(&format!("from: {{ columns: [a], {names} }}")),

@@ -309,6 +309,9 @@ def test_the_unit_of_stamps_can_be_said(tmp_path):
     told = convert(tmp_path / "bag", tmp_path / "configured", "--config", config)
     assert stream(tmp_path / "configured", "it")["timestamp_ns"].to_pylist() == wanted
     assert not any("is the stamp" in note or "no stamp" in note for note in told["notes"]), told
+    # Where nothing of what is configured can be taken, the exit code says so.
+    config.write_text(config.read_text().replace("path: timestamp", "metadata: timestamp"))
+    assert "none of its messages can be taken as the configuration says" in convert(tmp_path / "bag", tmp_path / "lost", "--config", config, code=2)
 
 
 def test_no_loss_is_silent(tmp_path):

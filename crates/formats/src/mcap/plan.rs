@@ -20,6 +20,8 @@ const POSE: &str = "pose";
 pub(super) struct Plan {
     pub decoder: Decoder,
     pub stamp: Option<Stamp>,
+    /// True if a configuration says what is taken.
+    pub is_configured: bool,
     /// True if the configuration says where the stamp stands: then it is read with the rest.
     pub is_stamp_said: bool,
     pub parts: Vec<Part>,
@@ -98,6 +100,7 @@ impl Plan {
             stamp: Stamp::of(&fields).map(|stamp| stamp.in_unit(unit)),
             parts: Vec::new(),
             left_out: Vec::new(),
+            is_configured: selection.is_some(),
             is_stamp_said: selection.is_some_and(Selection::has_payload_stamp),
         };
         if plan.is_stamp_said {

@@ -1,6 +1,6 @@
 //! The stamps of messages, as other software writes them.
 
-use arrow_array::{Array, StructArray};
+use arrow_array::{Array, ArrayRef, StructArray};
 use arrow_schema::{DataType, Fields};
 use robocache_stream::{Path, TimeUnit, integer, key, ns_of, number};
 
@@ -25,6 +25,9 @@ const SECOND: i128 = 1_000_000_000;
 const UNITS: [(i64, &str); 4] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns")];
 /// So long after the beginning of a clock a stamp of 0 is a time.
 const BEGIN_NS: u64 = 10_000_000_000;
+/// Digits of a float32, and the steps of a stamp that it may have at most.
+const FLOAT32: u64 = 1 << 23;
+const MOST_STEP_NS: u64 = 1_000_000;
 const DAY_NS: u64 = 86_400_000_000_000;
 
 /// True if a field of this name may be a stamp, or a part of one.
@@ -151,15 +154,17 @@ impl Stamp {
                 }
             }
             Form::Number(doubt) => {
-                let is_coarse = self.path.follow(payload).is_ok_and(|array| is_coarse(&**array));
-                if is_coarse {
-                    let path = self.path.text();
-                    let why = "it is float32, which has not the digits of a time since 1970";
-                    doubt.get_or_insert_with(|| format!("`{path}` is not taken as the stamp: {why}"));
-                    return Ok(None);
-                }
                 let times = UNITS.map(|(unit_ns, word)| (units(unit_ns), unit_ns, word));
-                match nearest(times, published_ns) {
+                let is_float32 = |array: &ArrayRef| *array.data_type() == DataType::Float32;
+                let is_float32 = self.path.follow(payload).is_ok_and(is_float32);
+                let found = nearest(times, published_ns).and_then(|found| match found {
+                    Some((ns, _)) if is_float32 && ns.unsigned_abs() / FLOAT32 > MOST_STEP_NS => Err(format!(
+                        "it is float32, whose steps are {} ms there",
+                        ns.unsigned_abs() / FLOAT32 / 1_000_000
+                    )),
+                    found => Ok(found),
+                });
+                match found {
                     Ok(None) => Ok(Some(0).filter(is_time)),
                     Ok(Some((ns, unit_ns))) => {
                         self.form = Form::Units(unit_ns);
@@ -174,13 +179,6 @@ impl Stamp {
             }
         }
     }
-}
-
-/// True for a float32 that has not the digits of a time: in the unit in which it has most of them, a step is more than 1 ms.
-fn is_coarse(array: &dyn Array) -> bool {
-    let time = number(array, 0);
-    // Whole seconds from 8192 s on, or ns, us or ms that stand for more.
-    *array.data_type() == DataType::Float32 && time.abs() > 1e8
 }
 
 /// The time that is nearest to that of a publication, and its unit; `None` for 0, which is in no unit.
@@ -216,7 +214,7 @@ fn nearest(times: [(Option<i64>, i64, &str); 4], published_ns: i64) -> Result<Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow_array::{ArrayRef, Float64Array};
+    use arrow_array::{Float32Array, Float64Array};
     use std::sync::Arc;
 
     fn payload(time: f64) -> StructArray {
@@ -265,6 +263,35 @@ mod tests {
                 assert!(stamp.guess().unwrap().contains(&format!("in {word}, ")));
             }
         }
+    }
+
+    #[test]
+    fn a_float32_is_no_time_since_1970() {
+        let payload = |time: f32| {
+            let array: ArrayRef = Arc::new(Float32Array::from(vec![time]));
+            StructArray::try_from(vec![("time", array)]).unwrap()
+        };
+        let mut stamp = Stamp::of(payload(0.0).fields()).unwrap();
+        assert_eq!(stamp.read(&payload(1.7e9), 1_700_000_000_000_000_000), Ok(None));
+        assert_eq!(
+            stamp.guess().unwrap(),
+            "`time` is not taken as the stamp: it is float32, whose steps are 202656 ms there"
+        );
+        let mut stamp = Stamp::of(payload(0.0).fields()).unwrap();
+        assert_eq!(stamp.read(&payload(12.5), 12_600_000_000), Ok(Some(12_500_000_000)));
+    }
+
+    #[test]
+    fn later_numbers_of_another_unit_are_broken() {
+        const NOW: i64 = 1_700_000_000_000_000_000;
+        let mut stamp = Stamp::of(payload(0.0).fields()).unwrap();
+        assert_eq!(read(&mut stamp, 1.7e12, NOW), Some(NOW));
+        let broken = stamp.read(&payload(1.7e9), NOW).unwrap_err();
+        assert!(
+            broken.contains("in another one within a day of its publication"),
+            "{broken}"
+        );
+        assert_eq!(read(&mut stamp, 1.7e12 + 5.0, NOW), Some(NOW + 5_000_000));
     }
 
     #[test]

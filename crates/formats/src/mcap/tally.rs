@@ -87,6 +87,11 @@ impl Tally {
     /// Words for whole numbers that float64 does not hold.
     pub const ROUNDED: &str = "numbers beyond 2^53 that are rounded to float64:";
 
+    /// True if nothing of any message could be taken.
+    pub fn is_all_refused(&self) -> bool {
+        self.messages > 0 && self.refused.count == self.messages
+    }
+
     /// Lines about the topic.
     pub fn lines(&self) -> Vec<String> {
         let (messages, unstamped, empty) = (self.messages, self.unstamped, self.empty);

@@ -361,7 +361,12 @@ impl Topic {
             }
             _ => {
                 let broken = self.tally.broken.line(messages, "can't be read");
-                let lines: Vec<String> = self.tally.far_from_others().into_iter().chain(broken).collect();
+                // Of what a configuration takes, nothing is there.
+                let is_configured = matches!(&self.content, Ok(Content::Foreign(plan)) if plan.is_configured);
+                let is_lost = is_configured && self.tally.is_all_refused();
+                let lost = is_lost.then(|| "none of its messages can be taken as the configuration says".to_owned());
+                let lines = [self.tally.far_from_others(), lost, broken].into_iter().flatten();
+                let lines: Vec<String> = lines.collect();
                 (!lines.is_empty()).then(|| self.line(&lines.join("; ")))
             }
         }

@@ -82,6 +82,8 @@ pub(in crate::selector) struct Times {
     sweeps: u32,
     /// The forms in which they were taken, and in how many clouds.
     taken: Vec<(Form, u64)>,
+    /// The times of the cloud that is looked at.
+    looked_at: Vec<f64>,
     /// What is doubted, and whether something is new to be told.
     doubt: Option<String>,
     is_new: bool,
@@ -166,6 +168,7 @@ impl Times {
             are_unknown: false,
             sweeps: 0,
             taken: Vec::new(),
+            looked_at: Vec::new(),
             doubt: None,
             is_new: false,
         })
@@ -211,7 +214,7 @@ impl Times {
             false => format!("{} in {clouds} clouds", form.words()),
         };
         let forms: Vec<String> = self.taken.iter().map(words).collect();
-        let forms = (!is_usual).then(|| format!("`{T_NS}` from `{}`, {}", self.name, forms.join(", then ")));
+        let forms = (!is_usual).then(|| format!("`{T_NS}` from `{}`, {}", self.name, forms.join(", ")));
         let all: Vec<String> = forms.into_iter().chain(self.doubt.clone()).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
@@ -222,17 +225,20 @@ impl Times {
             return;
         }
         if !self.is_settled() {
-            let times = times.step_by(points.div_ceil(LOOKED_AT)).map(Number::as_f64);
-            let times: Vec<f64> = times.filter(|time| time.is_finite()).collect();
+            let some = times.step_by(points.div_ceil(LOOKED_AT)).map(Number::as_f64);
+            let mut times = std::mem::take(&mut self.looked_at);
+            times.clear();
+            times.extend(some.filter(|time| time.is_finite()));
             // 0 stands for a point without a return, too.
             if times.iter().any(|time| *time != 0.0) {
                 self.find(&times, stamp_ns);
             }
+            self.looked_at = times;
         }
         let Some(form) = self.form else { return };
-        match self.taken.last_mut() {
-            Some((last, clouds)) if *last == form => *clouds += 1,
-            _ => {
+        match self.taken.iter_mut().find(|(taken, _)| *taken == form) {
+            Some((_, clouds)) => *clouds += 1,
+            None => {
                 self.taken.push((form, 1));
                 (self.is_new, self.doubt) = (true, None);
             }
@@ -256,13 +262,13 @@ impl Times {
 
     /// Looks at the `t_ns` of a cloud, which is to be told if few of them are near the stamp.
     pub(super) fn check(&mut self, t_ns: &[f64], times: impl Iterator<Item = Number>, stamp_ns: i64) {
-        if self.doubt.is_some() || t_ns.iter().all(|ns| ns.is_finite()) {
+        let near = t_ns.iter().filter(|ns| ns.is_finite()).count();
+        if self.doubt.is_some() || 2 * near >= t_ns.len() {
             return;
         }
         let times = times.map(Number::as_f64);
         let times: Vec<f64> = times.filter(|time| time.is_finite() && *time != 0.0).collect();
-        let near = t_ns.iter().filter(|ns| ns.is_finite()).count();
-        if near < times.len() / 2 {
+        if 2 * near < times.len() {
             self.tell_doubt(&times, stamp_ns);
         }
     }
@@ -290,7 +296,7 @@ impl Times {
         if fits(self.usual, &USUAL_NS) {
             return Some(self.usual);
         }
-        self.forms().into_iter().find(|form| fits(*form, &SWEEP_NS))
+        self.forms().find(|form| fits(*form, &SWEEP_NS))
     }
 
     /// The form of times that don't last as long as a sweep: what is usual, if that is near the stamp, else the first unit in which
@@ -304,7 +310,7 @@ impl Times {
             return Some(self.usual);
         }
         let [by_stamp, by_clock] = [Since::Stamp, Since::Epoch].map(|since| {
-            let forms = self.forms().into_iter().filter(move |form| form.since == since);
+            let forms = self.forms().filter(move |form| form.since == since);
             forms.filter_map(|form| Some((form, reach(form)?)))
         });
         let nearest = by_clock.min_by(|(_, left), (_, right)| left.total_cmp(right));
@@ -318,13 +324,10 @@ impl Times {
     }
 
     /// The forms that there are for them, those that count as the usual one first.
-    fn forms(&self) -> Vec<Form> {
-        let counts = match self.stay_whole {
-            true => vec![Since::Stamp],
-            false => vec![self.usual.since, self.usual.since.other()],
-        };
-        let units = |since| UNITS.map(|(unit_ns, _)| Form { unit_ns, since });
-        counts.into_iter().flat_map(units).collect()
+    fn forms(&self) -> impl Iterator<Item = Form> + use<> {
+        let (since, stay_whole) = (self.usual.since, self.stay_whole);
+        let units = |since| UNITS.into_iter().map(move |(unit_ns, _)| Form { unit_ns, since });
+        units(since).chain(units(since.other()).filter(move |_| !stay_whole))
     }
 
     /// The first and the last of those times, ns, that are near the stamp in a form, if most are.
