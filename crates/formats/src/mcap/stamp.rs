@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(stamp.read(&payload(1.7e9), 1_700_000_000_000_000_000), Ok(None));
         assert_eq!(
             stamp.guess().unwrap(),
-            "`time` is not taken as the stamp: it is float32, whose steps are 202656 ms there"
+            "`time` is not taken as the stamp: it is float32, whose steps are 202655 ms there"
         );
         let mut stamp = Stamp::of(payload(0.0).fields()).unwrap();
         assert_eq!(stamp.read(&payload(12.5), 12_600_000_000), Ok(Some(12_500_000_000)));
