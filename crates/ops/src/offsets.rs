@@ -158,10 +158,11 @@ impl fmt::Display for Offset {
         let by_ns = ahead_ns.saturating_abs();
         if by_ns <= LATENCY_NS {
             let (by_ms, way) = (ns_to_ms(by_ns), if ahead_ns < 0 { "lower" } else { "raise" });
-            write!(
-                f,
-                "if it is so in every run, {way} its `latency_ms` by {by_ms:.0}; else "
-            )?;
+            write!(f, "if it is so in every run, {way} its `latency_ms` by {by_ms:.0}")?;
+            if ahead_ns > 0 {
+                write!(f, " and the time that its messages take to arrive")?;
+            }
+            write!(f, "; else ")?;
         }
         write!(f, "put `robocache-clock` before the recorder")?;
         if by_ns <= LATENCY_NS && ahead_ns < 0 {
