@@ -206,7 +206,7 @@ def numbers(values) -> object:
 @pytest.mark.parametrize("compression", [None, "zstd"])
 @pytest.mark.parametrize("size", [3, 20_000])
 def test_messages_come_in_the_order_in_which_they_were_logged(tmp_path, compression, size):
-    """Of a writer with several threads: some chunks overlap, and one message stands far from its place."""
+    """A bag of a writer with several threads: some chunks overlap, and one message stands far from its place."""
     random = np.random.default_rng(5)
     order = np.argsort(np.arange(300) + random.uniform(0, 12, 300) - 150 * (np.arange(300) == 250))
     messages = [
@@ -291,7 +291,7 @@ def test_a_stamp_of_0_is_a_time_where_a_clock_begins(tmp_path):
 
 
 def test_the_unit_of_stamps_can_be_said(tmp_path):
-    """Where log times of 0 tell none, and in a configuration, for nodes."""
+    """An option says it where log times of 0 tell none, and a configuration, for nodes."""
     name = "test_msgs/msg/Stamped2"
     bags.CUSTOM_STORE.register(get_types_from_msg("uint64 timestamp\nfloat64 value\n", name))
     at = [5_000_000 + i * 20_000 for i in range(50)]

@@ -58,7 +58,7 @@ struct Clock {
     name: String,
     inputs: Vec<String>,
     clocks: Clocks,
-    /// What is wrong with the stamps of each input, until they are by the estimate of a clock that goes right.
+    /// The complaint about the stamps of each input, until they are by the estimate of a clock that goes right.
     ailments: Vec<Option<Ailment>>,
     /// The last stamp of each input.
     last: Vec<Option<Stamp>>,

@@ -109,7 +109,7 @@ impl Clock {
         })
     }
 
-    /// What is to be said of it.
+    /// A line about it.
     fn note(&self) -> String {
         let index = "those of the recording are frame_index / fps, with 10 s between episodes";
         match self {

@@ -73,7 +73,7 @@ pub(super) fn unit_of_size(text: &str) -> Option<TimeUnit> {
     }
 }
 
-/// Why times are not in the unit that their size tells: they would be of no year in which robots drove, or too far apart. Those
+/// The reason why times are not in the unit that their size tells: they would be of no year in which robots drove, or too far apart. Those
 /// that count from a start have the size of times since 1970 in another unit.
 pub(super) fn doubt(times: &[String], unit: TimeUnit) -> Option<String> {
     const YEAR_S: i64 = 31_556_952;

@@ -133,7 +133,7 @@ impl Records {
     /// The record that was read last.
     ///
     /// # Errors
-    /// It is none.
+    /// A record that is shorter than its parts, or that no file may have.
     pub fn record(&self, Part { op, body, of }: &Part) -> Result<Record<'_>, Error> {
         let (bytes, at) = match of {
             Place::Chunk => (&self.chunk, self.chunk_at),

@@ -23,7 +23,7 @@ const PARTS: [[&str; 2]; 4] = [
 const SECOND: i128 = 1_000_000_000;
 /// Units of numbers, ns.
 const UNITS: [(i64, &str); 4] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns")];
-/// So long after the beginning of a clock a stamp of 0 is a time.
+/// Time after the beginning of a clock in which a stamp of 0 is a time.
 const BEGIN_NS: u64 = 10_000_000_000;
 /// Digits of a float32, and the steps of a stamp that it may have at most.
 const FLOAT32: u64 = 1 << 23;
@@ -91,7 +91,7 @@ impl Stamp {
         matches!(self.form, Form::Parts(_)) && self.path.text() == path
     }
 
-    /// What is to be said of a stamp that is a number: the unit that was found out, or why none was.
+    /// A line about a stamp that is a number: the unit that was found out, or the reason why none was.
     pub fn guess(&self) -> Option<String> {
         match &self.form {
             Form::Parts(_) => None,

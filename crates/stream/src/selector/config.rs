@@ -69,7 +69,7 @@ pub enum StampConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NumberStamp {
-    /// Where it stands.
+    /// Its path.
     pub path: String,
     /// Its unit.
     pub unit: TimeUnit,

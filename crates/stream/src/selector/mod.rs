@@ -290,7 +290,7 @@ impl Selector {
         }
     }
 
-    /// What the times of the points of a cloud were taken for, in words, if that is not what is usual by their name.
+    /// The forms that the times of the points of a cloud were taken for, in words, if they are not those usual by their name.
     pub fn times(&self) -> Option<String> {
         match self.taken()? {
             Take::PointCloud2(cloud) => cloud.times.as_ref()?.unusual(),

@@ -29,7 +29,7 @@ struct Taken {
     is_time: bool,
 }
 
-/// What is taken of fields of these names and types, in their order, and their times.
+/// The columns that fields of these names and types become, in their order, and their times.
 fn columns(fields: &[(&str, Dtype)], wanted: &CloudFields) -> (Vec<Taken>, Option<Times>) {
     let has_t_ns = fields.iter().any(|(name, _)| *name == T_NS);
     let mut times = None;

@@ -36,7 +36,7 @@ const USUAL_NS: Range<f64> = 2.5e5..4e9;
 /// A point is no further from the stamp of its cloud, ns: that may be of the sweep's start or its end, or of when it came.
 const REACH_NS: f64 = 2e9;
 
-/// Of the points with a time this share has to be there: some did not come back, or have a time that stands for none.
+/// Share of the points with a time that has to be near the stamp: some did not come back, or have a time that stands for none.
 const SHARE: f64 = 0.75;
 
 /// Sweeps that a form that is not the usual one of its name has to hold for.
@@ -45,16 +45,16 @@ const SWEEPS: u32 = 16;
 /// Points of a cloud that are looked at.
 const LOOKED_AT: usize = 4096;
 
-/// What a time counts from.
+/// The origin of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Since {
     /// The stamp of the cloud.
     Stamp,
-    /// What the stamp itself counts from.
+    /// The origin of the stamp itself.
     Epoch,
 }
 
-/// What the times of a field mean.
+/// The meaning of a field's times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form {
     unit_ns: i64,
@@ -84,7 +84,7 @@ pub(in crate::selector) struct Times {
     taken: Vec<(Form, u64)>,
     /// The times of the cloud that is looked at.
     looked_at: Vec<f64>,
-    /// What is doubted, and whether something is new to be told.
+    /// The doubt about them, and whether something is new to be told.
     doubt: Option<String>,
     is_new: bool,
 }
@@ -184,17 +184,17 @@ impl Times {
         self.stay_whole
     }
 
-    /// True if they are no `t_ns`: the field stays as it is.
+    /// True if they can't be `t_ns`: the field stays as it is.
     pub(super) fn are_unknown(&self) -> bool {
         self.are_unknown
     }
 
-    /// What they mean.
+    /// Their meaning.
     pub(super) fn form(&self) -> Form {
         self.form.unwrap_or(self.usual)
     }
 
-    /// What was found out, to be told once.
+    /// A line about them that is new, to be told once.
     pub fn take_note(&mut self) -> Option<String> {
         std::mem::take(&mut self.is_new).then(|| match (&self.doubt, self.taken.last()) {
             (Some(doubt), _) => doubt.clone(),
@@ -205,7 +205,7 @@ impl Times {
         })
     }
 
-    /// What was found out, if it is not what is usual in all clouds.
+    /// A line about them, if they were not in all clouds what is usual.
     pub fn unusual(&self) -> Option<String> {
         let is_usual = self.taken.iter().all(|(form, _)| *form == self.usual);
         let is_one = self.taken.len() == 1;
@@ -278,7 +278,7 @@ impl Times {
         SelectError::value(&self.name, "of no form that the time of a point has", allowed())
     }
 
-    /// What is usual is taken as soon as a sweep shows it. Other forms are looked at for longer: the few points of a cloud that
+    /// True if they need not be looked at any more. The usual form is taken as soon as a sweep shows it. Other forms are looked at for longer: the few points of a cloud that
     /// is cut to a region may seem to be a sweep in another unit.
     fn is_settled(&self) -> bool {
         match self.form {

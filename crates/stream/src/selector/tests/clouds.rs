@@ -469,11 +469,11 @@ const STAMPS_NS: [i64; 6] = [
     1_700_000_000 * S + 123_456_789,
 ];
 
-/// The field, its type and unit, and whether it counts from what the stamp counts from. The first point is so many ns after the
-/// stamp, and the last.
+/// The field, its type and unit, and whether it counts from what the stamp counts from. The last are the ns
+/// from the stamp to the first point and to the last.
 type Lidar = (&'static str, &'static str, u8, i64, bool, [i64; 2]);
 
-/// What lidars send.
+/// The forms in which lidars send times.
 const LIDARS: [Lidar; 17] = [
     ("Velodyne", "time", 7, S, false, [0, 100_000_000]),
     ("Velodyne, stamped at its end", "time", 7, S, false, [-99_000_000, 0]),
