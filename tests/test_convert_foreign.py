@@ -339,3 +339,12 @@ def test_what_stands_beside_the_messages_is_named(tmp_path):
     nothing = record(3, struct.pack("<H", 0) + text(b"X") + text(b"jsonschema") + text(b"{}"))
     (tmp_path / "in.mcap").write_bytes(whole[:at] + nothing + whole[at:])
     assert "a schema of the number 0" in convert(tmp_path / "in.mcap", tmp_path / "zero", code=1)["problems"][0]
+
+
+def test_messages_without_chunks_come_in_the_order_in_which_they_were_logged(tmp_path):
+    logged = [START + i * 10_000_000 for i in (2, 1, 3, 9, 4, 5, 5, 0)]
+    foreign.write(tmp_path / "in.mcap", [("/it", "json", None)], [(0, at, at, to_json({"v": i})) for i, at in enumerate(logged)])
+    told = convert(tmp_path / "in.mcap", tmp_path / "out")
+    assert stream(tmp_path / "out", "it")["arrival_ns"].to_pylist() == sorted(logged)
+    assert [row[0] for row in rows(stream(tmp_path / "out", "it"))] == [7, 1, 0, 2, 4, 5, 6, 3]
+    assert "5 messages stand behind ones that were logged later: they were put in the order of log times" in told["notes"]

@@ -165,7 +165,10 @@ impl Records {
             .earliest
             .get(self.chunk_messages)
             .filter(|_| self.place == Place::Chunk);
-        let in_others = self.summary.earliest_from(self.at);
+        let in_others = match self.summary.has_chunks() {
+            true => self.summary.earliest_from(self.at),
+            false => 0,
+        };
         in_chunk.map_or(in_others, |&time| time.min(in_others))
     }
 
