@@ -94,9 +94,7 @@ impl Reader {
             let wanted = wanted.unwrap_or("timestamp, time, stamp, t, ...");
             refused(format!("no column of times among {names} (looked for: {wanted})"))
         })?;
-        let first = first_values(&mut rows, names.len()).map_err(io)?;
-        rows.go_to(begin).map_err(io)?;
-        let times = first_times(&mut rows, names.len(), at).map_err(io)?;
+        let (first, times) = first_cells(&mut rows, names.len(), at).map_err(io)?;
         rows.go_to(begin).map_err(io)?;
         let (unit, how) = unit_of(&names[at], &times, options.unit).map_err(refused)?;
         let mut notes = vec![format!("{}: column `{}` is the time, {how}", path.display(), names[at])];
@@ -221,7 +219,7 @@ impl Reader {
                 return Ok(ns);
             }
             let Some((ns, has_zone)) = time::iso(&cell) else {
-                let (name, allowed) = (&self.names[column], unit.map_or("ISO 8601", time::word));
+                let (name, allowed) = (&self.names[column], unit.map_or("ISO 8601", TimeUnit::name));
                 return Err(format!("column `{name}`: `{cell}` is not a time in {allowed}"));
             };
             zoneless += u64::from(!has_zone);
@@ -314,43 +312,28 @@ fn names(rows: &mut Rows, at: Place) -> Result<Vec<String>, RowError> {
     Ok(rows.cells().map(|cell| cell.into_owned()).collect())
 }
 
-/// The first cell of each column that is not empty, among the first rows.
-fn first_values(rows: &mut Rows, width: usize) -> io::Result<Vec<Option<String>>> {
-    let mut found = vec![None; width];
+/// The first cell of each column that is not empty, and the times, among the first rows.
+fn first_cells(rows: &mut Rows, width: usize, time: usize) -> io::Result<(Vec<Option<String>>, Vec<String>)> {
+    let (mut first, mut times) = (vec![None; width], Vec::new());
     for _ in 0..LOOKED_AT {
         match rows.next(Some(width)) {
             Ok(false) => break,
             Ok(true) if rows.width() < width => {}
             Ok(true) => {
-                for (at, found) in found.iter_mut().enumerate().filter(|(_, found)| found.is_none()) {
+                for (at, first) in first.iter_mut().enumerate().filter(|(_, first)| first.is_none()) {
                     let cell = rows.cell(at);
-                    if !is_missing(&cell) {
-                        *found = Some(cell.into_owned());
-                    }
+                    *first = (!is_missing(&cell)).then(|| cell.into_owned());
+                }
+                let cell = rows.cell(time);
+                if !is_missing(&cell) {
+                    times.push(cell.into_owned());
                 }
             }
             Err(RowError::Row(_)) => {}
             Err(RowError::Io(error)) => return Err(error),
         }
-        if found.iter().all(Option::is_some) {
-            break;
-        }
     }
-    Ok(found)
-}
-
-/// The times of the first rows.
-fn first_times(rows: &mut Rows, width: usize, at: usize) -> io::Result<Vec<String>> {
-    let mut times = Vec::new();
-    for _ in 0..LOOKED_AT {
-        match rows.next(Some(width)) {
-            Ok(false) => break,
-            Ok(true) if rows.width() > at && !is_missing(&rows.cell(at)) => times.push(rows.cell(at).into_owned()),
-            Ok(true) | Err(RowError::Row(_)) => {}
-            Err(RowError::Io(error)) => return Err(error),
-        }
-    }
-    Ok(times)
+    Ok((first, times))
 }
 
 /// The unit of times, `None` for ISO 8601, and the reason for the choice.
@@ -361,7 +344,7 @@ fn unit_of(name: &str, times: &[String], unit: Option<TimeUnit>) -> Result<(Opti
     }
     let said = unit.map(|unit| (unit, "as was said"));
     let said = said.or_else(|| Some((time::unit_of_name(name)?, "as its name says")));
-    let known = |(unit, how): (TimeUnit, &str)| (Some(unit), format!("in {} ({how})", time::word(unit)));
+    let known = |(unit, how): (TimeUnit, &str)| (Some(unit), format!("in {} ({how})", unit.name()));
     let unknown = |why: &str| {
         format!(
             "the unit of column `{name}` is not known, its first time being `{first}`{why} (needed: the unit, as by `--unit us`: s, ms, us or ns)"

@@ -19,21 +19,17 @@ const NAMES: [&str; 12] = [
     "sec",
 ];
 
-/// The units and their names, those first that end like others.
-const UNITS: [(&str, TimeUnit); 4] = [
-    ("ns", TimeUnit::Nanosecond),
-    ("us", TimeUnit::Microsecond),
-    ("ms", TimeUnit::Millisecond),
-    ("s", TimeUnit::Second),
-];
+/// The units, those first whose names end like others.
+fn units() -> impl Iterator<Item = TimeUnit> {
+    TimeUnit::ALL.into_iter().rev()
+}
 
 /// The column of times among these, by its name.
 pub(super) fn column(names: &[String]) -> Option<usize> {
     let is = |name: &str, wanted: &str| {
         let name = plain(name).to_lowercase();
         let name = name.split(['[', '(']).next().unwrap_or_default().trim();
-        let mut units = UNITS.iter();
-        let before = units.find_map(|(unit, _)| name.strip_suffix(unit)?.strip_suffix('_'));
+        let before = units().find_map(|unit| name.strip_suffix(unit.name())?.strip_suffix('_'));
         before.unwrap_or(name) == wanted
     };
     let found = |wanted: &&str| names.iter().position(|name| name == wanted || is(name, wanted));
@@ -48,11 +44,12 @@ pub(super) fn plain(name: &str) -> &str {
 /// The unit that the name of a column says: `time_ms`, `timestamp [ns]`.
 pub(super) fn unit_of_name(name: &str) -> Option<TimeUnit> {
     let name = name.to_lowercase();
-    let said = |unit: &str| {
+    let said = |unit: &TimeUnit| {
+        let unit = unit.name();
         let forms = [format!("_{unit}"), format!("[{unit}]"), format!("({unit})")];
         forms.iter().any(|form| name.ends_with(form.as_str()))
     };
-    UNITS.into_iter().find(|(unit, _)| said(unit)).map(|(_, unit)| unit)
+    units().find(said)
 }
 
 /// The unit of a time since 1970 of this size, for times from 1973 to 2286. `None` if it may be any.
@@ -73,8 +70,8 @@ pub(super) fn unit_of_size(text: &str) -> Option<TimeUnit> {
     }
 }
 
-/// The reason why times are not in the unit that their size tells: they would be of no year in which robots drove, or too far apart. Those
-/// that count from a start have the size of times since 1970 in another unit.
+/// The reason why times are not in the unit that their size tells: they would be of no year in which robots drove, or too far
+/// apart. Those that count from a start have the size of times since 1970 in another unit.
 pub(super) fn doubt(times: &[String], unit: TimeUnit) -> Option<String> {
     const YEAR_S: i64 = 31_556_952;
     let mut times: Vec<i64> = times.iter().filter_map(|time| parse(time, unit)).collect();
@@ -84,7 +81,7 @@ pub(super) fn doubt(times: &[String], unit: TimeUnit) -> Option<String> {
     let mut steps: Vec<i64> = steps.filter(|&step_ns| step_ns > 0).collect();
     steps.sort_unstable();
     let step_s = steps.get(steps.len() / 2).map_or(0.0, |&step_ns| step_ns as f64 / 1e9);
-    let (word, year) = (word(unit), 1970 + first_ns / 1_000_000_000 / YEAR_S);
+    let (word, year) = (unit.name(), 1970 + first_ns / 1_000_000_000 / YEAR_S);
     let years = if step_s > 1.0 { 2010..2050 } else { 2000..2100 };
     if year == 1970 {
         // A number with a point, since a start.
@@ -95,12 +92,6 @@ pub(super) fn doubt(times: &[String], unit: TimeUnit) -> Option<String> {
         true => format!("in {word} since 1970 its rows are {step_s} s apart"),
         false => format!("in {word} since 1970 it is of the year {year}"),
     })
-}
-
-/// Name of a unit.
-pub(super) fn word(unit: TimeUnit) -> &'static str {
-    let found = UNITS.iter().find(|(_, known)| *known == unit);
-    found.map_or("", |(word, _)| word)
 }
 
 /// A decimal number of a unit in ns; what is less than a nanosecond is cut off. `None`: it is none, or beyond int64.
@@ -283,7 +274,7 @@ mod tests {
             ("time", None),
         ];
         for (name, unit) in cases {
-            assert_eq!(unit_of_name(name).map(word), unit, "{name}");
+            assert_eq!(unit_of_name(name).map(TimeUnit::name), unit, "{name}");
         }
         let cases = [
             ("1700000000", Some("s")),
@@ -297,7 +288,7 @@ mod tests {
             ("12", None),
         ];
         for (text, unit) in cases {
-            assert_eq!(unit_of_size(text).map(word), unit, "{text}");
+            assert_eq!(unit_of_size(text).map(TimeUnit::name), unit, "{text}");
         }
         let doubt = |first: i64, step: i64, unit| {
             let times: Vec<String> = (0..20).map(|i| (first + i * step).to_string()).collect();

@@ -21,8 +21,6 @@ const PARTS: [[&str; 2]; 4] = [
     ["seconds", "nanos"],
 ];
 const SECOND: i128 = 1_000_000_000;
-/// Units of numbers, ns.
-const UNITS: [(i64, &str); 4] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns")];
 /// Time after the beginning of a clock in which a stamp of 0 is a time.
 const BEGIN_NS: u64 = 10_000_000_000;
 /// Digits of a float32, and the steps of a stamp that it may have at most.
@@ -49,8 +47,7 @@ enum Form {
     Parts([Path; 2]),
     /// A number whose unit is not known yet, and why the first did not tell it.
     Number(Option<String>),
-    /// A number of units, each of this many ns.
-    Units(i64),
+    Units(TimeUnit),
 }
 
 impl Stamp {
@@ -81,7 +78,7 @@ impl Stamp {
     /// The same, if it is a number, in this unit.
     pub fn in_unit(mut self, unit: Option<TimeUnit>) -> Self {
         if let (Form::Number(_), Some(unit)) = (&self.form, unit) {
-            (self.form, self.is_said) = (Form::Units(unit.ns()), true);
+            (self.form, self.is_said) = (Form::Units(unit), true);
         }
         self
     }
@@ -97,10 +94,10 @@ impl Stamp {
             Form::Parts(_) => None,
             Form::Number(doubt) => doubt.clone(),
             Form::Units(_) if self.is_said => None,
-            Form::Units(unit_ns) => {
-                let (_, word) = UNITS.into_iter().find(|(ns, _)| ns == unit_ns)?;
+            Form::Units(unit) => {
+                let (path, unit) = (self.path.text(), unit.name());
                 let why = "in which it is next to the time of its publication";
-                Some(format!("`{}` is the stamp, in {word}, {why}", self.path.text()))
+                Some(format!("`{path}` is the stamp, in {unit}, {why}"))
             }
         }
     }
@@ -118,8 +115,8 @@ impl Stamp {
                 (float.fract() == 0.0).then_some(float as i128)
             })
         };
-        let units = |unit_ns: i64| {
-            let array = self.path.follow(payload).ok()?;
+        let units = |unit: TimeUnit| {
+            let (array, unit_ns) = (self.path.follow(payload).ok()?, unit.ns());
             match integer(&**array, 0) {
                 Some(whole) => i64::try_from(whole.checked_mul(unit_ns.into())?).ok(),
                 None => ns_of(number(&**array, 0), unit_ns),
@@ -138,10 +135,10 @@ impl Stamp {
                 let ns = whole_sec.checked_mul(SECOND).and_then(|ns| ns.checked_add(rest));
                 Ok(ns.and_then(|ns| i64::try_from(ns).ok()).filter(is_time))
             }
-            Form::Units(unit_ns) => {
-                let ns = units(*unit_ns);
-                let times = UNITS.map(|(unit_ns, word)| (units(unit_ns), unit_ns, word));
-                let is_other = |found: Option<(i64, i64)>| found.is_some_and(|(_, other)| other != *unit_ns);
+            Form::Units(unit) => {
+                let ns = units(*unit);
+                let times = TimeUnit::ALL.map(|unit| (units(unit), unit));
+                let is_other = |found: Option<(i64, TimeUnit)>| found.is_some_and(|(_, other)| other != *unit);
                 // Those before were of another unit.
                 match ns.filter(|ns| !self.is_said && ns.abs_diff(published_ns) >= DAY_NS) {
                     Some(ns) if nearest(times, published_ns).is_ok_and(is_other) => {
@@ -154,7 +151,7 @@ impl Stamp {
                 }
             }
             Form::Number(doubt) => {
-                let times = UNITS.map(|(unit_ns, word)| (units(unit_ns), unit_ns, word));
+                let times = TimeUnit::ALL.map(|unit| (units(unit), unit));
                 let is_float32 = |array: &ArrayRef| *array.data_type() == DataType::Float32;
                 let is_float32 = self.path.follow(payload).is_ok_and(is_float32);
                 let found = nearest(times, published_ns).and_then(|found| match found {
@@ -166,8 +163,8 @@ impl Stamp {
                 });
                 match found {
                     Ok(None) => Ok(Some(0).filter(is_time)),
-                    Ok(Some((ns, unit_ns))) => {
-                        self.form = Form::Units(unit_ns);
+                    Ok(Some((ns, unit))) => {
+                        self.form = Form::Units(unit);
                         Ok(Some(ns))
                     }
                     Err(why) => {
@@ -185,29 +182,27 @@ impl Stamp {
 ///
 /// # Errors
 /// None is within a day of it, or the next one is not much further away.
-fn nearest(times: [(Option<i64>, i64, &str); 4], published_ns: i64) -> Result<Option<(i64, i64)>, String> {
-    let times = times
-        .into_iter()
-        .filter_map(|(ns, unit_ns, word)| Some((ns?, unit_ns, word)));
-    let mut times: Vec<_> = times
-        .map(|(ns, unit_ns, word)| (ns.abs_diff(published_ns), ns, unit_ns, word))
-        .collect();
-    times.sort_unstable();
+fn nearest(times: [(Option<i64>, TimeUnit); 4], published_ns: i64) -> Result<Option<(i64, TimeUnit)>, String> {
+    let times = times.into_iter().filter_map(|(ns, unit)| Some((ns?, unit)));
+    let mut times: Vec<_> = times.map(|(ns, unit)| (ns.abs_diff(published_ns), ns, unit)).collect();
+    times.sort_by_key(|&(distance, ns, unit)| (distance, ns, unit.ns()));
     match times[..] {
         [] => Err("it is beyond int64 nanoseconds in every unit".to_owned()),
-        [(_, 0, ..), ..] => Ok(None),
+        [(_, 0, _), ..] => Ok(None),
         _ if published_ns == 0 => {
             Err("it was published at 0 ns, which tells no unit (needed: the unit, as by `--unit us`)".to_owned())
         }
-        [(distance, ns, _, word), ..] if distance >= DAY_NS => Err(format!(
-            "in {word} its first is {ns} ns, in other units it is still further from its publication at {published_ns} ns \
-             (allowed: less than a day)"
+        [(distance, ns, unit), ..] if distance >= DAY_NS => Err(format!(
+            "in {} its first is {ns} ns, in other units it is still further from its publication at {published_ns} ns \
+             (allowed: less than a day)",
+            unit.name()
         )),
-        [(distance, first, _, word), (next, second, _, other), ..] if next / 2 < distance => Err(format!(
-            "its first is {first} ns in {word} and {second} ns in {other}, and both are as far from its publication at \
-             {published_ns} ns"
+        [(distance, first, unit), (next, second, other), ..] if next / 2 < distance => Err(format!(
+            "its first is {first} ns in {} and {second} ns in {}, and both are as far from its publication at {published_ns} ns",
+            unit.name(),
+            other.name()
         )),
-        [(_, ns, unit_ns, _), ..] => Ok(Some((ns, unit_ns))),
+        [(_, ns, unit), ..] => Ok(Some((ns, unit))),
     }
 }
 
@@ -248,7 +243,7 @@ mod tests {
 
     #[test]
     fn near_zero_it_is_the_unit_next_to_the_publication() {
-        for (unit_ns, word) in UNITS {
+        for unit in TimeUnit::ALL {
             for published_ns in [
                 50_000_000,
                 5 * 1_000_000_000,
@@ -257,10 +252,10 @@ mod tests {
             ] {
                 let taken_ns = published_ns - 7_000_000;
                 let mut stamp = Stamp::of(payload(0.0).fields()).unwrap();
-                let read = read(&mut stamp, taken_ns as f64 / unit_ns as f64, published_ns);
+                let read = read(&mut stamp, taken_ns as f64 / unit.ns() as f64, published_ns);
                 let apart = read.unwrap().abs_diff(taken_ns);
-                assert!(apart <= 256, "{published_ns} in {word}: {apart}");
-                assert!(stamp.guess().unwrap().contains(&format!("in {word}, ")));
+                assert!(apart <= 256, "{published_ns} in {unit:?}: {apart}");
+                assert!(stamp.guess().unwrap().contains(&format!("in {}, ", unit.name())));
             }
         }
     }

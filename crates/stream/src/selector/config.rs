@@ -103,6 +103,19 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
+    /// All of them, the greatest first.
+    pub const ALL: [Self; 4] = [Self::Second, Self::Millisecond, Self::Microsecond, Self::Nanosecond];
+
+    /// Its name in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Second => "s",
+            Self::Millisecond => "ms",
+            Self::Microsecond => "us",
+            Self::Nanosecond => "ns",
+        }
+    }
+
     /// Nanoseconds in one of it.
     pub fn ns(self) -> i64 {
         match self {

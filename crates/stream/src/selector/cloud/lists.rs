@@ -1,9 +1,9 @@
 use super::times::{Number, Times};
-use super::{T_NS, Taken, check, columns};
+use super::{Taken, check, columns};
 use crate::arrow::dtype_of;
 use crate::selector::path::{Path, integer, item_of, number};
 use crate::selector::{CloudFields, SelectError};
-use crate::{Cells, Message, arrow};
+use crate::{Message, arrow};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, StructArray};
 use arrow_schema::{DataType, Fields};
@@ -14,7 +14,7 @@ use robocache_device::Dtype;
 pub(in crate::selector) struct Lists {
     columns: Vec<ListColumn>,
     pub times: Option<Times>,
-    takes_all: bool,
+    wanted: CloudFields,
 }
 
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Lists {
         Ok(Self {
             columns: columns.into_iter().map(column).collect(),
             times,
-            takes_all: *wanted == CloudFields::All,
+            wanted: wanted.clone(),
         })
     }
 
@@ -88,39 +88,15 @@ impl Lists {
             let mut name = column.name.as_str();
             if let Some(times) = self.times.as_mut().filter(|_| column.is_time) {
                 let number = |i| match integer(&**values, i) {
-                    Some(whole) => Number::Whole(whole),
+                    Some(whole) => Number::Whole(i64::try_from(whole).unwrap_or(i64::MAX)),
                     None => Number::Float(number(&**values, i)),
                 };
-                times.look(range.clone().map(number), range.len(), stamp_ns);
-                let form = times.form();
-                if times.are_unknown() && !self.takes_all {
-                    return Err(times.missing());
-                } else if times.are_unknown() {
-                    name = times.name();
-                } else if !times.stay_whole() {
-                    let to = message.add_column(T_NS, Dtype::Float64, Cells::One);
-                    to.data.resize(range.len() * size_of::<f64>());
-                    let to: &mut [f64] = bytemuck::cast_slice_mut(to.data.bytes_mut());
-                    for (to, i) in to.iter_mut().zip(range.clone()) {
-                        *to = form.t_ns(number(i), stamp_ns);
-                    }
-                    times.check(to, range.map(number), stamp_ns);
-                    continue;
-                } else if !form.is_t_ns() {
-                    let is_signed = dtype_of(values.data_type()) == Some(Dtype::Int32);
-                    let dtype = if is_signed { Dtype::Int32 } else { Dtype::UInt32 };
-                    let to = message.add_column(T_NS, dtype, Cells::One);
-                    to.data.resize(range.len() * dtype.size());
-                    for (to, i) in to.data.bytes_mut().chunks_exact_mut(4).zip(range) {
-                        let ns = form.ns(number(i), stamp_ns);
-                        to.copy_from_slice(&if is_signed {
-                            (ns as i32).to_le_bytes()
-                        } else {
-                            (ns as u32).to_le_bytes()
-                        });
-                    }
+                let numbers = range.clone().map(number);
+                if times.look(numbers.clone(), range.len(), stamp_ns, &self.wanted)? {
+                    times.add_to(message, numbers, range.len(), stamp_ns);
                     continue;
                 }
+                name = times.name();
             }
             arrow::read_range(name, values, range, message)
                 .map_err(|why| SelectError::value(column.path.text(), values.data_type(), why))?;

@@ -7,7 +7,6 @@ use crate::{Cells, Message};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, StructArray};
 use arrow_schema::{DataType, FieldRef, Fields};
-use bytemuck::Pod;
 use robocache_device::Dtype;
 use std::ops::Range;
 
@@ -200,52 +199,23 @@ impl PointCloud2 {
         message.header.forget_form();
         message.rows = points;
         for source in &self.columns {
-            let times = self
-                .times
-                .as_ref()
-                .filter(|times| source.is_time && !times.are_unknown());
-            let (form, stay_whole) = (times.map(Times::form), times.is_some_and(Times::stay_whole));
-            // As they come, they are ns already.
-            let form = form.filter(|form| !(stay_whole && form.is_t_ns()));
-            let dtype = if form.is_some() && !stay_whole {
-                Dtype::Float64
-            } else {
-                source.dtype
-            };
-            let column = message.add_column(&source.name, dtype, Cells::One);
-            column.data.resize(points * dtype.size());
+            if let Some(times) = self.times.as_mut().filter(|_| source.is_time && source.name == T_NS) {
+                let numbers = rows.numbers(source.offset, source.dtype);
+                times.add_to(message, numbers, points, stamp_ns);
+                continue;
+            }
+            let size = source.dtype.size();
+            let column = message.add_column(&source.name, source.dtype, Cells::One);
+            column.data.resize(points * size);
             if points == 0 {
                 continue;
             }
-            let out = column.data.bytes_mut();
-            let at = source.offset;
-            match (form, source.dtype) {
-                (Some(form), Dtype::Float32) => rows.write::<4, f64>(at, out, |time| {
-                    form.t_ns(Number::Float(f32::from_le_bytes(time).into()), stamp_ns)
-                }),
-                (Some(form), Dtype::Float64) => rows.write::<8, f64>(at, out, |time| {
-                    form.t_ns(Number::Float(f64::from_le_bytes(time)), stamp_ns)
-                }),
-                (Some(form), Dtype::Int32) if stay_whole => rows.write::<4, i32>(at, out, |time| {
-                    form.ns(Number::Whole(i32::from_le_bytes(time).into()), stamp_ns) as i32
-                }),
-                (Some(form), _) if stay_whole => rows.write::<4, u32>(at, out, |time| {
-                    form.ns(Number::Whole(u32::from_le_bytes(time).into()), stamp_ns) as u32
-                }),
-                (Some(form), Dtype::Int32) => rows.write::<4, f64>(at, out, |time| {
-                    form.t_ns(Number::Whole(i32::from_le_bytes(time).into()), stamp_ns)
-                }),
-                (Some(form), _) => rows.write::<4, f64>(at, out, |time| {
-                    form.t_ns(Number::Whole(u32::from_le_bytes(time).into()), stamp_ns)
-                }),
-                (None, _) if dtype.size() == 1 => rows.write::<1, [u8; 1]>(at, out, |value| value),
-                (None, _) if dtype.size() == 2 => rows.write::<2, [u8; 2]>(at, out, |value| value),
-                (None, _) if dtype.size() == 4 => rows.write::<4, [u8; 4]>(at, out, |value| value),
-                (None, _) => rows.write::<8, [u8; 8]>(at, out, |value| value),
-            }
-            if let Some(times) = self.times.as_mut().filter(|_| form.is_some() && !stay_whole) {
-                let t_ns = bytemuck::cast_slice(column.data.bytes_mut());
-                times.check(t_ns, rows.numbers(at, source.dtype), stamp_ns);
+            let (at, out) = (source.offset, column.data.bytes_mut());
+            match size {
+                1 => rows.copy::<1>(at, out),
+                2 => rows.copy::<2>(at, out),
+                4 => rows.copy::<4>(at, out),
+                _ => rows.copy::<8>(at, out),
             }
         }
         Ok(())
@@ -257,12 +227,9 @@ impl PointCloud2 {
         let (Some(times), Some(column)) = (&mut self.times, column) else {
             return Ok(());
         };
-        times.look(rows.numbers(column.offset, column.dtype), points, stamp_ns);
-        let is_known = !times.are_unknown();
-        if !is_known && self.wanted != CloudFields::All {
-            return Err(times.missing());
-        }
-        let name = if is_known { T_NS } else { times.name() };
+        let numbers = rows.numbers(column.offset, column.dtype);
+        let is_t_ns = times.look(numbers, points, stamp_ns, &self.wanted)?;
+        let name = if is_t_ns { T_NS } else { times.name() };
         if column.name != name {
             name.clone_into(&mut column.name);
         }
@@ -441,22 +408,24 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    fn points(&self) -> impl Iterator<Item = &'a [u8]> {
+    fn points(&self) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         let (row_len, point_step) = (self.row_len, self.point_step);
         let rows = self.data.chunks(self.row_step).map(move |row| &row[..row_len]);
         rows.flat_map(move |row| row.chunks_exact(point_step))
     }
 
-    /// Writes what `convert` makes of the `N` bytes at `offset` of each point.
-    fn write<const N: usize, T: Pod>(&self, offset: usize, out: &mut [u8], convert: impl Fn([u8; N]) -> T) {
-        let out: &mut [T] = bytemuck::cast_slice_mut(out);
-        for (to, point) in out.iter_mut().zip(self.points()) {
-            *to = convert(bytes_of(point, offset));
-        }
+    /// Copies the `N` bytes at `offset` of each point.
+    fn copy<const N: usize>(&self, offset: usize, out: &mut [u8]) {
+        let mut out = out.as_chunks_mut::<N>().0.iter_mut();
+        self.points().for_each(|point| {
+            if let Some(to) = out.next() {
+                *to = bytes_of(point, offset);
+            }
+        });
     }
 
     /// The numbers at `offset` of each point, which are of one of the types of times.
-    fn numbers(&self, offset: usize, dtype: Dtype) -> impl Iterator<Item = Number> {
+    fn numbers(&self, offset: usize, dtype: Dtype) -> impl Iterator<Item = Number> + Clone + use<'a> {
         self.points().map(move |point| match dtype {
             Dtype::Float32 => Number::Float(f32::from_le_bytes(bytes_of(point, offset)).into()),
             Dtype::Float64 => Number::Float(f64::from_le_bytes(bytes_of(point, offset))),

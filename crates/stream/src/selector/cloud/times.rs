@@ -1,10 +1,11 @@
 //! The times of a cloud's points as `t_ns`, whatever form their lidar sends them in.
 
 use super::T_NS;
-use crate::selector::SelectError;
-use crate::selector::stamp::S;
+use crate::selector::{CloudFields, SelectError, TimeUnit};
+use crate::{Cells, Message};
+use bytemuck::Pod;
 use robocache_device::Dtype;
-use std::ops::Range;
+use std::ops::RangeInclusive;
 
 /// Names of fields with the time of a point, and what those who use them count from.
 const NAMES: [(&str, Since); 9] = [
@@ -26,12 +27,9 @@ const NAMES: [(&str, Since); 9] = [
     ("stamps", Since::Epoch),
 ];
 
-/// Units, ns.
-const UNITS: [(i64, &str); 4] = [(S, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns")];
-
 /// The time that a sweep lasts, ns, and what a cloud may last in the form that is usual: packets are shorter, slow sweeps longer.
-const SWEEP_NS: Range<f64> = 1e6..1e9;
-const USUAL_NS: Range<f64> = 2.5e5..4e9;
+const SWEEP_NS: RangeInclusive<f64> = 1e6..=1e9;
+const USUAL_NS: RangeInclusive<f64> = 2.5e5..=4e9;
 
 /// A point is no further from the stamp of its cloud, ns: that may be of the sweep's start or its end, or of when it came.
 const REACH_NS: f64 = 2e9;
@@ -57,7 +55,7 @@ enum Since {
 /// The meaning of a field's times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form {
-    unit_ns: i64,
+    unit: TimeUnit,
     since: Since,
 }
 
@@ -65,18 +63,20 @@ pub(super) struct Form {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Number {
     Float(f64),
-    Whole(i128),
+    /// One beyond int64 is the greatest of it, which is near no stamp.
+    Whole(i64),
 }
 
 /// The field of times of a cloud, and what is known of them.
 #[derive(Debug)]
 pub(in crate::selector) struct Times {
     name: String,
+    /// The type of `t_ns`: the field's own, if that is an integer of 32 bits and usually counts from the stamp.
+    dtype: Dtype,
     usual: Form,
-    /// True if their column is of their own type: whole numbers of 32 bits, since the stamp.
-    stay_whole: bool,
     form: Option<Form>,
-    /// True if the first cloud with a time had it in no form: the field then stays as it is in all.
+    has_begun: bool,
+    /// True if the first cloud had times of no form: the field then stays as it is in all.
     are_unknown: bool,
     /// Sweeps that were of this form.
     sweeps: u32,
@@ -84,9 +84,9 @@ pub(in crate::selector) struct Times {
     taken: Vec<(Form, u64)>,
     /// The times of the cloud that is looked at.
     looked_at: Vec<f64>,
-    /// The doubt about them, and whether something is new to be told.
     doubt: Option<String>,
-    is_new: bool,
+    /// The line that has not been told yet.
+    note: Option<String>,
 }
 
 impl Form {
@@ -96,20 +96,21 @@ impl Form {
             Since::Stamp => 0,
             Since::Epoch => stamp_ns,
         };
+        let unit_ns = self.unit.ns();
         match time {
             Number::Float(time) if !time.is_finite() => time,
-            Number::Float(time) if self.unit_ns == 1 => {
+            Number::Float(time) if unit_ns == 1 => {
                 // What float64 has of it is whole, and the stamp may have more digits than float64.
                 ((time.trunc() as i64).saturating_sub(origin) as f64 + time.fract()).round()
             }
             Number::Float(time) => {
                 // The whole units go first: float64 has not the digits for all.
-                let (whole, rest) = (origin.div_euclid(self.unit_ns), origin.rem_euclid(self.unit_ns));
-                ((time - whole as f64) * self.unit_ns as f64 - rest as f64).round()
+                let (whole, rest) = (origin.div_euclid(unit_ns), origin.rem_euclid(unit_ns));
+                ((time - whole as f64) * unit_ns as f64 - rest as f64).round()
             }
             Number::Whole(time) => {
-                let ns = time.saturating_mul(self.unit_ns.into());
-                ns.saturating_sub(origin.into()) as f64
+                let ns = time.saturating_mul(unit_ns);
+                ns.saturating_sub(origin) as f64
             }
         }
     }
@@ -125,18 +126,20 @@ impl Form {
         }
     }
 
-    /// True for ns since the stamp, as `t_ns` is.
-    pub fn is_t_ns(self) -> bool {
-        (self.unit_ns, self.since) == (1, Since::Stamp)
+    /// A whole number since the stamp in ns.
+    fn whole_ns(self, time: Number) -> i64 {
+        match time {
+            Number::Whole(time) => time.saturating_mul(self.unit.ns()),
+            Number::Float(time) => time as i64,
+        }
     }
 
     fn words(self) -> String {
-        let unit = UNITS.into_iter().find(|(ns, _)| *ns == self.unit_ns);
         let since = match self.since {
             Since::Stamp => "since the stamp",
             Since::Epoch => "by the clock of the stamp",
         };
-        format!("in {} {since}", unit.map_or("", |(_, word)| word))
+        format!("in {} {since}", self.unit.name())
     }
 }
 
@@ -159,18 +162,25 @@ impl Times {
             _ => return None,
         };
         let (_, since) = NAMES.into_iter().find(|(known, _)| *known == name)?;
-        let unit_ns = if is_float && !name.ends_with("_ns") { S } else { 1 };
+        let unit = match is_float && !name.ends_with("_ns") {
+            true => TimeUnit::Second,
+            false => TimeUnit::Nanosecond,
+        };
         Some(Self {
             name: name.to_owned(),
-            usual: Form { unit_ns, since },
-            stay_whole: is_short && since == Since::Stamp,
+            dtype: match is_short && since == Since::Stamp {
+                true => dtype,
+                false => Dtype::Float64,
+            },
+            usual: Form { unit, since },
             form: None,
+            has_begun: false,
             are_unknown: false,
             sweeps: 0,
             taken: Vec::new(),
             looked_at: Vec::new(),
             doubt: None,
-            is_new: false,
+            note: None,
         })
     }
 
@@ -179,30 +189,9 @@ impl Times {
         &self.name
     }
 
-    /// True if their column is of their own type.
-    pub(super) fn stay_whole(&self) -> bool {
-        self.stay_whole
-    }
-
-    /// True if they can't be `t_ns`: the field stays as it is.
-    pub(super) fn are_unknown(&self) -> bool {
-        self.are_unknown
-    }
-
-    /// Their meaning.
-    pub(super) fn form(&self) -> Form {
-        self.form.unwrap_or(self.usual)
-    }
-
     /// A line about them that is new, to be told once.
     pub fn take_note(&mut self) -> Option<String> {
-        std::mem::take(&mut self.is_new).then(|| match (&self.doubt, self.taken.last()) {
-            (Some(doubt), _) => doubt.clone(),
-            (None, last) => {
-                let form = last.map_or(self.usual, |(form, _)| *form);
-                format!("`{T_NS}` from `{}`, {}", self.name, form.words())
-            }
-        })
+        self.note.take()
     }
 
     /// A line about them, if they were not in all clouds what is usual.
@@ -219,11 +208,68 @@ impl Times {
         (!all.is_empty()).then(|| all.join("; "))
     }
 
-    /// Finds out from the times of a cloud of `points` points what they mean.
-    pub(super) fn look(&mut self, times: impl Iterator<Item = Number>, points: usize, stamp_ns: i64) {
-        if self.are_unknown || points == 0 {
+    /// Finds out from the times of a cloud of `points` points what they mean, and whether they become [`T_NS`]. If not, the field
+    /// stays as it is.
+    ///
+    /// # Errors
+    /// [`T_NS`] is needed, and they don't become it.
+    pub(super) fn look(
+        &mut self,
+        times: impl Iterator<Item = Number>,
+        points: usize,
+        stamp_ns: i64,
+        wanted: &CloudFields,
+    ) -> Result<bool, SelectError> {
+        if points > 0 && !self.are_unknown {
+            self.look_at(times, points, stamp_ns);
+        }
+        self.has_begun = true;
+        if self.are_unknown && *wanted != CloudFields::All {
+            let came = "of no form that the time of a point has";
+            return Err(SelectError::value(&self.name, came, self.allowed()));
+        }
+        Ok(!self.are_unknown)
+    }
+
+    /// Adds [`T_NS`] of the times of `points` points to a message.
+    pub(super) fn add_to(
+        &mut self,
+        message: &mut Message,
+        times: impl Iterator<Item = Number> + Clone,
+        points: usize,
+        stamp_ns: i64,
+    ) {
+        let column = message.add_column(T_NS, self.dtype, Cells::One);
+        column.data.resize(points * self.dtype.size());
+        if points == 0 {
             return;
         }
+        let (form, out) = (self.form.unwrap_or(self.usual), column.data.bytes_mut());
+        let is_near = |ns: i64| ns.unsigned_abs() <= REACH_NS as u64;
+        let near = match self.dtype {
+            Dtype::Int32 => write(out, times.clone(), |time| {
+                let ns = form.whole_ns(time);
+                (ns.clamp(i32::MIN.into(), i32::MAX.into()) as i32, is_near(ns))
+            }),
+            Dtype::UInt32 => write(out, times.clone(), |time| {
+                let ns = form.whole_ns(time);
+                (ns.clamp(0, u32::MAX.into()) as u32, is_near(ns))
+            }),
+            _ => write(out, times.clone(), |time| {
+                let ns = form.t_ns(time, stamp_ns);
+                (ns, ns.is_finite())
+            }),
+        };
+        if self.doubt.is_none() && 2 * near < points {
+            let times = times.map(Number::as_f64);
+            let times: Vec<f64> = times.filter(|time| time.is_finite() && *time != 0.0).collect();
+            if 2 * near < times.len() {
+                self.tell_doubt(&times, stamp_ns);
+            }
+        }
+    }
+
+    fn look_at(&mut self, times: impl Iterator<Item = Number>, points: usize, stamp_ns: i64) {
         if !self.is_settled() {
             let some = times.step_by(points.div_ceil(LOOKED_AT)).map(Number::as_f64);
             let mut times = std::mem::take(&mut self.looked_at);
@@ -240,46 +286,41 @@ impl Times {
             Some((_, clouds)) => *clouds += 1,
             None => {
                 self.taken.push((form, 1));
-                (self.is_new, self.doubt) = (true, None);
+                self.doubt = None;
+                self.note = Some(format!("`{T_NS}` from `{}`, {}", self.name, form.words()));
             }
         }
     }
 
     fn find(&mut self, times: &[f64], stamp_ns: i64) {
         let of_sweep = self.of_sweep(times, stamp_ns);
-        if let Some(form) = of_sweep {
-            let sweeps = if self.form == of_sweep { self.sweeps } else { 0 };
-            // In the first seconds of a clock, times since the stamp and those of the clock look alike.
-            self.sweeps = sweeps + u32::from(stamp_ns.unsigned_abs() as f64 > 2.0 * REACH_NS);
-            self.form = Some(form);
-        }
-        self.form = self.form.or_else(|| self.of_short(times, stamp_ns));
-        if self.form.is_none() {
-            self.are_unknown = !self.stay_whole;
-            self.tell_doubt(times, stamp_ns);
-        }
-    }
-
-    /// Looks at the `t_ns` of a cloud, which is to be told if few of them are near the stamp.
-    pub(super) fn check(&mut self, t_ns: &[f64], times: impl Iterator<Item = Number>, stamp_ns: i64) {
-        let near = t_ns.iter().filter(|ns| ns.is_finite()).count();
-        if self.doubt.is_some() || 2 * near >= t_ns.len() {
-            return;
-        }
-        let times = times.map(Number::as_f64);
-        let times: Vec<f64> = times.filter(|time| time.is_finite() && *time != 0.0).collect();
-        if 2 * near < times.len() {
-            self.tell_doubt(&times, stamp_ns);
+        let found = match self.form {
+            Some(_) => of_sweep,
+            None => of_sweep.or_else(|| self.of_short(times, stamp_ns)),
+        };
+        match found {
+            Some(form) if self.can_be(form) => {
+                let sweeps = if self.form == of_sweep { self.sweeps } else { 0 };
+                // In the first seconds of a clock, times since the stamp and those of the clock look alike.
+                let counts = of_sweep.is_some() && stamp_ns.unsigned_abs() as f64 > 2.0 * REACH_NS;
+                self.sweeps = sweeps + u32::from(counts);
+                self.form = found;
+            }
+            None if self.form.is_some() => {}
+            _ => {
+                self.are_unknown = !self.has_begun;
+                self.tell_doubt(times, stamp_ns);
+            }
         }
     }
 
-    /// The error for those who need `t_ns` where there is none.
-    pub(super) fn missing(&self) -> SelectError {
-        SelectError::value(&self.name, "of no form that the time of a point has", allowed())
+    /// True if their column can hold them: an integer of 32 bits that has the name of one since the stamp is none by its clock.
+    fn can_be(&self, form: Form) -> bool {
+        self.dtype == Dtype::Float64 || form.since == Since::Stamp
     }
 
-    /// True if they need not be looked at any more. The usual form is taken as soon as a sweep shows it. Other forms are looked at for longer: the few points of a cloud that
-    /// is cut to a region may seem to be a sweep in another unit.
+    /// True if they need not be looked at any more. The usual form is taken as soon as a sweep shows it. Other forms are looked at
+    /// for longer: the few points of a cloud that is cut to a region may seem to be a sweep in another unit.
     fn is_settled(&self) -> bool {
         match self.form {
             Some(form) if form == self.usual => self.sweeps > 0,
@@ -289,7 +330,7 @@ impl Times {
 
     /// The form in which a cloud lasts as long as a sweep: the usual one, if it can be.
     fn of_sweep(&self, times: &[f64], stamp_ns: i64) -> Option<Form> {
-        let fits = |form: Form, lasts: &Range<f64>| {
+        let fits = |form: Form, lasts: &RangeInclusive<f64>| {
             let near = self.near(form, times, stamp_ns);
             near.is_some_and(|[first, last]| lasts.contains(&(last - first)))
         };
@@ -299,35 +340,30 @@ impl Times {
         self.forms().find(|form| fits(*form, &SWEEP_NS))
     }
 
-    /// The form of times that don't last as long as a sweep: what is usual, if that is near the stamp, else the first unit in which
-    /// they are near it, or the one in which they are nearest by its clock.
+    /// The form of times that don't last as long as a sweep: what is usual, if that is near the stamp, else the unit in which they are
+    /// nearest to it by its clock, else the usual unit since the stamp. In some other unit since the stamp every number is near.
     fn of_short(&self, times: &[f64], stamp_ns: i64) -> Option<Form> {
         let reach = |form: Form| {
             let near = self.near(form, times, stamp_ns);
             near.map(|[first, last]| first.abs().max(last.abs()))
         };
-        if reach(self.usual).is_some() {
-            return Some(self.usual);
-        }
-        let [by_stamp, by_clock] = [Since::Stamp, Since::Epoch].map(|since| {
-            let forms = self.forms().filter(move |form| form.since == since);
-            forms.filter_map(|form| Some((form, reach(form)?)))
-        });
+        let is_near = |form: &Form| reach(*form).is_some();
+        let by_clock = self.forms().filter(|form| form.since == Since::Epoch);
+        let by_clock = by_clock.filter_map(|form| Some((form, reach(form)?)));
         let nearest = by_clock.min_by(|(_, left), (_, right)| left.total_cmp(right));
-        let mut by_stamp = by_stamp.into_iter();
-        let found = match self.usual.since {
-            Since::Stamp => by_stamp.next().or(nearest),
-            // A small number is near the stamp in every smaller unit.
-            Since::Epoch => nearest.or_else(|| by_stamp.find(|(form, _)| form.unit_ns == self.usual.unit_ns)),
+        let by_stamp = Form {
+            since: Since::Stamp,
+            ..self.usual
         };
-        found.map(|(form, _)| form)
+        let usual = Some(self.usual).filter(is_near);
+        let found = usual.or(nearest.map(|(form, _)| form));
+        found.or(Some(by_stamp).filter(is_near))
     }
 
     /// The forms that there are for them, those that count as the usual one first.
     fn forms(&self) -> impl Iterator<Item = Form> + use<> {
-        let (since, stay_whole) = (self.usual.since, self.stay_whole);
-        let units = |since| UNITS.into_iter().map(move |(unit_ns, _)| Form { unit_ns, since });
-        units(since).chain(units(since.other()).filter(move |_| !stay_whole))
+        let units = |since| TimeUnit::ALL.into_iter().map(move |unit| Form { unit, since });
+        units(self.usual.since).chain(units(self.usual.since.other()))
     }
 
     /// The first and the last of those times, ns, that are near the stamp in a form, if most are.
@@ -345,15 +381,31 @@ impl Times {
         (near > 0 && near as f64 >= SHARE * times().count() as f64).then_some(extent)
     }
 
+    fn allowed(&self) -> String {
+        let or_clock = if self.dtype == Dtype::Float64 {
+            " or by its clock"
+        } else {
+            ""
+        };
+        format!(
+            "s, ms, us or ns, since the stamp{or_clock}, less than {} s from it",
+            REACH_NS / 1e9
+        )
+    }
+
     fn tell_doubt(&mut self, times: &[f64], stamp_ns: i64) {
         let first = times.iter().copied().fold(f64::INFINITY, f64::min);
         let last = times.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let (name, allowed) = (&self.name, allowed());
+        let (name, allowed) = (&self.name, self.allowed());
         let came = format!("{first} to {last} in a cloud of the stamp {stamp_ns} ns");
-        let what = if self.stay_whole { "a doubtful" } else { "without" };
+        let what = if self.are_unknown {
+            "without"
+        } else {
+            "without a usable"
+        };
         if self.doubt.is_none() {
-            self.doubt = Some(format!("{what} `{T_NS}`: `{name}` is {came} (allowed: {allowed})"));
-            self.is_new = true;
+            let doubt = format!("{what} `{T_NS}`: `{name}` is {came} (allowed: {allowed})");
+            (self.note, self.doubt) = (Some(doubt.clone()), Some(doubt));
         }
     }
 }
@@ -367,9 +419,16 @@ impl Since {
     }
 }
 
-fn allowed() -> String {
-    format!(
-        "s, ms, us or ns, since the stamp or by its clock, less than {} s from it",
-        REACH_NS / 1e9
-    )
+/// Writes what `convert` makes of each time, and counts those of which it says that they are near.
+fn write<T: Pod>(out: &mut [u8], times: impl Iterator<Item = Number>, convert: impl Fn(Number) -> (T, bool)) -> usize {
+    let mut out = bytemuck::cast_slice_mut::<u8, T>(out).iter_mut();
+    let mut near = 0;
+    times.for_each(|time| {
+        if let Some(to) = out.next() {
+            let (ns, is_near) = convert(time);
+            *to = ns;
+            near += usize::from(is_near);
+        }
+    });
+    near
 }

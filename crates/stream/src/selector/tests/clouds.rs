@@ -688,8 +688,62 @@ fn times_that_are_none_are_nan() {
     let late = sweep(stamp_ns + 60 * S, "timestamp", 8, &times);
     let (found, note) = t_ns(&mut reader, &late);
     assert!(found.unwrap().iter().all(|ns| ns.is_nan()));
-    assert!(note.starts_with("a cloud, without `t_ns`: `timestamp` is "), "{note}");
+    assert!(
+        note.starts_with("a cloud, without a usable `t_ns`: `timestamp` is "),
+        "{note}"
+    );
     assert_eq!(t_ns(&mut reader, &late).1, "");
+}
+
+#[test]
+fn integers_of_32_bits_that_count_from_the_stamp_are_none_by_its_clock() {
+    // Microseconds of a sweep of 0.1 s that began 100 s after the clock did.
+    let sweep_us = [1e8, 1.0005e8, 1.001e8];
+    let mut reader = every();
+    let (found, note) = t_ns(&mut reader, &sweep(100 * S, "t", 6, &sweep_us));
+    assert_eq!(found, Err("x y z t".to_owned()));
+    assert!(
+        note.ends_with(", without `t_ns`: `t` is 100000000 to 100100000 in a cloud of the stamp 100000000000 ns (allowed: s, ms, us or ns, since the stamp, less than 2 s from it)"),
+        "{note}"
+    );
+    // A stream that began otherwise keeps what it has, and it is told.
+    let mut reader = every();
+    assert_eq!(
+        t_ns(&mut reader, &sweep(99 * S, "t", 6, &[0.0, 1e8])).0,
+        Ok(vec![0.0, 1e8])
+    );
+    let far = [4_294_967_295.0, 4e9, 3e9];
+    let (found, note) = t_ns(&mut reader, &sweep(100 * S, "t", 6, &far));
+    assert_eq!(found, Ok(far.to_vec()));
+    assert!(
+        note.starts_with("a cloud, without a usable `t_ns`: `t` is 3000000000 to 4294967295 in"),
+        "{note}"
+    );
+}
+
+#[test]
+fn a_first_cloud_without_times_names_the_column() {
+    for first in [&[][..], &[0.0, 0.0], &[f64::NAN]] {
+        for (name, datatype, unit) in [("timestamp", 8, 1.0), ("time", 7, 1.0), ("t", 6, 2e7)] {
+            let mut reader = every();
+            let (found, _) = t_ns(&mut reader, &sweep(100 * S, name, datatype, first));
+            assert_eq!(found.unwrap().len(), first.len());
+            // Of another clock than the stamp's: the column stays, and none of its times is near.
+            let tai = [137.0, 137.05, 137.1].map(|time| time * unit);
+            let (found, note) = t_ns(&mut reader, &sweep(100 * S, name, datatype, &tai));
+            let found = found.unwrap();
+            assert!(found.iter().all(|ns| ns.is_nan() || *ns > 2e9), "{name}: {found:?}");
+            assert!(note.starts_with("a cloud, without a usable `t_ns`: "), "{note}");
+        }
+    }
+    // Where the first cloud has them, the field stays.
+    for (name, datatype) in [("timestamp", 8), ("time", 7)] {
+        let mut reader = every();
+        for times in [&[137.0, 137.05, 137.1][..], &[], &[0.0], &[0.0, 0.1]] {
+            let (found, _) = t_ns(&mut reader, &sweep(100 * S, name, datatype, times));
+            assert_eq!(found, Err(format!("x y z {name}")));
+        }
+    }
 }
 
 #[test]
