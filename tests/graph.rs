@@ -626,6 +626,56 @@ fn what_falls_due_at_once_does_not_pile_up_between_operations() {
     }
 }
 
+/// Keeps the stamps of `fused` in the order in which they come.
+struct Stamps(Rc<RefCell<Vec<i64>>>);
+
+impl Plugin for Stamps {
+    fn name(&self) -> &'static str {
+        "stamps"
+    }
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+        let _: serde_yaml::Value = context.config()?;
+        context.add_operation(Registration {
+            name: "stamps".into(),
+            inputs: vec!["fused".into()],
+            outputs: Vec::new(),
+            operation: Box::new(Stamps(self.0.clone())),
+        });
+        Ok(())
+    }
+}
+
+impl Operation for Stamps {
+    fn input(&mut self, _: usize, message: &Message, _: &mut Outbox<'_>) -> Result<(), Fault> {
+        self.0.borrow_mut().push(message.timestamp_ns());
+        Ok(())
+    }
+}
+
+/// The first of samples that come at once makes one observation due, and each other one more than are made in one go.
+#[test]
+fn observations_of_samples_that_come_at_once_keep_their_order() {
+    let two =
+        "modalities: [{ input: a, dim: 1, interpolation: previous }, { input: b, dim: 1, interpolation: previous }]";
+    let text =
+        format!("plugins: [align: {{ rate_hz: 1000, {two} }}, fuse: {{ rate_hz: 1.0e+6, {two} }}, stamps: {{}}]");
+    let stamps = Rc::new(RefCell::new(Vec::new()));
+    let app = App::new()
+        .with_config(Config::parse(Path::new("robot.yml"), &text).unwrap())
+        .add_plugins(plugins::all())
+        .add_plugin(Stamps(stamps.clone()));
+    let mut graph = app.build(|_| false).unwrap();
+    let (a, b) = (input(&graph, "a"), input(&graph, "b"));
+    let mut sink = Recorder::default();
+    graph.message(b, &sample(0, &[1.0]), &mut sink);
+    for k in 0..4 {
+        graph.message(a, &sample(k * MS, &[1.0]), &mut sink);
+    }
+    graph.changed(b, Change::Closed, &mut sink);
+    let wanted: Vec<i64> = (0..=3 * MS).step_by(1000).collect();
+    assert!(*stamps.borrow() == wanted, "{:?}", &stamps.borrow()[..4]);
+}
+
 /// One message may make as much due as an end of a stream: none of its samples gets lost on the way.
 #[test]
 fn a_message_goes_on_where_it_made_much_due() {

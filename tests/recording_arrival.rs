@@ -2,8 +2,9 @@
 
 use crate::common::{Folder, MS, Recorder, Sent, input, sample};
 use robocache::app::{App, Config, Graph, plugins};
-use robocache::stream::Message;
+use robocache::device::Dtype;
 use robocache::stream::recording::{Order, Reader, Writer};
+use robocache::stream::{Cells, Message};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -48,9 +49,9 @@ fn arrivals() -> Vec<(&'static str, Message)> {
     all.into_iter().map(|(_, name, message)| (name, message)).collect()
 }
 
-fn replayed(folder: &Path, order: &str) -> Vec<Sent> {
+fn replayed(folder: &Path, order: &str, before: &str) -> Vec<Sent> {
     let text = format!(
-        "\n  - replay: {{ path: {}, speed: max, order: {order} }}{FUSE}",
+        "\n  - replay: {{ path: {}, speed: max, order: {order} }}{before}",
         folder.display()
     );
     let mut graph = graph(&text, &[]).unwrap();
@@ -89,13 +90,13 @@ fn a_run_with_max_wait_replays_to_the_same_bytes() {
     let live: Vec<_> = sink.take().into_iter().map(without_place).collect();
     assert!(live.len() > 280, "{}", live.len());
 
-    let by_arrival = replayed(&folder, "arrival");
+    let by_arrival = replayed(&folder, "arrival", FUSE);
     assert_eq!(by_arrival.len(), live.len());
     for (i, (a, b)) in live.iter().zip(&by_arrival).enumerate() {
         assert_eq!(a, b, "observation {i}");
     }
     // By their stamps nothing is late, and what was masked on the robot is there.
-    let by_stamp = replayed(&folder, "stamp");
+    let by_stamp = replayed(&folder, "stamp", FUSE);
     let differ = live
         .iter()
         .filter(|a| by_stamp.iter().find(|b| b.ms() == a.ms()) != Some(a))
@@ -105,6 +106,54 @@ fn a_run_with_max_wait_replays_to_the_same_bytes() {
         live.len()
     );
     assert!(differ > 0);
+}
+
+/// A grid that nothing waits for is in an observation if its cloud came before it, in a replay, too: each message goes through
+/// all operations before the next one.
+#[test]
+fn what_operations_make_of_a_message_comes_before_the_next_one() {
+    const VOXELS_TO_FUSE: &str = "
+  - voxelize:
+      origin_m: [0, 0, 0]
+      voxel_size_m: [1, 1, 1]
+      shape: [2, 2, 2]
+      channels: [occupancy]
+      layout: dense
+      inputs: [{ input: lidar }]
+  - fuse:
+      rate_hz: 50
+      modalities: [{ input: joints, dim: 3, interpolation: previous }]
+      attach: [{ input: voxels, wait: false, max_age_ms: 500 }]";
+    let own = Folder::new();
+    let folder = own.0.join("recording");
+    let text = format!("\n  - record: {{ path: {} }}{VOXELS_TO_FUSE}", folder.display());
+    let mut live = graph(&text, &["joints", "lidar"]).unwrap();
+    let mut sink = Recorder::default();
+    for (name, message) in arrivals() {
+        let (name, message) = match name {
+            "camera" => ("lidar", cloud(message.timestamp_ns())),
+            "joints" => (name, message),
+            _ => continue,
+        };
+        let input = input(&live, name);
+        live.message(input, &message, &mut sink);
+    }
+    live.close_all(&mut sink);
+    live.finish(&mut sink).unwrap();
+    let live: Vec<_> = sink.take().into_iter().map(without_place).collect();
+    assert!(live.len() > 280, "{}", live.len());
+    assert_eq!(replayed(&folder, "arrival", VOXELS_TO_FUSE), live);
+}
+
+fn cloud(stamp_ns: i64) -> Message {
+    let mut message = Message::default();
+    message.rows = 1;
+    message.header.timestamp_ns.set(stamp_ns);
+    for name in ["x", "y", "z"] {
+        let column = message.add_column(name, Dtype::Float32, Cells::One);
+        column.data.copy_from(bytemuck::cast_slice(&[0.5f32]));
+    }
+    message
 }
 
 #[test]

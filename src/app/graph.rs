@@ -16,6 +16,9 @@ use robocache_stream::{Message, Selection};
 use robocache_yaml::Json;
 use std::time::Instant;
 
+/// Calls of an operation whose time has come, one after the other, before there is a look at what else there is to do.
+const WAKES_AT_ONCE: usize = 64;
+
 /// The operations of a node in order, wired to one another and to the inputs and outputs of the dataflow. It has no event
 /// loop: whoever owns it feeds it messages, and a [`Sink`] gets what it publishes.
 ///
@@ -283,8 +286,7 @@ impl Graph {
                     tracing::warn!("{}: parameter `{key}` = {json} is refused: {error}", node.name);
                 }
             }
-            let before = self.shared.internal.pending.len();
-            self.resume(i, 0, None, MessageTimes::default(), before, sink);
+            self.resume(i, 0, None, MessageTimes::default(), sink);
         }
         if !known {
             tracing::warn!("parameter `{key}` = {json}: no operation of this node has it");
@@ -300,22 +302,25 @@ impl Graph {
     /// The error of an operation that can't go on, now or since the last call.
     pub fn wake(&mut self, now: Instant, starting: bool, sink: &mut dyn Sink) -> Result<(), AppError> {
         for i in 0..self.nodes.len() {
-            let due = match self.nodes[i].wake {
-                Wake::At(time) => time <= now,
-                Wake::Never => starting,
-                Wake::Done => false,
-            };
-            if !due {
-                continue;
-            }
-            let node = &mut self.nodes[i];
-            let (operation, mut out) = node.parts(&mut self.shared, sink);
-            let wake = operation.wake(now, &mut out);
-            node.wake = wake.map_err(|error| AppError::of(&node.name, error))?;
-            self.settle(sink);
-            if self.nodes[i].wake == Wake::Done {
-                self.close_outputs(i, sink);
+            let mut starting = starting;
+            for _ in 0..WAKES_AT_ONCE {
+                let node = &mut self.nodes[i];
+                let is_due = match node.wake {
+                    Wake::At(time) => time <= now,
+                    Wake::Never => std::mem::take(&mut starting),
+                    Wake::Done => false,
+                };
+                if !is_due {
+                    break;
+                }
+                let (operation, mut out) = node.parts(&mut self.shared, sink);
+                let wake = operation.wake(now, &mut out);
+                node.wake = wake.map_err(|error| AppError::of(&node.name, error))?;
                 self.settle(sink);
+                if self.nodes[i].wake == Wake::Done {
+                    self.close_outputs(i, sink);
+                    self.settle(sink);
+                }
             }
         }
         self.shared.ended.take().map_or(Ok(()), Err)
@@ -346,13 +351,14 @@ impl Graph {
     /// The error of the first operation that could not go on, or can't finish.
     pub fn finish(&mut self, sink: &mut dyn Sink) -> Result<(), AppError> {
         let mut result = self.shared.ended.take().map_or(Ok(()), Err);
-        for node in &mut self.nodes {
+        for i in 0..self.nodes.len() {
+            let node = &mut self.nodes[i];
             let (operation, mut out) = node.parts(&mut self.shared, sink);
             if let Err(error) = operation.finish(&mut out) {
                 result = result.and(Err(AppError::of(&node.name, error)));
             }
+            self.settle(sink);
         }
-        self.settle(sink);
         self.shared.faults.summarize();
         result
     }

@@ -188,8 +188,9 @@ pub trait Operation {
 /// A running operation without inputs, such as a sensor or a replay. [`BuildContext::add_source`](super::BuildContext)
 /// registers it.
 pub trait Source {
-    /// Called at start and whenever the time it last asked for has come, to publish what is due. It says when it wants to
-    /// be called again, or [`Wake::Done`]. An error ends the node.
+    /// Called at start and whenever the time it last asked for has come, to publish the next message that is due: operations
+    /// of the process get it, and what they make of it, before it is called again. It says when that is to be, or
+    /// [`Wake::Done`]. An error ends the node.
     fn wake(&mut self, now: Instant, out: &mut Outbox<'_>) -> Result<Wake, Fault>;
 }
 

@@ -10,9 +10,6 @@ use robocache::ops::ConfigError;
 use robocache::stream::{Cells, ColumnLayout, Layout};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Samples that are published between two looks at the clock.
-const AT_ONCE: usize = 64;
-
 /// Publishes the streams of `sim:`.
 pub struct SimPlugin;
 
@@ -66,20 +63,18 @@ impl Source for Robot {
         if self.running.is_none() {
             self.running = Some(Running::switch_on(&mut self.config, now)?);
         }
-        for _ in 0..AT_ONCE {
-            let Some(running) = &mut self.running else {
-                return Ok(Wake::Done);
-            };
-            let Some(event) = running.schedule.peek().copied() else {
-                return Ok(Wake::Done);
-            };
-            let time = running.time_of(&event);
-            if self.config.real_time && time > Instant::now() {
-                return Ok(Wake::At(time));
-            }
-            running.schedule.next();
-            self.publish(&event, out);
+        let Some(running) = &mut self.running else {
+            return Ok(Wake::Done);
+        };
+        let Some(event) = running.schedule.peek().copied() else {
+            return Ok(Wake::Done);
+        };
+        let time = running.time_of(&event);
+        if self.config.real_time && time > Instant::now() {
+            return Ok(Wake::At(time));
         }
+        running.schedule.next();
+        self.publish(&event, out);
         Ok(Wake::At(now))
     }
 }

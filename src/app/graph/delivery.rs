@@ -6,6 +6,7 @@ use crate::app::operation::Change;
 use crate::app::outbox::{MessageTimes, Sink};
 use robocache_device::gpu::Gpu;
 use robocache_stream::Message;
+use std::collections::VecDeque;
 
 impl Graph {
     pub(super) fn deliver(&mut self, to: usize, input: usize, message: InputMessage<'_>, sink: &mut dyn Sink) {
@@ -29,7 +30,6 @@ impl Graph {
     }
 
     fn dispatch(&mut self, to: usize, input: usize, mut message: InputMessage<'_>, sink: &mut dyn Sink) {
-        let before = self.shared.internal.pending.len();
         if let Some(diagnostics) = &mut self.shared.diagnostics {
             diagnostics.came(to, input, &message);
         }
@@ -44,25 +44,25 @@ impl Graph {
             out.fault(input, error);
         }
         self.ask_for_devices(to);
-        self.resume(to, input, Some(&message), times, before, sink);
+        self.resume(to, input, Some(&message), times, sink);
     }
 
-    /// Lets an operation finish what its last call left, and delivers what it published after each step. The first
-    /// `before` messages of the queue were there before the call, and wait.
+    /// Lets an operation finish what its last call left, and delivers what it published after each step. Messages that are on
+    /// their way to operations after it are delivered first, as some of them may be its own; others wait until it is finished.
     pub(super) fn resume(
         &mut self,
         of: usize,
         input: usize,
         message: Option<&Message>,
         times: MessageTimes,
-        before: usize,
         sink: &mut dyn Sink,
     ) {
         if !self.nodes[of].operation.has_more() {
             return;
         }
-        let published = self.shared.internal.pending.split_off(before);
-        let mut before = std::mem::replace(&mut self.shared.internal.pending, published);
+        let pending = std::mem::take(&mut self.shared.internal.pending);
+        let (mut waiting, after): (VecDeque<_>, _) = pending.into_iter().partition(|message| message.operation <= of);
+        self.shared.internal.pending = after;
         while self.nodes[of].operation.has_more() {
             self.settle(sink);
             let (operation, mut out) = self.nodes[of].parts(&mut self.shared, sink);
@@ -72,18 +72,17 @@ impl Graph {
             }
             self.ask_for_devices(of);
         }
-        before.append(&mut self.shared.internal.pending);
-        self.shared.internal.pending = before;
+        waiting.append(&mut self.shared.internal.pending);
+        self.shared.internal.pending = waiting;
     }
 
     pub(super) fn change(&mut self, of: usize, input: usize, change: Change, sink: &mut dyn Sink) {
         let node = &mut self.nodes[of];
         node.inputs[input].open = change == Change::Opened;
         let (operation, mut out) = node.parts(&mut self.shared, sink);
-        let before = out.internal.pending.len();
         operation.changed(input, change, &mut out);
         self.ask_for_devices(of);
-        self.resume(of, input, None, MessageTimes::default(), before, sink);
+        self.resume(of, input, None, MessageTimes::default(), sink);
         self.settle(sink);
         if self.nodes[of].inputs.iter().all(|input| !input.open) {
             self.close_outputs(of, sink);

@@ -8,9 +8,6 @@ use serde::{Deserialize, Deserializer, de};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Messages that are published between two looks at what else there is to do.
-const AT_ONCE: usize = 64;
-
 /// The longest pause between two messages, in recorded time. A longer one comes of a stamp that can't be, or is longer
 /// than anybody wants to wait.
 const LONGEST_PAUSE_NS: i64 = 10_000_000_000;
@@ -140,42 +137,37 @@ impl Source for Replay {
             };
             tracing::info!("{}: messages go out in the order {order}", self.name);
         }
-        for _ in 0..AT_ONCE {
-            if let (Speed::Times(speed), Some((stamp, stream))) = (self.speed, self.reader.next_stamp()) {
-                let pace = self.pace.get_or_insert_with(|| Pace::new(now, stamp));
-                if let Some(gap) = pace.advance(stamp, speed)
-                    && is_due(&mut self.cut)
-                {
-                    tracing::warn!(
-                        "{}: stream `{}`: its next stamp is {} s after the one before it in the recording, and is \
-                         waited for {} s (the most at speed 1): a stamp of another clock, or a long silence ({})",
-                        self.name,
-                        self.outputs[self.wanted[stream]],
-                        gap / 1_000_000_000,
-                        LONGEST_PAUSE_NS / 1_000_000_000,
-                        self.cut.counts(Instant::now())
-                    );
-                }
-                if pace.due > Instant::now() {
-                    return Ok(Wake::At(pace.due));
-                }
+        if let (Speed::Times(speed), Some((stamp, stream))) = (self.speed, self.reader.next_stamp()) {
+            let pace = self.pace.get_or_insert_with(|| Pace::new(now, stamp));
+            if let Some(gap) = pace.advance(stamp, speed)
+                && is_due(&mut self.cut)
+            {
+                tracing::warn!(
+                    "{}: stream `{}`: its next stamp is {} s after the one before it in the recording, and is \
+                     waited for {} s (the most at speed 1): a stamp of another clock, or a long silence ({})",
+                    self.name,
+                    self.outputs[self.wanted[stream]],
+                    gap / 1_000_000_000,
+                    LONGEST_PAUSE_NS / 1_000_000_000,
+                    self.cut.counts(Instant::now())
+                );
             }
-            if out.is_full() {
-                break;
+            if pace.due > Instant::now() {
+                return Ok(Wake::At(pace.due));
             }
-            match self.reader.next_into(&mut self.message) {
-                Ok(Some(stream)) => self.publish(self.wanted[stream], out),
-                Ok(None) => return self.end(),
-                // The file that a crash left behind has no more to publish, and nothing else is wrong.
-                Err(error @ (ReadError::Unfinished { .. } | ReadError::NotEnded { .. })) => {
-                    tracing::warn!("{}: {error}", self.name)
+        }
+        match self.reader.next_into(&mut self.message) {
+            Ok(Some(stream)) => self.publish(self.wanted[stream], out),
+            Ok(None) => return self.end(),
+            // The file that a crash left behind has no more to publish, and nothing else is wrong.
+            Err(error @ (ReadError::Unfinished { .. } | ReadError::NotEnded { .. })) => {
+                tracing::warn!("{}: {error}", self.name)
+            }
+            Err(error) => {
+                if is_due(&mut self.damaged) {
+                    tracing::error!("{}: {error} ({})", self.name, self.damaged.counts(Instant::now()));
                 }
-                Err(error) => {
-                    if is_due(&mut self.damaged) {
-                        tracing::error!("{}: {error} ({})", self.name, self.damaged.counts(Instant::now()));
-                    }
-                    self.first_damage.get_or_insert(error);
-                }
+                self.first_damage.get_or_insert(error);
             }
         }
         Ok(Wake::At(now))
