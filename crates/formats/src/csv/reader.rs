@@ -33,6 +33,8 @@ pub struct Reader {
     time: usize,
     /// The unit of times that are numbers; `None`: they are in ISO 8601.
     unit: Option<TimeUnit>,
+    /// True if the size of the first time told its unit.
+    is_by_size: bool,
     arrival: Option<usize>,
     streams: Vec<StreamColumns>,
     /// The row whose streams are being given, and the next of these.
@@ -97,6 +99,7 @@ impl Reader {
         let (first, times) = first_cells(&mut rows, names.len(), at).map_err(io)?;
         rows.go_to(begin).map_err(io)?;
         let (unit, how) = unit_of(&names[at], &times, options.unit).map_err(refused)?;
+        let is_by_size = unit.is_some() && options.unit.or_else(|| time::unit_of_name(&names[at])).is_none();
         let mut notes = vec![format!("{}: column `{}` is the time, {how}", path.display(), names[at])];
         let arrival = names.iter().position(|name| name == ARRIVAL);
         let arrival = arrival.filter(|&arrival| arrival != at);
@@ -124,6 +127,7 @@ impl Reader {
             names,
             time: at,
             unit,
+            is_by_size,
             arrival,
             notes,
             counts: Counts::default(),
@@ -213,10 +217,18 @@ impl Reader {
             return Err(format!("{came} cells (allowed: {width}, as in the line of names)"));
         }
         let mut zoneless = 0;
-        let mut time = |column: usize, unit: Option<TimeUnit>| {
+        let mut time = |column: usize, unit: Option<TimeUnit>, is_by_size: bool| {
             let cell = self.rows.cell(column);
-            if let Some(ns) = unit.and_then(|unit| time::parse(&cell, unit)) {
-                return Ok(ns);
+            if let Some((unit, ns)) = unit.and_then(|unit| Some((unit, time::parse(&cell, unit)?))) {
+                return match time::unit_of_size(&cell).filter(|_| is_by_size) {
+                    Some(own) if own != unit => Err(format!(
+                        "column `{}`: `{cell}` is in {} by its size (allowed: {}, as the first)",
+                        self.names[column],
+                        own.name(),
+                        unit.name()
+                    )),
+                    _ => Ok(ns),
+                };
             }
             let Some((ns, has_zone)) = time::iso(&cell) else {
                 let (name, allowed) = (&self.names[column], unit.map_or("ISO 8601", TimeUnit::name));
@@ -225,8 +237,10 @@ impl Reader {
             zoneless += u64::from(!has_zone);
             Ok(ns)
         };
-        self.row.stamp_ns = time(self.time, self.unit)?;
-        let arrival = self.arrival.map(|column| time(column, Some(TimeUnit::Nanosecond)));
+        self.row.stamp_ns = time(self.time, self.unit, self.is_by_size)?;
+        let arrival = self
+            .arrival
+            .map(|column| time(column, Some(TimeUnit::Nanosecond), false));
         self.row.arrival_ns = arrival.transpose()?;
         self.row.values.clear();
         self.row.values.resize(width, f64::NAN);

@@ -82,7 +82,7 @@ pub(super) fn doubt(times: &[String], unit: TimeUnit) -> Option<String> {
     steps.sort_unstable();
     let step_s = steps.get(steps.len() / 2).map_or(0.0, |&step_ns| step_ns as f64 / 1e9);
     let (word, year) = (unit.name(), 1970 + first_ns / 1_000_000_000 / YEAR_S);
-    let years = if step_s > 1.0 { 2010..2050 } else { 2000..2100 };
+    let years = if step_s >= 1.0 { 2010..2050 } else { 2000..2100 };
     if year == 1970 {
         // A number with a point, since a start.
         return (step_s >= 10.0).then(|| format!("in {word} its rows are {step_s} s apart"));

@@ -23,9 +23,10 @@ const PARTS: [[&str; 2]; 4] = [
 const SECOND: i128 = 1_000_000_000;
 /// Time after the beginning of a clock in which a stamp of 0 is a time.
 const BEGIN_NS: u64 = 10_000_000_000;
-/// Digits of a float32, and the steps of a stamp that it may have at most.
-const FLOAT32: u64 = 1 << 23;
-const MOST_STEP_NS: u64 = 1_000_000;
+/// The longest step of a float32 that a stamp is taken from, ns.
+const STEP_NS: f64 = 1e6;
+/// A stamp is of another unit if it is further from its publication than this, and ten times nearer in that unit.
+const FAR_NS: u64 = 10_000_000_000;
 const DAY_NS: u64 = 86_400_000_000_000;
 
 /// True if a field of this name may be a stamp, or a part of one.
@@ -40,28 +41,34 @@ pub(super) struct Stamp {
     form: Form,
     /// True if somebody said its unit.
     is_said: bool,
+    /// The reason why it is not taken, or why the unit that was said may not be its own.
+    doubt: Option<String>,
 }
 
 enum Form {
     /// Seconds, and nanoseconds.
     Parts([Path; 2]),
-    /// A number whose unit is not known yet, and why the first did not tell it.
-    Number(Option<String>),
+    /// A number whose unit is not known yet.
+    Number,
     Units(TimeUnit),
 }
 
 impl Stamp {
     fn new(path: Path, form: Form) -> Self {
-        let is_said = false;
-        Self { path, form, is_said }
+        Self {
+            path,
+            form,
+            is_said: false,
+            doubt: None,
+        }
     }
 
     pub fn of(fields: &Fields) -> Option<Self> {
         PATHS.into_iter().find_map(|path| {
             let (path, field) = Path::find(path, fields).ok()?;
             let DataType::Struct(within) = field.data_type() else {
-                let form = Form::Number(None);
-                return field.data_type().is_numeric().then_some(Self::new(path, form));
+                let is_number = field.data_type().is_numeric();
+                return is_number.then_some(Self::new(path, Form::Number));
             };
             let part = |name: &str| {
                 let (step, field) = within.find(name)?;
@@ -77,7 +84,7 @@ impl Stamp {
 
     /// The same, if it is a number, in this unit.
     pub fn in_unit(mut self, unit: Option<TimeUnit>) -> Self {
-        if let (Form::Number(_), Some(unit)) = (&self.form, unit) {
+        if let (Form::Number, Some(unit)) = (&self.form, unit) {
             (self.form, self.is_said) = (Form::Units(unit), true);
         }
         self
@@ -88,12 +95,12 @@ impl Stamp {
         matches!(self.form, Form::Parts(_)) && self.path.text() == path
     }
 
-    /// A line about a stamp that is a number: the unit that was found out, or the reason why none was.
+    /// A line about a stamp that is a number: the unit that was found out, or a doubt.
     pub fn guess(&self) -> Option<String> {
         match &self.form {
             Form::Parts(_) => None,
-            Form::Number(doubt) => doubt.clone(),
-            Form::Units(_) if self.is_said => None,
+            Form::Number => self.doubt.clone(),
+            Form::Units(_) if self.is_said => self.doubt.clone(),
             Form::Units(unit) => {
                 let (path, unit) = (self.path.text(), unit.name());
                 let why = "in which it is next to the time of its publication";
@@ -106,7 +113,7 @@ impl Stamp {
     /// known. A number is in the unit in which it is nearest to its publication; the first that has one shows it.
     ///
     /// # Errors
-    /// The nanoseconds are more than a second has.
+    /// The nanoseconds are more than a second has; the number is of another unit than those before it.
     pub fn read(&mut self, payload: &StructArray, published_ns: i64) -> Result<Option<i64>, String> {
         let whole = |path: &Path| {
             let array = path.follow(payload).ok()?;
@@ -124,8 +131,8 @@ impl Stamp {
         };
         // 0 stands for none, but where time begins.
         let is_time = |&ns: &i64| ns != 0 || published_ns.unsigned_abs() < BEGIN_NS;
-        match &mut self.form {
-            Form::Parts([sec, nanosec]) => {
+        match self.form {
+            Form::Parts([ref sec, ref nanosec]) => {
                 let (Some(whole_sec), Some(rest)) = (whole(sec), whole(nanosec)) else {
                     return Ok(None);
                 };
@@ -136,28 +143,43 @@ impl Stamp {
                 Ok(ns.and_then(|ns| i64::try_from(ns).ok()).filter(is_time))
             }
             Form::Units(unit) => {
-                let ns = units(*unit);
-                let times = TimeUnit::ALL.map(|unit| (units(unit), unit));
-                let is_other = |found: Option<(i64, TimeUnit)>| found.is_some_and(|(_, other)| other != *unit);
-                // Those before were of another unit.
-                match ns.filter(|ns| !self.is_said && ns.abs_diff(published_ns) >= DAY_NS) {
-                    Some(ns) if nearest(times, published_ns).is_ok_and(is_other) => {
-                        let path = self.path.text();
-                        Err(format!(
-                            "`{path}` is {ns} ns in the unit of those before it, and in another one within a day of its publication"
-                        ))
-                    }
-                    _ => Ok(ns.filter(is_time)),
+                let (ns, times) = (units(unit), TimeUnit::ALL.map(|unit| (units(unit), unit)));
+                let apart_ns = |ns: i64| ns.abs_diff(published_ns);
+                let own_ns = ns.map_or(u64::MAX, apart_ns);
+                let is_other = |(ns, other): &(i64, TimeUnit)| *other != unit && apart_ns(*ns) < own_ns / 10;
+                let other = match own_ns > FAR_NS {
+                    true => nearest(times, published_ns).ok().flatten().filter(is_other),
+                    false => None,
+                };
+                let Some((_, other)) = other else {
+                    return Ok(ns.filter(is_time));
+                };
+                let (path, unit, other) = (self.path.text(), unit.name(), other.name());
+                if self.is_said {
+                    let line = || {
+                        format!(
+                            "`{path}` is next to the time of its publication in {other}, and not in {unit}, as was said"
+                        )
+                    };
+                    self.doubt.get_or_insert_with(line);
+                    return Ok(ns.filter(is_time));
                 }
+                Err(format!(
+                    "`{path}` is in {other}, in which it is next to the time of its publication (allowed: {unit}, as those before it)"
+                ))
             }
-            Form::Number(doubt) => {
+            Form::Number => {
                 let times = TimeUnit::ALL.map(|unit| (units(unit), unit));
-                let is_float32 = |array: &ArrayRef| *array.data_type() == DataType::Float32;
-                let is_float32 = self.path.follow(payload).is_ok_and(is_float32);
+                let array = self.path.follow(payload).ok();
+                let float32 = array.filter(|array| *array.data_type() == DataType::Float32);
+                let step_ns = |unit: TimeUnit| {
+                    let step_ns = |array: &ArrayRef| unit.step_of_float32_ns(number(&**array, 0) as f32);
+                    float32.map_or(0.0, step_ns)
+                };
                 let found = nearest(times, published_ns).and_then(|found| match found {
-                    Some((ns, _)) if is_float32 && ns.unsigned_abs() / FLOAT32 > MOST_STEP_NS => Err(format!(
+                    Some((_, unit)) if step_ns(unit) > STEP_NS => Err(format!(
                         "it is float32, whose steps are {} ms there",
-                        ns.unsigned_abs() / FLOAT32 / 1_000_000
+                        step_ns(unit) / 1e6
                     )),
                     found => Ok(found),
                 });
@@ -169,7 +191,8 @@ impl Stamp {
                     }
                     Err(why) => {
                         let path = self.path.text();
-                        doubt.get_or_insert_with(|| format!("`{path}` is not taken as the stamp: {why}"));
+                        self.doubt
+                            .get_or_insert_with(|| format!("`{path}` is not taken as the stamp: {why}"));
                         Ok(None)
                     }
                 }
@@ -211,6 +234,8 @@ mod tests {
     use super::*;
     use arrow_array::{Float32Array, Float64Array};
     use std::sync::Arc;
+
+    const S: i64 = 1_000_000_000;
 
     fn payload(time: f64) -> StructArray {
         let array: ArrayRef = Arc::new(Float64Array::from(vec![time]));
@@ -270,10 +295,13 @@ mod tests {
         assert_eq!(stamp.read(&payload(1.7e9), 1_700_000_000_000_000_000), Ok(None));
         assert_eq!(
             stamp.guess().unwrap(),
-            "`time` is not taken as the stamp: it is float32, whose steps are 202655 ms there"
+            "`time` is not taken as the stamp: it is float32, whose steps are 128000 ms there"
         );
         let mut stamp = Stamp::of(payload(0.0).fields()).unwrap();
         assert_eq!(stamp.read(&payload(12.5), 12_600_000_000), Ok(Some(12_500_000_000)));
+        // Its steps are 0.98 ms from 8192 s on.
+        let mut stamp = Stamp::of(payload(0.0).fields()).unwrap();
+        assert_eq!(stamp.read(&payload(9000.0), 9000 * S), Ok(Some(9000 * S)));
     }
 
     #[test]
@@ -282,11 +310,29 @@ mod tests {
         let mut stamp = Stamp::of(payload(0.0).fields()).unwrap();
         assert_eq!(read(&mut stamp, 1.7e12, NOW), Some(NOW));
         let broken = stamp.read(&payload(1.7e9), NOW).unwrap_err();
-        assert!(
-            broken.contains("in another one within a day of its publication"),
-            "{broken}"
-        );
+        assert!(broken.contains("`time` is in s, in which it is next to"), "{broken}");
         assert_eq!(read(&mut stamp, 1.7e12 + 5.0, NOW), Some(NOW + 5_000_000));
+        // Near 0, and the other way round, beyond int64.
+        let mut stamp = Stamp::of(payload(0.0).fields()).unwrap();
+        assert_eq!(read(&mut stamp, 100_000.0, 100 * S), Some(100 * S));
+        assert!(stamp.read(&payload(101.0), 101 * S).is_err());
+        let mut stamp = Stamp::of(payload(0.0).fields()).unwrap();
+        assert_eq!(read(&mut stamp, 1.7e9, NOW), Some(NOW));
+        assert!(stamp.read(&payload(1.7e12), NOW).is_err());
+        // A message may come late.
+        assert_eq!(read(&mut stamp, 1.7e9, NOW + 3600 * S), Some(NOW));
+    }
+
+    #[test]
+    fn a_unit_that_was_said_is_kept_and_doubted() {
+        let mut stamp = Stamp::of(payload(0.0).fields())
+            .unwrap()
+            .in_unit(Some(TimeUnit::Microsecond));
+        assert_eq!(read(&mut stamp, 1.7e9, 1_700_000_000 * S), Some(1_700 * S));
+        assert_eq!(
+            stamp.guess().unwrap(),
+            "`time` is next to the time of its publication in s, and not in us, as was said"
+        );
     }
 
     #[test]

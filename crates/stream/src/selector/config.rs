@@ -116,6 +116,12 @@ impl TimeUnit {
         }
     }
 
+    /// The step from a number of it to the next float32, ns.
+    pub fn step_of_float32_ns(self, number: f32) -> f64 {
+        let (number, next) = (number.abs(), number.abs().next_up());
+        (f64::from(next) - f64::from(number)) * self.ns() as f64
+    }
+
     /// Nanoseconds in one of it.
     pub fn ns(self) -> i64 {
         match self {

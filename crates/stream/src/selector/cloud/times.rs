@@ -43,6 +43,12 @@ const SWEEPS: u32 = 16;
 /// Points of a cloud that are looked at.
 const LOOKED_AT: usize = 4096;
 
+/// Clouds one after the other that are too short or too long for their distance, before that is told.
+const ODD_CLOUDS: u32 = 3;
+
+/// The longest step of a float32 that a time is taken from, ns.
+const STEP_NS: f64 = 1e6;
+
 /// The origin of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Since {
@@ -59,6 +65,25 @@ pub(super) struct Form {
     since: Since,
 }
 
+/// Lines that are told once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doubt {
+    /// Times are near no stamp.
+    Far,
+    /// Clouds last too short or too long for their distance.
+    Pace,
+}
+
+/// Some times of a cloud in the form that they are taken for.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    points: usize,
+    /// Number of those near the stamp, and the first and last of these, ns since it.
+    near: usize,
+    first: f64,
+    last: f64,
+}
+
 /// A number of a field.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Number {
@@ -71,6 +96,7 @@ pub(super) enum Number {
 #[derive(Debug)]
 pub(in crate::selector) struct Times {
     name: String,
+    is_float32: bool,
     /// The type of `t_ns`: the field's own, if that is an integer of 32 bits and usually counts from the stamp.
     dtype: Dtype,
     usual: Form,
@@ -84,7 +110,14 @@ pub(in crate::selector) struct Times {
     taken: Vec<(Form, u64)>,
     /// The times of the cloud that is looked at.
     looked_at: Vec<f64>,
-    doubt: Option<String>,
+    /// The stamp of the last cloud with points.
+    last_stamp_ns: Option<i64>,
+    /// Clouds up to now that were too short or too long for their distance, one after the other.
+    odd_clouds: u32,
+    /// Clouds without a time that is near the stamp, while there was none with one.
+    unusable: u32,
+    is_usable: bool,
+    doubts: Vec<(Doubt, String)>,
     /// The line that has not been told yet.
     note: Option<String>,
 }
@@ -119,7 +152,8 @@ impl Form {
     /// stands for a point that came back from nowhere.
     pub fn t_ns(self, time: Number, stamp_ns: i64) -> f64 {
         let ns = self.ns(time, stamp_ns);
-        if ns.is_finite() && ns.abs() > REACH_NS {
+        let is_none = self.since == Since::Epoch && stamp_ns != 0 && time.as_f64() == 0.0;
+        if is_none || ns.is_finite() && ns.abs() > REACH_NS {
             f64::NAN
         } else {
             ns
@@ -168,6 +202,7 @@ impl Times {
         };
         Some(Self {
             name: name.to_owned(),
+            is_float32: dtype == Dtype::Float32,
             dtype: match is_short && since == Since::Stamp {
                 true => dtype,
                 false => Dtype::Float64,
@@ -179,7 +214,11 @@ impl Times {
             sweeps: 0,
             taken: Vec::new(),
             looked_at: Vec::new(),
-            doubt: None,
+            last_stamp_ns: None,
+            odd_clouds: 0,
+            unusable: 0,
+            is_usable: false,
+            doubts: Vec::new(),
             note: None,
         })
     }
@@ -194,7 +233,7 @@ impl Times {
         self.note.take()
     }
 
-    /// A line about them, if they were not in all clouds what is usual.
+    /// A line about them, if they were not in all clouds what is usual, or of no use.
     pub fn unusual(&self) -> Option<String> {
         let is_usual = self.taken.iter().all(|(form, _)| *form == self.usual);
         let is_one = self.taken.len() == 1;
@@ -204,7 +243,9 @@ impl Times {
         };
         let forms: Vec<String> = self.taken.iter().map(words).collect();
         let forms = (!is_usual).then(|| format!("`{T_NS}` from `{}`, {}", self.name, forms.join(", ")));
-        let all: Vec<String> = forms.into_iter().chain(self.doubt.clone()).collect();
+        let unusable = (self.unusable > 0 && self.unusable < SWEEPS).then(|| self.unusable_line());
+        let doubts = self.doubts.iter().map(|(_, line)| line.clone());
+        let all: Vec<String> = forms.into_iter().chain(doubts).chain(unusable).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 
@@ -245,27 +286,51 @@ impl Times {
             return;
         }
         let (form, out) = (self.form.unwrap_or(self.usual), column.data.bytes_mut());
-        let is_near = |ns: i64| ns.unsigned_abs() <= REACH_NS as u64;
-        let near = match self.dtype {
+        let extent = match self.dtype {
             Dtype::Int32 => write(out, times.clone(), |time| {
-                let ns = form.whole_ns(time);
-                (ns.clamp(i32::MIN.into(), i32::MAX.into()) as i32, is_near(ns))
+                form.whole_ns(time).clamp(i32::MIN.into(), i32::MAX.into()) as i32
             }),
             Dtype::UInt32 => write(out, times.clone(), |time| {
-                let ns = form.whole_ns(time);
-                (ns.clamp(0, u32::MAX.into()) as u32, is_near(ns))
+                form.whole_ns(time).clamp(0, u32::MAX.into()) as u32
             }),
-            _ => write(out, times.clone(), |time| {
-                let ns = form.t_ns(time, stamp_ns);
-                (ns, ns.is_finite())
-            }),
+            _ => write(out, times.clone(), |time| form.t_ns(time, stamp_ns)),
         };
-        if self.doubt.is_none() && 2 * near < points {
+        if 2 * extent.near < extent.points && !self.has_told(Doubt::Far) {
             let times = times.map(Number::as_f64);
             let times: Vec<f64> = times.filter(|time| time.is_finite() && *time != 0.0).collect();
-            if 2 * near < times.len() {
-                self.tell_doubt(&times, stamp_ns);
+            if extent.near * points < extent.points * times.len() / 2 {
+                self.tell_far(&times, stamp_ns);
             }
+        }
+        self.check(extent, stamp_ns);
+    }
+
+    /// Looks whether a cloud lasts about as long as it is from the one before, and whether any cloud had a time.
+    fn check(&mut self, extent: Extent, stamp_ns: i64) {
+        let before_ns = self.last_stamp_ns.replace(stamp_ns);
+        if extent.near == 0 {
+            self.unusable += u32::from(!self.is_usable);
+            if self.unusable == SWEEPS && !self.has_told(Doubt::Far) {
+                self.tell(Doubt::Far, self.unusable_line());
+            }
+            return;
+        }
+        (self.is_usable, self.unusable) = (true, 0);
+        let apart_ns = before_ns.map_or(0, |before_ns| stamp_ns.saturating_sub(before_ns)) as f64;
+        let lasts_ns = extent.last - extent.first;
+        let has_times = extent.near > 1 && (extent.first != 0.0 || extent.last != 0.0);
+        if !has_times || apart_ns <= 0.0 {
+            return;
+        }
+        let is_short = lasts_ns < *SWEEP_NS.start() && 50.0 * lasts_ns < apart_ns;
+        let is_odd = is_short || lasts_ns > 100.0 * apart_ns;
+        self.odd_clouds = if is_odd { self.odd_clouds + 1 } else { 0 };
+        if self.odd_clouds == ODD_CLOUDS {
+            let line = format!(
+                "`{T_NS}` from `{}` may be in another unit: a cloud lasts {lasts_ns} ns, {apart_ns} ns after the one before it",
+                self.name
+            );
+            self.tell(Doubt::Pace, line);
         }
     }
 
@@ -286,8 +351,7 @@ impl Times {
             Some((_, clouds)) => *clouds += 1,
             None => {
                 self.taken.push((form, 1));
-                self.doubt = None;
-                self.note = Some(format!("`{T_NS}` from `{}`, {}", self.name, form.words()));
+                self.add_note(format!("`{T_NS}` from `{}`, {}", self.name, form.words()));
             }
         }
     }
@@ -309,7 +373,7 @@ impl Times {
             None if self.form.is_some() => {}
             _ => {
                 self.are_unknown = !self.has_begun;
-                self.tell_doubt(times, stamp_ns);
+                self.tell_far(times, stamp_ns);
             }
         }
     }
@@ -368,6 +432,10 @@ impl Times {
 
     /// The first and the last of those times, ns, that are near the stamp in a form, if most are.
     fn near(&self, form: Form, times: &[f64], stamp_ns: i64) -> Option<[f64; 2]> {
+        let is_fine = |time: &f64| form.unit.step_of_float32_ns(*time as f32) <= STEP_NS;
+        if self.is_float32 && !times.first().is_none_or(is_fine) {
+            return None;
+        }
         let (mut extent, mut near) = ([f64::INFINITY, f64::NEG_INFINITY], 0);
         let is_there = |time: &&f64| form.since == Since::Stamp || **time != 0.0;
         let times = || times.iter().filter(is_there);
@@ -393,7 +461,7 @@ impl Times {
         )
     }
 
-    fn tell_doubt(&mut self, times: &[f64], stamp_ns: i64) {
+    fn tell_far(&mut self, times: &[f64], stamp_ns: i64) {
         let first = times.iter().copied().fold(f64::INFINITY, f64::min);
         let last = times.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let (name, allowed) = (&self.name, self.allowed());
@@ -403,10 +471,33 @@ impl Times {
         } else {
             "without a usable"
         };
-        if self.doubt.is_none() {
-            let doubt = format!("{what} `{T_NS}`: `{name}` is {came} (allowed: {allowed})");
-            (self.note, self.doubt) = (Some(doubt.clone()), Some(doubt));
+        self.tell(
+            Doubt::Far,
+            format!("{what} `{T_NS}`: `{name}` is {came} (allowed: {allowed})"),
+        );
+    }
+
+    fn unusable_line(&self) -> String {
+        let (name, clouds) = (&self.name, self.unusable);
+        format!("without a usable `{T_NS}`: `{name}` is 0 or not finite in all points of {clouds} clouds")
+    }
+
+    fn has_told(&self, doubt: Doubt) -> bool {
+        self.doubts.iter().any(|(told, _)| *told == doubt)
+    }
+
+    fn tell(&mut self, doubt: Doubt, line: String) {
+        if !self.has_told(doubt) {
+            self.add_note(line.clone());
+            self.doubts.push((doubt, line));
         }
+    }
+
+    fn add_note(&mut self, line: String) {
+        self.note = Some(match self.note.take() {
+            Some(note) => format!("{note}; {line}"),
+            None => line,
+        });
     }
 }
 
@@ -419,16 +510,30 @@ impl Since {
     }
 }
 
-/// Writes what `convert` makes of each time, and counts those of which it says that they are near.
-fn write<T: Pod>(out: &mut [u8], times: impl Iterator<Item = Number>, convert: impl Fn(Number) -> (T, bool)) -> usize {
-    let mut out = bytemuck::cast_slice_mut::<u8, T>(out).iter_mut();
-    let mut near = 0;
+/// Writes what `convert` makes of each time, and looks at some of that.
+fn write<T: Pod + Into<f64>>(
+    out: &mut [u8],
+    times: impl Iterator<Item = Number>,
+    convert: impl Fn(Number) -> T,
+) -> Extent {
+    let out: &mut [T] = bytemuck::cast_slice_mut(out);
+    let mut rest = out.iter_mut();
     times.for_each(|time| {
-        if let Some(to) = out.next() {
-            let (ns, is_near) = convert(time);
-            *to = ns;
-            near += usize::from(is_near);
+        if let Some(to) = rest.next() {
+            *to = convert(time);
         }
     });
-    near
+    let some = out.iter().step_by(out.len().div_ceil(LOOKED_AT).max(1));
+    let mut extent = Extent {
+        points: some.len(),
+        near: 0,
+        first: f64::INFINITY,
+        last: f64::NEG_INFINITY,
+    };
+    for ns in some.map(|&ns| ns.into()).filter(|ns: &f64| ns.abs() <= REACH_NS) {
+        extent.near += 1;
+        extent.first = extent.first.min(ns);
+        extent.last = extent.last.max(ns);
+    }
+    extent
 }

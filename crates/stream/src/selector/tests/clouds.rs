@@ -722,6 +722,93 @@ fn integers_of_32_bits_that_count_from_the_stamp_are_none_by_its_clock() {
 }
 
 #[test]
+fn what_is_plausible_and_may_be_wrong_is_told() {
+    let told = |name: &'static str, datatype: u8, clouds: &[(i64, &[f64])]| {
+        let mut reader = every();
+        for (stamp_ns, times) in clouds {
+            read(&mut reader, &sweep(*stamp_ns, name, datatype, times)).unwrap();
+        }
+        reader.times().unwrap_or_default()
+    };
+    let every_tenth =
+        |times: &'static [f64]| -> Vec<(i64, &[f64])> { (0..20).map(|i| (100 * S + i * S / 10, times)).collect() };
+    // Microseconds of the hour, and of a slow sweep, look like ns.
+    let of_the_hour = told("time_stamp", 6, &every_tenth(&[4.05e8, 4.0505e8, 4.051e8]));
+    assert_eq!(
+        of_the_hour,
+        "`t_ns` from `time_stamp` may be in another unit: a cloud lasts 100000 ns, 100000000 ns after the one before it"
+    );
+    assert!(told("t", 6, &every_tenth(&[0.0, 1.5e5, 3e5])).contains("a cloud lasts 300000 ns, "));
+    // Milliseconds of packets look like seconds.
+    let packets: Vec<(i64, &[f64])> = (0..20)
+        .map(|i| (100 * S + 2_000_000 * i, &[0.0, 1.0, 2.0][..]))
+        .collect();
+    assert!(told("time", 7, &packets).contains("a cloud lasts 2000000000 ns, 2000000 ns after"));
+    // A unit that changes after the usual one is kept.
+    let mut changes = every_tenth(&[0.0, 5e7, 1e8]);
+    changes.extend((20..25).map(|i| (100 * S + i * S / 10, &[0.0, 5e4, 1e5][..])));
+    assert!(told("t", 6, &changes).contains("a cloud lasts 100000 ns, "));
+    // Sweeps, packets and points of one time are what they should be.
+    assert_eq!(told("t", 6, &every_tenth(&[0.0, 5e7, 1e8])), "");
+    assert_eq!(told("t", 6, &every_tenth(&[0.0, 0.0])), "");
+    let packets: Vec<(i64, &[f64])> = (0..20).map(|i| (100 * S + 400_000 * i, &[0.0, 4e5][..])).collect();
+    assert_eq!(told("t", 6, &packets), "");
+}
+
+#[test]
+fn a_doubt_outlives_the_form_that_is_found_after_it() {
+    let mut reader = every();
+    let mut notes = String::new();
+    let clouds: [(i64, &[f64]); 5] = [
+        (100, &[]),
+        (101, &[137.0, 137.1]),
+        (102, &[102.0, 102.1]),
+        (103, &[103.0, 103.1]),
+        (104, &[104.0, 104.1]),
+    ];
+    for (second, times) in clouds {
+        read(&mut reader, &sweep(second * S, "timestamp", 8, times)).unwrap();
+        notes.extend(reader.take_note());
+    }
+    let far = "without a usable `t_ns`: `timestamp` is 137 to 137.1";
+    assert!(notes.contains(far) && reader.times().unwrap().contains(far), "{notes}");
+    // Nothing but zeros by the clock is no time.
+    let mut reader = every();
+    for second in 100..120 {
+        read(&mut reader, &sweep(second * S, "timestamp", 8, &[0.0, 0.0])).unwrap();
+    }
+    let zeros = "without a usable `t_ns`: `timestamp` is 0 or not finite in all points of 16 clouds";
+    assert_eq!(reader.times().unwrap(), zeros);
+}
+
+#[test]
+fn a_float32_by_the_clock_is_a_time_while_its_steps_are_short() {
+    let times = |seconds: i64| {
+        let mut reader = every();
+        let times = [0.0, 0.05, 0.1].map(|time| seconds as f64 + time);
+        t_ns(&mut reader, &sweep(seconds * S, "timestamp", 7, &times)).0
+    };
+    assert!(times(8000).unwrap()[2] > 9.9e7);
+    assert_eq!(times(100_000), Err("x y z timestamp".to_owned()));
+    assert_eq!(times(1_700_000_000), Err("x y z timestamp".to_owned()));
+}
+
+#[test]
+fn a_point_without_a_return_has_no_time_near_the_beginning_of_a_clock() {
+    let mut reader = every();
+    for i in 1..30 {
+        let at = f64::from(i) / 10.0;
+        let times = [0.0, at, 0.0, at + 0.09, at + 0.05, at + 0.01];
+        let (found, _) = t_ns(&mut reader, &sweep(i64::from(i) * S / 10, "timestamp", 8, &times));
+        let found = found.unwrap();
+        assert!(
+            found[0].is_nan() && found[2].is_nan() && found[1].abs() < 256.0,
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
 fn a_first_cloud_without_times_names_the_column() {
     for first in [&[][..], &[0.0, 0.0], &[f64::NAN]] {
         for (name, datatype, unit) in [("timestamp", 8, 1.0), ("time", 7, 1.0), ("t", 6, 2e7)] {
