@@ -485,7 +485,7 @@ fn large_batches_come_from_any_memory() {
     for rows in [ragged.collect::<Vec<_>>(), vec![(800, 100); 40], one_large.collect()] {
         let shape = Shape {
             dtype: Dtype::Float32,
-            dim: 96,
+            dim: 256,
             rows,
             has_ties: false,
             nonfinite: 900,
@@ -494,19 +494,28 @@ fn large_batches_come_from_any_memory() {
             is_sorted: true,
             start: 0,
         };
-        let message = shape.message(&mut Random(5), &ResampleConfig::default());
-        let batch = Trajectories::from_message(&message).unwrap();
         let config = ResampleConfig::default();
-        let expected = cpu(&config, &batch);
-        for memory in [HostMemory::pageable(), HostMemory::page_locked(&gpu)] {
+        let made = shape.message(&mut Random(5), &config);
+        let expected = cpu(&config, &Trajectories::from_message(&made).unwrap());
+        let [pageable, page_locked] = [HostMemory::pageable(), HostMemory::page_locked(&gpu)];
+        for (from, to) in [
+            (&pageable, &pageable),
+            (&page_locked, &pageable),
+            (&page_locked, &page_locked),
+        ] {
+            let mut message = Message::new(from);
+            message.copy_from(&made);
+            let batch = Trajectories::from_message(&message).unwrap();
             let mut resampler = GpuResampler::new(&config, &gpu, None).unwrap();
-            let came = answer_in(&memory, &batch, |values, valid| {
-                resampler.run(&batch, values, valid).unwrap()
-            });
-            assert_same(&came, &expected, shape.dim, 0);
+            for _ in 0..2 {
+                let came = answer_in(to, &batch, |values, valid| {
+                    resampler.run(&batch, values, valid).unwrap()
+                });
+                assert_same(&came, &expected, shape.dim, 0);
+            }
         }
     }
-    ran(&gpu, "resample, large batches", 6);
+    ran(&gpu, "resample, large batches", 18);
 }
 
 #[test]

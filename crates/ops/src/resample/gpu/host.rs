@@ -1,5 +1,7 @@
 //! Batches of the host: one block of a device's memory holds a batch and its answer.
 
+use super::super::ResampleCounters;
+use super::super::spec::Spec;
 use super::super::trajectories::Rows;
 use super::launch::{Batch, OVERFLOW, Tile, Tiling};
 use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, DevicePtr, Gpu, PinnedBuf};
@@ -85,6 +87,28 @@ impl Block {
         }
     }
 
+    /// The device, and the stream that the work on it goes to.
+    pub fn gpu(&self) -> &Gpu {
+        self.memory.gpu()
+    }
+
+    /// Enqueues the upload of a batch, and the work on it.
+    ///
+    /// # Errors
+    /// Memory that is lacking; what the driver says.
+    ///
+    /// # Safety
+    /// As [`upload`](Self::upload).
+    pub unsafe fn start(&mut self, spec: &Spec, rows: &Rows<'_>) -> Result<(), DeviceFault> {
+        let gpu = self.gpu().clone();
+        // SAFETY: as the caller promises; the block leaves each part the room that the batch says.
+        unsafe {
+            let (batch, dropped) = self.upload(rows)?;
+            spec.launch(&gpu, &batch, OVERFLOW)?;
+            spec.count_dropped(&gpu, &batch, rows.times.len(), dropped)
+        }
+    }
+
     /// Enqueues the upload of a batch. Returns where it is, and the address of its count of dropped samples, which is 0.
     ///
     /// # Errors
@@ -92,7 +116,7 @@ impl Block {
     ///
     /// # Safety
     /// The batch is neither written nor freed until the stream is synchronized, also after an error.
-    pub unsafe fn upload(&mut self, rows: &Rows<'_>) -> Result<(Batch<'_>, DevicePtr<'_>), DeviceFault> {
+    unsafe fn upload(&mut self, rows: &Rows<'_>) -> Result<(Batch<'_>, DevicePtr<'_>), DeviceFault> {
         let mut batch = Batch {
             dtype: rows.values.dtype(),
             dim: rows.dim,
@@ -149,20 +173,25 @@ impl Block {
         Ok((batch, at(offsets.dropped)))
     }
 
-    /// Copies the answer to the host, and waits for it. Returns how many samples were dropped, how many targets are not
-    /// valid, and how many of these have a value that the type can't hold.
+    /// Copies the answer to the host, and waits for it. Returns what is counted of its targets.
     ///
     /// # Errors
     /// The driver's error.
-    pub fn fetch(&mut self, values: &mut [u8], valid: &mut [u8]) -> Result<[u64; 3], DeviceFault> {
+    pub fn fetch(&mut self, values: &mut [u8], valid: &mut [u8]) -> Result<ResampleCounters, DeviceFault> {
         let dropped = self.out + values.len().next_multiple_of(ALIGNMENT);
         DeviceBuf::fetch_each([
             (&self.memory, dropped, self.head.bytes_mut()),
             (&self.memory, self.out, values),
         ])?;
         let (count, came) = self.head.bytes().split_at(COUNT);
-        let (invalid, overflow) = write_valid(came, valid);
-        Ok([bytemuck::pod_read_unaligned(count), invalid, overflow])
+        let (invalid, dropped_overflow) = write_valid(came, valid);
+        Ok(ResampleCounters {
+            rows: 0,
+            targets: valid.len() as u64,
+            invalid,
+            dropped_nonfinite: bytemuck::pod_read_unaligned(count),
+            dropped_overflow,
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod host;
 mod launch;
+mod parts;
 mod shards;
 
 pub use launch::DeviceBatch;
@@ -12,16 +13,26 @@ use super::trajectories::Rows;
 use super::{ResampleConfig, ResampleCounters, Trajectories};
 use crate::ConfigError;
 use host::Block;
-use launch::OVERFLOW;
 use robocache_device::gpu::{Budget, DeviceFault, Gpu};
+use std::ops::Range;
 
 /// Resamples batches of trajectories on one device. Once it has seen its largest batch it allocates nothing.
 pub struct GpuResampler {
     spec: Spec,
     gpu: Gpu,
     budget: Budget,
-    block: Block,
+    /// One, until a large batch opens the others.
+    blocks: Vec<Block>,
+    /// The parts of the batch.
+    parts: Vec<Range<usize>>,
 }
+
+/// Blocks that take turns with the parts of a large batch, each with a stream of its own: while the answer of one is copied to
+/// the host, the next part is copied to the device.
+const BLOCKS: usize = 2;
+
+/// Bytes of a batch and its answer on a device up to which it is one part. A larger one is cut into parts of nearly as many.
+const PART_BYTES: usize = 16 << 20;
 
 impl GpuResampler {
     /// A resampler of that configuration, which holds at most `max_bytes` of the device's memory.
@@ -36,7 +47,8 @@ impl GpuResampler {
         }
         Ok(Self {
             spec,
-            block: Block::new(gpu, &budget),
+            blocks: vec![Block::new(gpu, &budget)],
+            parts: Vec::new(),
             gpu: gpu.clone(),
             budget,
         })
@@ -82,35 +94,57 @@ impl GpuResampler {
             "one value for each target and channel"
         );
         assert_eq!(valid.len(), rows.targets.len(), "one byte for each target");
-        // SAFETY: the stream is synchronized before this function returns, and until then nothing touches the batch.
-        let launched = unsafe { self.launch_rows(rows) };
-        match launched.and_then(|()| self.block.fetch(values, valid)) {
-            Ok([dropped_nonfinite, invalid, dropped_overflow]) => Ok(ResampleCounters {
-                rows: rows.len() as u64,
-                targets: rows.targets.len() as u64,
-                invalid,
-                dropped_nonfinite,
-                dropped_overflow,
-            }),
-            Err(error) => {
-                // The device may still read the batch. The error that came first is the one to tell.
-                let _ = self.gpu.synchronize();
-                Err(error)
+        // The calling thread copies other memory, and so has no time for the copies back.
+        let parts = match self.gpu.is_page_locked(rows.values.bytes()) {
+            true => rows.bytes().div_ceil(PART_BYTES).max(1),
+            false => 1,
+        };
+        self.parts.clear();
+        self.parts.extend(rows.cut(parts).filter(|part| !part.is_empty()));
+        // SAFETY: the streams are synchronized before this function returns, and until then nothing touches the batch.
+        let done = unsafe { self.run_parts(rows, values, valid) };
+        if done.is_err() {
+            // A device may still read the batch. The error that came first is the one to tell.
+            for block in &self.blocks {
+                let _ = block.gpu().synchronize();
             }
         }
+        done
     }
 
-    /// Enqueues the upload of some rows, and the work on them.
+    /// Does the parts of some rows, each block one after the other.
     ///
     /// # Safety
-    /// The batch is neither written nor freed until the stream is synchronized, also after an error.
-    unsafe fn launch_rows(&mut self, rows: &Rows<'_>) -> Result<(), DeviceFault> {
-        // SAFETY: as the caller promises; the block leaves each part the room that the batch says.
-        unsafe {
-            let (batch, dropped) = self.block.upload(rows)?;
-            self.spec.launch(&self.gpu, &batch, OVERFLOW)?;
-            self.spec.count_dropped(&self.gpu, &batch, rows.times.len(), dropped)
+    /// The batch is neither written nor freed until the streams of the blocks are synchronized, which they are on return but
+    /// for an error.
+    unsafe fn run_parts(
+        &mut self,
+        rows: &Rows<'_>,
+        mut values: &mut [u8],
+        mut valid: &mut [u8],
+    ) -> Result<ResampleCounters, DeviceFault> {
+        let parts = self.parts.iter().map(|part| rows.range(part.clone()));
+        let in_turn = BLOCKS.min(parts.len());
+        while self.blocks.len() < in_turn {
+            self.blocks.push(Block::new(&self.gpu.another()?, &self.budget));
         }
+        let mut counters = ResampleCounters::default();
+        let before = std::iter::repeat_n(None, in_turn).chain(parts.clone().map(Some));
+        let parts = parts.map(Some).chain(std::iter::repeat_n(None, in_turn));
+        for (turn, (part, before)) in parts.zip(before).enumerate() {
+            let block = &mut self.blocks[turn % in_turn];
+            if let Some(before) = before {
+                let values = values.split_off_mut(..before.output_bytes()).unwrap_or_default();
+                let valid = valid.split_off_mut(..before.targets.len()).unwrap_or_default();
+                counters += block.fetch(values, valid)?;
+            }
+            if let Some(part) = part {
+                // SAFETY: as the caller promises.
+                unsafe { block.start(&self.spec, &part) }?;
+            }
+        }
+        counters.rows = rows.len() as u64;
+        Ok(counters)
     }
 
     /// Enqueues the work on a batch that is on the device, if the answer stays.
