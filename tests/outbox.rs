@@ -5,8 +5,8 @@ use crate::common::{faults, input, sample};
 use robocache::app::{
     App, AppError, BuildContext, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink,
 };
-use robocache::device::Dtype;
-use robocache::device::gpu::{Budget, Gpu, device_count};
+use robocache::device::gpu::{Budget, Gpu, Kind, device_count};
+use robocache::device::{Device, Dtype};
 use robocache::stream::{Header, Layout, Message, Payload};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -15,8 +15,11 @@ use std::sync::{Arc, Mutex};
 /// Hands `a` on as `b`, on the device if there is one; a negative value with a shape that is not its own.
 struct Source;
 
-/// Two operations that take `b`.
-struct Takers(Arc<Log>);
+/// Two operations that take `b`, on this device or, without one, where it is made.
+struct Takers {
+    wanted: Option<Device>,
+    log: Arc<Log>,
+}
 
 /// Messages that came to the takers, the number up to which they take them on the device, and those that came there.
 struct Log {
@@ -29,7 +32,8 @@ struct Sending(Option<Gpu>);
 
 struct Taking {
     place: usize,
-    ordinal: Option<usize>,
+    source: Option<Device>,
+    wanted: Option<Device>,
     log: Arc<Log>,
 }
 
@@ -64,8 +68,9 @@ impl Plugin for Takers {
         for place in 0..2 {
             let operation = Taking {
                 place,
-                ordinal: context.placement().gpu().map(Gpu::ordinal),
-                log: self.0.clone(),
+                source: context.placement().gpu().map(Gpu::device),
+                wanted: self.wanted.or(context.placement().gpu().map(Gpu::device)),
+                log: self.log.clone(),
             };
             context.add_operation(Registration {
                 name: format!("taker {place}"),
@@ -117,7 +122,9 @@ impl Sending {
 
 impl Operation for Taking {
     fn input(&mut self, input: usize, message: &Message, _: &mut Outbox<'_>) -> Result<(), Fault> {
-        assert_eq!(message.data().gpu().is_some(), self.device_of_input(input).is_some());
+        // It lies where it is wanted, if it was made there.
+        let wanted = self.device_of_input(input).filter(|_| self.wanted == self.source);
+        assert_eq!(message.data().gpu().map(Gpu::device), wanted);
         self.log
             .on_device
             .fetch_add(usize::from(message.data().gpu().is_some()), Relaxed);
@@ -128,9 +135,9 @@ impl Operation for Taking {
         Ok(())
     }
 
-    fn device_of_input(&self, _: usize) -> Option<usize> {
+    fn device_of_input(&self, _: usize) -> Option<Device> {
         let came = self.log.came.lock().unwrap().len();
-        self.ordinal.filter(|_| came < self.log.most_on_device)
+        self.wanted.filter(|_| came < self.log.most_on_device)
     }
 }
 
@@ -159,7 +166,7 @@ impl Sink for Picky {
 }
 
 /// A graph of the two plugins, if the device can be had.
-fn built(device: &str, most_on_device: usize) -> Option<(Graph, Arc<Log>)> {
+fn built(device: &str, wanted: Option<Device>, most_on_device: usize) -> Option<(Graph, Arc<Log>)> {
     if device != "cpu" {
         device_count(kind()).ok()?;
     }
@@ -170,7 +177,10 @@ fn built(device: &str, most_on_device: usize) -> Option<(Graph, Arc<Log>)> {
     });
     let config = format!("device: {device}\nplugins: [{{ source: {{}} }}, {{ takers: {{}} }}]");
     let app = App::new().with_config(Config::parse(Path::new("robot.yml"), &config).unwrap());
-    let app = app.add_plugin(Source).add_plugin(Takers(log.clone()));
+    let app = app.add_plugin(Source).add_plugin(Takers {
+        wanted,
+        log: log.clone(),
+    });
     Some((app.build(|_| true).unwrap(), log))
 }
 
@@ -181,7 +191,7 @@ fn both(value: f32) -> [(usize, f32); 2] {
 #[test]
 fn what_goes_wrong_with_one_taker_of_a_message_holds_up_no_other() {
     for device in ["cpu", kind().name()] {
-        let Some((mut graph, log)) = built(device, usize::MAX) else {
+        let Some((mut graph, log)) = built(device, None, usize::MAX) else {
             continue;
         };
         let mut sink = Picky::default();
@@ -201,7 +211,7 @@ fn what_goes_wrong_with_one_taker_of_a_message_holds_up_no_other() {
 
 #[test]
 fn what_is_on_its_way_when_its_taker_goes_back_to_the_host_is_brought_there() {
-    let Some((mut graph, log)) = built(kind().name(), 1) else {
+    let Some((mut graph, log)) = built(kind().name(), None, 1) else {
         return;
     };
     let a = input(&graph, "a");
@@ -214,4 +224,22 @@ fn what_is_on_its_way_when_its_taker_goes_back_to_the_host_is_brought_there() {
     );
     assert_eq!(log.on_device.load(Relaxed), 1);
     assert!(graph.faults().all(|(_, count)| count == 0));
+}
+
+/// The first GPU of one vendor is not the first one of another.
+#[test]
+fn memory_of_one_vendor_is_not_handed_to_operations_on_another() {
+    let others = Kind::ALL.into_iter().filter(|other| *other != kind());
+    for other in others {
+        let Some((mut graph, log)) = built(kind().name(), Some(Device::Gpu(other, 0)), usize::MAX) else {
+            return;
+        };
+        let mut sink = Picky::default();
+        let a = input(&graph, "a");
+        for value in [2.0, 4.0] {
+            graph.message(a, &sample(1, &[value]), &mut sink);
+        }
+        assert_eq!(log.on_device.load(Relaxed), 0);
+        assert_eq!(*log.came.lock().unwrap(), [2.0, 4.0].map(both).as_flattened());
+    }
 }

@@ -11,7 +11,7 @@ use super::input_message::InputMessage;
 use super::operation::{Change, Operation, Wake};
 use super::outbox::{InputRoute, Internal, MessageTimes, Outbox, OutputRoute, Sink};
 use super::{AppError, OutputResidence, Registration, Report, Value};
-use robocache_device::HostMemory;
+use robocache_device::{Device, HostMemory};
 use robocache_stream::{Message, Selection};
 use robocache_yaml::Json;
 use std::time::Instant;
@@ -106,7 +106,7 @@ struct InternalInput {
     /// The operation that it comes from, and which of its outputs it is.
     from: (usize, usize),
     /// The device at which it was wanted when that was last asked.
-    device: Option<usize>,
+    device: Option<Device>,
 }
 
 impl Node {

@@ -1,4 +1,5 @@
 use super::{Ailment, Diagnosis, Outbox, Value};
+use robocache_device::Device;
 use robocache_stream::{Message, Selection};
 use std::fmt;
 use std::time::Instant;
@@ -115,12 +116,12 @@ pub trait Operation {
         self.input(input, message, out)
     }
 
-    /// The CUDA device at which it takes the flat tensors of an input where they lie, from operations of this process
+    /// The GPU at which it takes the flat tensors of an input where they lie, from operations of this process
     /// that have them there: [`Data::Device`](robocache_stream::Data::Device). On any other input messages are on the host.
     ///
     /// It is asked before and after each message, so that the answer may change: an operation whose device has no memory
     /// left goes back to the host. What is on its way meanwhile is brought there.
-    fn device_of_input(&self, _input: usize) -> Option<usize> {
+    fn device_of_input(&self, _input: usize) -> Option<Device> {
         None
     }
 

@@ -2,8 +2,8 @@ use super::diagnostics::{Diagnostics, Figures};
 use super::faults::{Dropped, Faults};
 use super::pool::MessagePool;
 use super::{AppError, Fault};
-use robocache_device::Dtype;
 use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, Gpu};
+use robocache_device::{Device, Dtype};
 use robocache_stream::{Header, Layout, Message, Payload};
 
 /// Bytes of messages between operations that one call should publish at most, before it lets them be taken.
@@ -50,9 +50,9 @@ pub(super) struct OutputRoute {
     pub published: bool,
     pub consumers: Vec<(usize, usize)>,
     /// The device at which every one of the consumers takes tensors.
-    pub device: Option<usize>,
+    pub device: Option<Device>,
     /// The device at which the dataflow takes them.
-    pub published_at: Option<usize>,
+    pub published_at: Option<Device>,
     pub fault_site: usize,
     /// Its index among the outputs of all operations.
     pub index: usize,
@@ -188,7 +188,7 @@ impl Outbox<'_> {
     /// if there is none, the dataflow does. [`send_on_device`](Self::send_on_device) then saves its way through the
     /// host.
     pub fn is_wanted_on_device(&self, output: usize, gpu: &Gpu) -> bool {
-        self.outputs[output].device == Some(gpu.ordinal())
+        self.outputs[output].device == Some(gpu.device())
     }
 
     /// Publishes a flat tensor that stays on the device, in memory that counts in `budget`: `fill` writes it there and
@@ -225,7 +225,7 @@ impl Outbox<'_> {
             gpu.synchronize()?;
         }
         let layout = Layout::flat(dtype, len);
-        let takes_it_there = |at: &Gpu| at.ordinal() == gpu.ordinal();
+        let takes_it_there = |at: &Gpu| at.device() == gpu.device();
         if route.published && self.sink.gpu(&route.name).is_some_and(takes_it_there) {
             if let Err(error) = self.sink.send_on_device(&route.name, &layout, memory, header) {
                 self.faults.count(route.fault_site, 1, error);

@@ -152,9 +152,9 @@ impl Operation for Taker {
         Ok(())
     }
 
-    fn device_of_input(&self, _: usize) -> Option<usize> {
+    fn device_of_input(&self, _: usize) -> Option<Device> {
         let count = self.came.lock().unwrap().len();
-        (!ON_HOST.contains(&count)).then_some(0)
+        (!ON_HOST.contains(&count)).then_some(Device::Gpu(kind(), 0))
     }
 }
 

@@ -12,7 +12,7 @@ impl Graph {
     pub(super) fn deliver(&mut self, to: usize, input: usize, message: InputMessage<'_>, sink: &mut dyn Sink) {
         let node = &mut self.nodes[to];
         node.inputs[input].open = true;
-        let at = message.data().gpu().map(Gpu::ordinal);
+        let at = message.data().gpu().map(Gpu::device);
         if at.is_none() || node.operation.device_of_input(input) == at {
             self.dispatch(to, input, message, sink);
             return;

@@ -5,6 +5,8 @@ use crate::app::operation::Wake;
 use crate::app::outbox::{InputRoute, OutputRoute};
 use crate::app::pool::MessagePool;
 use crate::app::{OutputResidence, Registration};
+use robocache_device::Device;
+use robocache_device::gpu::Gpu;
 
 impl Graph {
     pub(super) fn add(&mut self, index: usize, registration: Registration, is_published: impl Fn(&str) -> bool) {
@@ -79,7 +81,7 @@ impl Graph {
     }
 
     /// The device at which everybody who takes an output wants it.
-    fn device_of_output(&self, (operation, output): (usize, usize)) -> Option<usize> {
+    fn device_of_output(&self, (operation, output): (usize, usize)) -> Option<Device> {
         let consumers = self.nodes[operation].outputs[output].consumers.iter();
         // The one that is being added is not there yet, and is asked last.
         let takers = consumers.filter_map(|&(taker, input)| Some((self.nodes.get(taker)?, input)));
@@ -95,7 +97,7 @@ impl Graph {
         for (name, residence) in &residences {
             let nodes = self.nodes.iter_mut().flat_map(|node| &mut node.outputs);
             for output in nodes.filter(|output| output.name == *name && output.published) {
-                output.published_at = residence.gpu().map(|gpu| gpu.ordinal());
+                output.published_at = residence.gpu().map(Gpu::device);
                 if output.consumers.is_empty() {
                     output.device = output.published_at;
                 }

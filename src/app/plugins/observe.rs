@@ -10,6 +10,7 @@ use crate::app::input_message::InputMessage;
 use crate::app::{Ailment, BuildContext, Change, Diagnosis, Dropped, Fault, Operation, Outbox, Value, Wake};
 use attach::Attach;
 use publish::Published;
+use robocache_device::Device;
 use robocache_device::gpu::Gpu;
 use robocache_ops::ConfigError;
 use robocache_ops::align::{
@@ -253,9 +254,9 @@ impl Operation for Observe {
     }
 
     /// Holds attached messages on the host.
-    fn device_of_input(&self, input: usize) -> Option<usize> {
+    fn device_of_input(&self, input: usize) -> Option<Device> {
         let is_sample = input < self.aligner.timeline().modalities();
-        self.aligner.input_gpu().filter(|_| is_sample).map(Gpu::ordinal)
+        self.aligner.input_gpu().filter(|_| is_sample).map(Gpu::device)
     }
 
     fn changed(&mut self, input: usize, to: Change, out: &mut Outbox<'_>) {
