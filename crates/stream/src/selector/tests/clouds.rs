@@ -738,17 +738,36 @@ fn what_is_plausible_and_may_be_wrong_is_told() {
         of_the_hour,
         "`t_ns` from `time_stamp` may be in another unit: a cloud lasts 100000 ns, 100000000 ns after the one before it"
     );
-    assert!(told("t", 6, &every_tenth(&[0.0, 1.5e5, 3e5])).contains("a cloud lasts 300000 ns, "));
+    assert!(told("t", 6, &every_tenth(&[0.0, 1.5e5, 3e5])).contains("a cloud lasts 150000 ns, "));
     // Milliseconds of packets look like seconds.
     let packets: Vec<(i64, &[f64])> = (0..20)
         .map(|i| (100 * S + 2_000_000 * i, &[0.0, 1.0, 2.0][..]))
         .collect();
-    assert!(told("time", 7, &packets).contains("a cloud lasts 2000000000 ns, 2000000 ns after"));
+    assert!(told("time", 7, &packets).contains("a cloud lasts 1000000000 ns, 2000000 ns after"));
     // A unit that changes after the usual one is kept.
     let mut changes = every_tenth(&[0.0, 5e7, 1e8]);
-    changes.extend((20..25).map(|i| (100 * S + i * S / 10, &[0.0, 5e4, 1e5][..])));
-    assert!(told("t", 6, &changes).contains("a cloud lasts 100000 ns, "));
-    // Sweeps, packets and points of one time are what they should be.
+    changes.extend((20..40).map(|i| (100 * S + i * S / 10, &[0.0, 5e4, 1e5][..])));
+    assert!(told("t", 6, &changes).contains("a cloud lasts 50000 ns, "));
+    // Points without a return hide nothing, and seconds since 1970 are too far from the stamp for a flash.
+    assert!(
+        told("time_stamp", 6, &every_tenth(&[4.05e8, 0.0, 4.0505e8, 0.0, 4.051e8]))
+            .contains("a cloud lasts 100000 ns, ")
+    );
+    assert!(told("t", 6, &every_tenth(&[1.7e9])).contains("a cloud lasts 0 ns, "));
+    // Sweeps, packets, flashes and what is cut to a region now and then are what they should be.
+    assert_eq!(told("t", 6, &every_tenth(&[3e6, 3e6])), "");
+    let sector: Vec<[f64; 2]> = (0..20)
+        .map(|i| f64::from(i) / 10.0 + 100.0)
+        .map(|time| [time, time + 5e-4])
+        .collect();
+    let sector: Vec<(i64, &[f64])> = (0..)
+        .zip(&sector)
+        .map(|(i, times)| (100 * S + i * S / 10, &times[..]))
+        .collect();
+    assert_eq!(told("timestamp", 8, &sector), "");
+    let mut cut = every_tenth(&[0.0, 5e7, 1e8]);
+    cut.extend((20..30).map(|i| (100 * S + i * S / 10, &[5e7, 5.01e7][..])));
+    assert_eq!(told("t", 6, &cut), "");
     assert_eq!(told("t", 6, &every_tenth(&[0.0, 5e7, 1e8])), "");
     assert_eq!(told("t", 6, &every_tenth(&[0.0, 0.0])), "");
     let packets: Vec<(i64, &[f64])> = (0..20).map(|i| (100 * S + 400_000 * i, &[0.0, 4e5][..])).collect();
@@ -790,6 +809,17 @@ fn a_float32_by_the_clock_is_a_time_while_its_steps_are_short() {
     };
     assert!(times(8000).unwrap()[2] > 9.9e7);
     assert_eq!(times(100_000), Err("x y z timestamp".to_owned()));
+    // Whatever the first cloud or the first point is.
+    let mut reader = every();
+    t_ns(&mut reader, &sweep(1_700_000_000 * S, "timestamp", 7, &[0.0]))
+        .0
+        .unwrap();
+    let (found, _) = t_ns(&mut reader, &sweep(1_700_000_000 * S, "timestamp", 7, &[1.7e9, 1.7e9]));
+    assert!(found.unwrap().iter().all(|ns| ns.is_nan()));
+    let mut odd = vec![4_294_967_295.0; 1];
+    odd.extend((0..10).map(|i| f64::from(i) / 100.0));
+    let (found, _) = t_ns(&mut every(), &sweep(100 * S, "time", 7, &odd));
+    assert!(found.unwrap()[10] > 8.9e7);
     assert_eq!(times(1_700_000_000), Err("x y z timestamp".to_owned()));
 }
 

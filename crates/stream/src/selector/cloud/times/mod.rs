@@ -1,38 +1,20 @@
 //! The times of a cloud's points as `t_ns`, whatever form their lidar sends them in.
 
+mod form;
+
+pub(super) use form::Number;
+
 use super::T_NS;
 use crate::selector::{CloudFields, SelectError, TimeUnit};
 use crate::{Cells, Message};
 use bytemuck::Pod;
+use form::{Form, REACH_NS, Since};
 use robocache_device::Dtype;
 use std::ops::RangeInclusive;
-
-/// Names of fields with the time of a point, and what those who use them count from.
-const NAMES: [(&str, Since); 9] = [
-    // Velodyne, LeiShen and Unitree in seconds; datasets of Velodynes in microseconds.
-    ("time", Since::Stamp),
-    // Ouster, SICK.
-    ("t", Since::Stamp),
-    // Autoware.
-    ("time_stamp", Since::Stamp),
-    // Livox.
-    ("offset_time", Since::Stamp),
-    ("time_offset", Since::Stamp),
-    // Aeva.
-    ("time_offset_ns", Since::Stamp),
-    // Blickfeld.
-    ("point_time_offset", Since::Stamp),
-    // Hesai, Robosense and Seyond in seconds, Livox in nanoseconds.
-    ("timestamp", Since::Epoch),
-    ("stamps", Since::Epoch),
-];
 
 /// The time that a sweep lasts, ns, and what a cloud may last in the form that is usual: packets are shorter, slow sweeps longer.
 const SWEEP_NS: RangeInclusive<f64> = 1e6..=1e9;
 const USUAL_NS: RangeInclusive<f64> = 2.5e5..=4e9;
-
-/// A point is no further from the stamp of its cloud, ns: that may be of the sweep's start or its end, or of when it came.
-const REACH_NS: f64 = 2e9;
 
 /// Share of the points with a time that has to be near the stamp: some did not come back, or have a time that stands for none.
 const SHARE: f64 = 0.75;
@@ -43,27 +25,18 @@ const SWEEPS: u32 = 16;
 /// Points of a cloud that are looked at.
 const LOOKED_AT: usize = 4096;
 
-/// Clouds one after the other that are too short or too long for their distance, before that is told.
-const ODD_CLOUDS: u32 = 3;
+/// Clouds one after the other that are too short or too long for their distance, before that is told: at first, and once there
+/// was one that is neither, as a cloud may be cut to a region.
+const ODD_CLOUDS: [u32; 2] = [3, 16];
+
+/// The longest cloud that may be too short, ns.
+const SHORT_NS: f64 = 2e6;
+
+/// The distance from the stamp from which on points of one time can't be a flash, ns.
+const NO_FLASH_NS: f64 = 1e9;
 
 /// The longest step of a float32 that a time is taken from, ns.
 const STEP_NS: f64 = 1e6;
-
-/// The origin of a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Since {
-    /// The stamp of the cloud.
-    Stamp,
-    /// The origin of the stamp itself.
-    Epoch,
-}
-
-/// The meaning of a field's times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Form {
-    unit: TimeUnit,
-    since: Since,
-}
 
 /// Lines that are told once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,18 +51,10 @@ enum Doubt {
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     points: usize,
-    /// Number of those near the stamp, and the first and last of these, ns since it.
+    /// Number of those near the stamp, and the first and last of these but for 0, which stands for no return, too; ns since it.
     near: usize,
     first: f64,
     last: f64,
-}
-
-/// A number of a field.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Number {
-    Float(f64),
-    /// One beyond int64 is the greatest of it, which is near no stamp.
-    Whole(i64),
 }
 
 /// The field of times of a cloud, and what is known of them.
@@ -112,78 +77,15 @@ pub(in crate::selector) struct Times {
     looked_at: Vec<f64>,
     /// The stamp of the last cloud with points.
     last_stamp_ns: Option<i64>,
-    /// Clouds up to now that were too short or too long for their distance, one after the other.
+    /// Clouds up to now that were too short or too long for their distance, one after the other, and whether one was neither.
     odd_clouds: u32,
+    had_even: bool,
     /// Clouds without a time that is near the stamp, while there was none with one.
     unusable: u32,
     is_usable: bool,
     doubts: Vec<(Doubt, String)>,
     /// The line that has not been told yet.
     note: Option<String>,
-}
-
-impl Form {
-    /// A time in ns since the stamp of the cloud. One that is not finite stays so, so that nothing uses it.
-    pub fn ns(self, time: Number, stamp_ns: i64) -> f64 {
-        let origin = match self.since {
-            Since::Stamp => 0,
-            Since::Epoch => stamp_ns,
-        };
-        let unit_ns = self.unit.ns();
-        match time {
-            Number::Float(time) if !time.is_finite() => time,
-            Number::Float(time) if unit_ns == 1 => {
-                // What float64 has of it is whole, and the stamp may have more digits than float64.
-                ((time.trunc() as i64).saturating_sub(origin) as f64 + time.fract()).round()
-            }
-            Number::Float(time) => {
-                // The whole units go first: float64 has not the digits for all.
-                let (whole, rest) = (origin.div_euclid(unit_ns), origin.rem_euclid(unit_ns));
-                ((time - whole as f64) * unit_ns as f64 - rest as f64).round()
-            }
-            Number::Whole(time) => {
-                let ns = time.saturating_mul(unit_ns);
-                ns.saturating_sub(origin) as f64
-            }
-        }
-    }
-
-    /// The same for the column: NaN is what lies too far from the stamp to be the time of one of its points, as 0 does that
-    /// stands for a point that came back from nowhere.
-    pub fn t_ns(self, time: Number, stamp_ns: i64) -> f64 {
-        let ns = self.ns(time, stamp_ns);
-        let is_none = self.since == Since::Epoch && stamp_ns != 0 && time.as_f64() == 0.0;
-        if is_none || ns.is_finite() && ns.abs() > REACH_NS {
-            f64::NAN
-        } else {
-            ns
-        }
-    }
-
-    /// A whole number since the stamp in ns.
-    fn whole_ns(self, time: Number) -> i64 {
-        match time {
-            Number::Whole(time) => time.saturating_mul(self.unit.ns()),
-            Number::Float(time) => time as i64,
-        }
-    }
-
-    fn words(self) -> String {
-        let since = match self.since {
-            Since::Stamp => "since the stamp",
-            Since::Epoch => "by the clock of the stamp",
-        };
-        format!("in {} {since}", self.unit.name())
-    }
-}
-
-impl Number {
-    fn as_f64(self) -> f64 {
-        match self {
-            Self::Float(number) => number,
-            Self::Whole(number) => number as f64,
-        }
-    }
 }
 
 impl Times {
@@ -195,19 +97,15 @@ impl Times {
             Dtype::Int64 | Dtype::UInt64 => (false, false),
             _ => return None,
         };
-        let (_, since) = NAMES.into_iter().find(|(known, _)| *known == name)?;
-        let unit = match is_float && !name.ends_with("_ns") {
-            true => TimeUnit::Second,
-            false => TimeUnit::Nanosecond,
-        };
+        let usual = Form::usual(name, is_float)?;
         Some(Self {
             name: name.to_owned(),
             is_float32: dtype == Dtype::Float32,
-            dtype: match is_short && since == Since::Stamp {
+            dtype: match is_short && usual.since == Since::Stamp {
                 true => dtype,
                 false => Dtype::Float64,
             },
-            usual: Form { unit, since },
+            usual,
             form: None,
             has_begun: false,
             are_unknown: false,
@@ -216,6 +114,7 @@ impl Times {
             looked_at: Vec::new(),
             last_stamp_ns: None,
             odd_clouds: 0,
+            had_even: false,
             unusable: 0,
             is_usable: false,
             doubts: Vec::new(),
@@ -286,6 +185,7 @@ impl Times {
             return;
         }
         let (form, out) = (self.form.unwrap_or(self.usual), column.data.bytes_mut());
+        let is_fine = self.is_fine(form, stamp_ns);
         let extent = match self.dtype {
             Dtype::Int32 => write(out, times.clone(), |time| {
                 form.whole_ns(time).clamp(i32::MIN.into(), i32::MAX.into()) as i32
@@ -293,20 +193,21 @@ impl Times {
             Dtype::UInt32 => write(out, times.clone(), |time| {
                 form.whole_ns(time).clamp(0, u32::MAX.into()) as u32
             }),
+            _ if !is_fine => write(out, times.clone(), |_| f64::NAN),
             _ => write(out, times.clone(), |time| form.t_ns(time, stamp_ns)),
         };
         if 2 * extent.near < extent.points && !self.has_told(Doubt::Far) {
             let times = times.map(Number::as_f64);
             let times: Vec<f64> = times.filter(|time| time.is_finite() && *time != 0.0).collect();
-            if extent.near * points < extent.points * times.len() / 2 {
+            if 2 * extent.near * points < extent.points * times.len() {
                 self.tell_far(&times, stamp_ns);
             }
         }
-        self.check(extent, stamp_ns);
+        self.check(form, extent, stamp_ns);
     }
 
     /// Looks whether a cloud lasts about as long as it is from the one before, and whether any cloud had a time.
-    fn check(&mut self, extent: Extent, stamp_ns: i64) {
+    fn check(&mut self, form: Form, extent: Extent, stamp_ns: i64) {
         let before_ns = self.last_stamp_ns.replace(stamp_ns);
         if extent.near == 0 {
             self.unusable += u32::from(!self.is_usable);
@@ -318,14 +219,17 @@ impl Times {
         (self.is_usable, self.unusable) = (true, 0);
         let apart_ns = before_ns.map_or(0, |before_ns| stamp_ns.saturating_sub(before_ns)) as f64;
         let lasts_ns = extent.last - extent.first;
-        let has_times = extent.near > 1 && (extent.first != 0.0 || extent.last != 0.0);
-        if !has_times || apart_ns <= 0.0 {
+        // A number of another unit is not near the stamp by its clock, but for a clock that begins.
+        let is_sure = form.since == Since::Epoch && stamp_ns.unsigned_abs() as f64 > 2.0 * REACH_NS;
+        if is_sure || apart_ns <= 0.0 || !lasts_ns.is_finite() {
             return;
         }
-        let is_short = lasts_ns < *SWEEP_NS.start() && 50.0 * lasts_ns < apart_ns;
-        let is_odd = is_short || lasts_ns > 100.0 * apart_ns;
+        let is_flash = lasts_ns == 0.0 && extent.first.abs() < NO_FLASH_NS;
+        let is_short = lasts_ns <= SHORT_NS && 50.0 * lasts_ns < apart_ns && !is_flash;
+        let is_odd = is_short || lasts_ns > 20.0 * apart_ns;
+        self.had_even |= !is_odd && !is_flash;
         self.odd_clouds = if is_odd { self.odd_clouds + 1 } else { 0 };
-        if self.odd_clouds == ODD_CLOUDS {
+        if self.odd_clouds == ODD_CLOUDS[usize::from(self.had_even)] {
             let line = format!(
                 "`{T_NS}` from `{}` may be in another unit: a cloud lasts {lasts_ns} ns, {apart_ns} ns after the one before it",
                 self.name
@@ -430,10 +334,15 @@ impl Times {
         units(self.usual.since).chain(units(self.usual.since.other()))
     }
 
+    /// True if the field has the digits for times in a form near the stamp.
+    fn is_fine(&self, form: Form, stamp_ns: i64) -> bool {
+        let stamp = (stamp_ns as f64 / form.unit.ns() as f64) as f32;
+        !self.is_float32 || form.since == Since::Stamp || form.unit.step_of_float32_ns(stamp) <= STEP_NS
+    }
+
     /// The first and the last of those times, ns, that are near the stamp in a form, if most are.
     fn near(&self, form: Form, times: &[f64], stamp_ns: i64) -> Option<[f64; 2]> {
-        let is_fine = |time: &f64| form.unit.step_of_float32_ns(*time as f32) <= STEP_NS;
-        if self.is_float32 && !times.first().is_none_or(is_fine) {
+        if !self.is_fine(form, stamp_ns) {
             return None;
         }
         let (mut extent, mut near) = ([f64::INFINITY, f64::NEG_INFINITY], 0);
@@ -501,15 +410,6 @@ impl Times {
     }
 }
 
-impl Since {
-    fn other(self) -> Self {
-        match self {
-            Self::Stamp => Self::Epoch,
-            Self::Epoch => Self::Stamp,
-        }
-    }
-}
-
 /// Writes what `convert` makes of each time, and looks at some of that.
 fn write<T: Pod + Into<f64>>(
     out: &mut [u8],
@@ -532,8 +432,10 @@ fn write<T: Pod + Into<f64>>(
     };
     for ns in some.map(|&ns| ns.into()).filter(|ns: &f64| ns.abs() <= REACH_NS) {
         extent.near += 1;
-        extent.first = extent.first.min(ns);
-        extent.last = extent.last.max(ns);
+        if ns != 0.0 {
+            extent.first = extent.first.min(ns);
+            extent.last = extent.last.max(ns);
+        }
     }
     extent
 }
