@@ -49,9 +49,25 @@ fn arrivals() -> Vec<(&'static str, Message)> {
     all.into_iter().map(|(_, name, message)| (name, message)).collect()
 }
 
-fn replayed(folder: &Path, order: &str, before: &str) -> Vec<Sent> {
+/// The observations of operations beside a recorder, which get these messages one after the other.
+fn recorded(folder: &Path, wired: &[&str], operations: &str, messages: Vec<(&str, Message)>) -> Vec<Sent> {
+    let text = format!("\n  - record: {{ path: {} }}{operations}", folder.display());
+    let mut graph = graph(&text, wired).unwrap();
+    let mut sink = Recorder::default();
+    for (name, message) in messages {
+        let input = input(&graph, name);
+        graph.message(input, &message, &mut sink);
+    }
+    graph.close_all(&mut sink);
+    graph.finish(&mut sink).unwrap();
+    let sent: Vec<_> = sink.take().into_iter().map(without_place).collect();
+    assert!(sent.len() > 280, "{}", sent.len());
+    sent
+}
+
+fn replayed(folder: &Path, order: &str, operations: &str) -> Vec<Sent> {
     let text = format!(
-        "\n  - replay: {{ path: {}, speed: max, order: {order} }}{before}",
+        "\n  - replay: {{ path: {}, speed: max, order: {order} }}{operations}",
         folder.display()
     );
     let mut graph = graph(&text, &[]).unwrap();
@@ -78,17 +94,7 @@ fn without_place(mut sent: Sent) -> Sent {
 fn a_run_with_max_wait_replays_to_the_same_bytes() {
     let own = Folder::new();
     let folder = own.0.join("recording");
-    let text = format!("\n  - record: {{ path: {} }}{FUSE}", folder.display());
-    let mut live = graph(&text, &["camera", "force", "joints"]).unwrap();
-    let mut sink = Recorder::default();
-    for (name, message) in arrivals() {
-        let input = input(&live, name);
-        live.message(input, &message, &mut sink);
-    }
-    live.close_all(&mut sink);
-    live.finish(&mut sink).unwrap();
-    let live: Vec<_> = sink.take().into_iter().map(without_place).collect();
-    assert!(live.len() > 280, "{}", live.len());
+    let live = recorded(&folder, &["camera", "force", "joints"], FUSE, arrivals());
 
     let by_arrival = replayed(&folder, "arrival", FUSE);
     assert_eq!(by_arrival.len(), live.len());
@@ -126,22 +132,12 @@ fn what_operations_make_of_a_message_comes_before_the_next_one() {
       attach: [{ input: voxels, wait: false, max_age_ms: 500 }]";
     let own = Folder::new();
     let folder = own.0.join("recording");
-    let text = format!("\n  - record: {{ path: {} }}{VOXELS_TO_FUSE}", folder.display());
-    let mut live = graph(&text, &["joints", "lidar"]).unwrap();
-    let mut sink = Recorder::default();
-    for (name, message) in arrivals() {
-        let (name, message) = match name {
-            "camera" => ("lidar", cloud(message.timestamp_ns())),
-            "joints" => (name, message),
-            _ => continue,
-        };
-        let input = input(&live, name);
-        live.message(input, &message, &mut sink);
-    }
-    live.close_all(&mut sink);
-    live.finish(&mut sink).unwrap();
-    let live: Vec<_> = sink.take().into_iter().map(without_place).collect();
-    assert!(live.len() > 280, "{}", live.len());
+    let messages = arrivals().into_iter().filter_map(|(name, message)| match name {
+        "camera" => Some(("lidar", cloud(message.timestamp_ns()))),
+        "joints" => Some((name, message)),
+        _ => None,
+    });
+    let live = recorded(&folder, &["joints", "lidar"], VOXELS_TO_FUSE, messages.collect());
     assert_eq!(replayed(&folder, "arrival", VOXELS_TO_FUSE), live);
 }
 
