@@ -219,7 +219,7 @@ class ProducerGone(RingError):
     """The process that published the payload is gone."""
 
 @final
-class Resident:
+class SlotPayload:
     """A payload that was taken from a ring: its columns."""
 
     @property
@@ -238,7 +238,7 @@ class Resident:
     def is_intact(self) -> bool:
         """True if the payload still is as it was published. A copy always is."""
 
-def take(ring: str, slot: int, generation: int, nbytes: int, *, copy: bool = True) -> Resident:
+def take(ring: str, slot: int, generation: int, nbytes: int, *, copy: bool = True) -> SlotPayload:
     """Takes a payload: a copy of it, or where it lies."""
 
 def ring_counters() -> dict[str, int]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from robocache import _native
-from robocache._native import Resident, Tensor
+from robocache._native import SlotPayload, Tensor
 
 
 class MessageError(ValueError):
@@ -39,7 +39,7 @@ def is_resident(metadata: Mapping[str, Any]) -> bool:
     return "ring" in metadata or text(metadata, "residence") not in (None, "host")
 
 
-def take(metadata: Mapping[str, Any], copy: bool) -> Resident:
+def take(metadata: Mapping[str, Any], copy: bool) -> SlotPayload:
     """The payload that is in a ring: a copy of it, or if it lies. Raises RingError if it can't be had any more."""
     # What is wrong is looked for afterwards: if a process has just woken up, a look takes 20 us.
     try:
@@ -62,7 +62,7 @@ def on_host(value: Any, metadata: Mapping[str, Any], copy: bool) -> tuple[Any, b
     return host_arrays(take(metadata, copy)), False
 
 
-def host_arrays(resident: Resident) -> np.ndarray | dict[str, np.ndarray]:
+def host_arrays(resident: SlotPayload) -> np.ndarray | dict[str, np.ndarray]:
     """The columns of a payload as NumPy arrays, or the only one of a flat array."""
     columns = {name: host_array(tensor) for name, tensor in resident.columns.items()}
     return columns[""] if list(columns) == [""] else columns

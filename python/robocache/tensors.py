@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from robocache import messages
-from robocache._native import Resident, Tensor, TornError
+from robocache._native import SlotPayload, Tensor, TornError
 from robocache.messages import MessageError
 
 # What DLPack calls GPUs of NVIDIA, and their legacy default stream.
@@ -33,7 +33,7 @@ class MessageTensor:
     past it may change without a word.
     """
 
-    def __init__(self, array: np.ndarray | Tensor, dtype: str | None = None, resident: Resident | None = None):
+    def __init__(self, array: np.ndarray | Tensor, dtype: str | None = None, resident: SlotPayload | None = None):
         own = array.dtype if isinstance(array, Tensor) else array.dtype.name
         if dtype == "bfloat16" and own not in ("uint16", "bfloat16"):
             raise MessageError(f"dtype is bfloat16 for values of {own}, expected uint16 (its bits)")

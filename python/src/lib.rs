@@ -37,7 +37,7 @@ mod _native {
     #[pymodule_export]
     use crate::resample::{resample, resample_ragged};
     #[pymodule_export]
-    use crate::ring::{ProducerGone, Resident, RingError, StaleError, TornError, ring_counters, take};
+    use crate::ring::{ProducerGone, RingError, SlotPayload, StaleError, TornError, ring_counters, take};
     #[pymodule_export]
     use crate::tensor::Tensor;
     #[pymodule_export]

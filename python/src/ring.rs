@@ -115,7 +115,7 @@ fn readers() -> MutexGuard<'static, Readers> {
 
 /// A payload that was taken from a ring: its columns.
 #[pyclass(frozen, module = "robocache")]
-pub struct Resident {
+pub struct SlotPayload {
     columns: Vec<Column>,
     lent: Lent,
     /// The slot in which it is, if it was not copied.
@@ -151,17 +151,24 @@ impl Column {
 /// Takes a payload: a copy of it, or where it lies.
 #[pyfunction]
 #[pyo3(signature = (ring, slot, generation, nbytes, *, copy=true))]
-pub fn take(py: Python<'_>, ring: &str, slot: usize, generation: u64, nbytes: usize, copy: bool) -> PyResult<Resident> {
+pub fn take(
+    py: Python<'_>,
+    ring: &str,
+    slot: usize,
+    generation: u64,
+    nbytes: usize,
+    copy: bool,
+) -> PyResult<SlotPayload> {
     let ticket = Ticket {
         ring: ring.into(),
         slot,
         generation,
         nbytes,
     };
-    py.detach(|| Resident::take(&ticket, copy)).map_err(failed)
+    py.detach(|| SlotPayload::take(&ticket, copy)).map_err(failed)
 }
 
-impl Resident {
+impl SlotPayload {
     fn take(ticket: &Ticket<'_>, copy: bool) -> Result<Self, ring::RingError> {
         let taken = readers().take(ticket)?;
         // It would be overwritten while it is used, without a word.
@@ -169,7 +176,7 @@ impl Resident {
             let ring = taken.ring().to_owned();
             return Err(ring::RingError::NoLease { ring });
         }
-        let resident = stream::Resident::of(taken)?;
+        let resident = stream::SlotPayload::of(taken)?;
         let rows = resident.rows();
         let columns = resident.columns().map(|column| Column::new(&column, rows)).collect();
         let taken = Arc::new(resident.taken);
@@ -214,7 +221,7 @@ impl Resident {
 }
 
 #[pymethods]
-impl Resident {
+impl SlotPayload {
     /// The elements of each column by its name: `[rows]`, `[rows, n]`, or all of them if rows differ in length. The name of
     /// a flat array is empty.
     #[getter]

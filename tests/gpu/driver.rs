@@ -2,8 +2,9 @@
 
 use crate::counting_driver::{CountingDriver, Counts};
 use crate::support::{gpu, kind, ran};
-use robocache::device::gpu::{DeviceFault, Gpu};
+use robocache::device::gpu::{Budget, DeviceBuf, DeviceFault, Gpu};
 use robocache::device::{Dtype, Placement, Values};
+use robocache::ops::align::gpu::DeviceSample;
 use robocache::ops::align::{AlignConfig, Aligner};
 use robocache::ops::resample::{ResampleConfig, Resampler};
 use robocache::ops::voxelize::{VoxelizeConfig, Voxelizer};
@@ -17,7 +18,12 @@ const STEPS: usize = 4;
 /// `step` is called after each one. The error is that of a device that was asked for.
 type Run = fn(&Placement, &mut dyn FnMut()) -> Result<Vec<u8>, String>;
 
-const OPERATIONS: [(&str, Run); 3] = [("voxelize", voxelize), ("resample", resample), ("fuse", fuse)];
+const OPERATIONS: [(&str, Run); 4] = [
+    ("voxelize", voxelize),
+    ("resample", resample),
+    ("fuse", fuse),
+    ("fuse on device", fuse_on_device),
+];
 
 fn text(error: impl Display) -> String {
     error.to_string()
@@ -104,26 +110,56 @@ fn resample(placement: &Placement, step: &mut dyn FnMut()) -> Result<Vec<u8>, St
 }
 
 fn fuse(placement: &Placement, step: &mut dyn FnMut()) -> Result<Vec<u8>, String> {
+    fuse_samples(placement, None, step)
+}
+
+/// The same with samples that lie on the device, so that their rows live there alone.
+fn fuse_on_device(placement: &Placement, step: &mut dyn FnMut()) -> Result<Vec<u8>, String> {
+    let memory = placement.gpu().map(|gpu| DeviceBuf::new(gpu, &Budget::new(None)));
+    fuse_samples(placement, memory, step)
+}
+
+/// Pushes samples to fuse, out of `memory` if there is some. No failure may lose one.
+fn fuse_samples(
+    placement: &Placement,
+    mut memory: Option<DeviceBuf>,
+    step: &mut dyn FnMut(),
+) -> Result<Vec<u8>, String> {
     const STEP_NS: i64 = 20_000_000;
     const DIM: usize = 200;
     let config = "{ rate_hz: 50, window: 200, modalities: [{ input: a, dim: 200, interpolation: linear }] }";
     let config: AlignConfig = serde_yaml::from_str(config).unwrap();
     let mut aligner = Aligner::fused(&config, placement).map_err(text)?;
-    let (mut bytes, mut values) = (Vec::new(), vec![0; 200 * DIM * size_of::<f32>()]);
+    let (mut bytes, mut window_bytes) = (Vec::new(), vec![0; 200 * DIM * size_of::<f32>()]);
     for seed in 1..=STEPS {
         let sample: Vec<f32> = (0..DIM).map(|i| (i * seed * seed) as f32).collect();
-        aligner
-            .push(0, STEP_NS * seed as i64, Values::from_f32(&sample))
-            .unwrap();
+        let (stamp_ns, values) = (STEP_NS * seed as i64, Values::from_f32(&sample));
+        match &mut memory {
+            None => aligner.push(0, stamp_ns, values).unwrap(),
+            Some(memory) => {
+                let sample = put(memory, values).map_err(text)?;
+                aligner.push_on_device(0, stamp_ns, sample).unwrap()
+            }
+        };
         while let Some(target) = aligner.due() {
             let mut window = aligner.window(target);
-            window.write(0, &mut values);
-            bytes.extend(&values);
+            window.write(0, &mut window_bytes);
+            bytes.extend(&window_bytes);
             bytes.extend(bytemuck::cast_slice::<i64, u8>(&window.masks().valid));
         }
         step();
     }
+    assert_eq!(aligner.timeline_mut().take_notices().count(), 0, "a sample was lost");
     unless_lost(bytes, aligner.take_lost())
+}
+
+/// A sample in the memory of a device.
+fn put<'a>(memory: &'a mut DeviceBuf, values: Values<'_>) -> Result<DeviceSample<'a>, DeviceFault> {
+    memory.reserve(values.bytes().len())?;
+    // SAFETY: the source stays until the copy is done.
+    unsafe { memory.upload(0, values.bytes()) }?;
+    memory.gpu().synchronize()?;
+    Ok(DeviceSample::new(memory, 0, Dtype::Float32, values.len())?)
 }
 
 /// The device of a driver that wraps the first one.
@@ -171,6 +207,8 @@ fn a_steady_step_has_the_bytes_of_the_cpu_and_makes_few_calls() {
                 ("synchronize", 1),
                 ("upload", 3),
             ],
+            // The test's own copy. Launches check the sample, put it into its ring and make the window.
+            "fuse on device" => &[("download", 1), ("launch", 4), ("synchronize", 3), ("upload", 1)],
             // A launch appends the sample, which the device reads from the host, and one makes the window.
             _ => &[("download", 1), ("launch", 2), ("synchronize", 1)],
         };

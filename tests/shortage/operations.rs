@@ -5,9 +5,9 @@ use crate::common::kind::kind;
 use crate::emulator::{ALL, ALLOCATION, COPY, Emulator, LAUNCH, ONE};
 use crate::works::{cloud, signal, voxelize};
 use robocache::device::gpu::{Budget, DeviceBuf, Gpu};
-use robocache::device::{Device, DeviceChoice, Dtype, Placement, Values};
+use robocache::device::{Device, DeviceChoice, Dtype, Placement, State, Values};
 use robocache::ops::align::gpu::{DeviceSample, FuserError, GpuFuser};
-use robocache::ops::align::{AlignConfig, Aligner, Destination, Masks, Output, Timeline, cpu};
+use robocache::ops::align::{AlignConfig, Aligner, Destination, Masks, Notice, Output, Timeline, cpu};
 use robocache::ops::voxelize::gpu::{GpuVoxelizer, VoxelBatch, VoxelizeBatch};
 use robocache::stream::{HostCloud, Message};
 use std::ffi::c_int;
@@ -170,6 +170,67 @@ fn fall_back(emulator: &Emulator, (asked, first, count): (c_int, u64, u64)) -> c
     assert!(subject.take_lost().is_none());
     assert_eq!((subject.timeline_mut().take_notices().count(), windows), (0, 15));
     refused
+}
+
+/// Rows that can't be read back either are lost: it is said for each stream, and the streams begin anew.
+#[test]
+fn rows_that_can_not_come_back_are_said_to_be_lost() {
+    let Some(emulator) = Emulator::open() else { return };
+    let rule = "interpolation: linear";
+    let config = format!(
+        "{{ rate_hz: 50, modalities: [{{ input: a, dim: 3, {rule} }}, {{ input: b, dim: 300, {rule} }}, \
+         {{ input: c, dim: 1, {rule} }}] }}"
+    );
+    let config: AlignConfig = serde_yaml::from_str(&config).unwrap();
+    let cuda = Placement::resolve(DeviceChoice::Gpu(kind(), None), None).unwrap();
+    let mut oracle = Aligner::aligned(&config, &Placement::cpu("the oracle")).unwrap();
+    let mut subject = Aligner::aligned(&config, &cuda).unwrap();
+    let mut memory = DeviceBuf::new(cuda.gpu().unwrap(), &Budget::new(None));
+    memory.reserve(4 * 300).unwrap();
+    let mut windows = 0;
+    for i in 1..16 {
+        if i == 8 {
+            // Nothing is launched or copied any more.
+            emulator.refuse(LAUNCH, 1, ALL);
+            emulator.refuse(COPY, 1, ALL);
+        }
+        // The rows of a and b are on the device, those of c never.
+        for (modality, dim) in [(0, 3), (1, 300), (2, 1)] {
+            let message = signal(20 * i, dim);
+            let values = message.flat().unwrap();
+            oracle.push(modality, 20 * i * MS, values).unwrap();
+            if modality == 2 || i >= 8 {
+                subject.push(modality, 20 * i * MS, values).unwrap();
+            } else {
+                put(&memory, values.bytes());
+                let sample = DeviceSample::new(&memory, 0, Dtype::Float32, dim).unwrap();
+                subject.push_on_device(modality, 20 * i * MS, sample).unwrap();
+            }
+        }
+        while let Some(target) = oracle.due() {
+            assert_eq!(subject.due(), Some(target));
+            let (mut oracle, mut window) = (oracle.window(target), subject.window(target));
+            for output in 0..3 {
+                let [mut came, mut wanted] = [(); 2].map(|()| vec![0u8; window.output(output).bytes()]);
+                oracle.write(output, &mut wanted);
+                window.write(output, &mut came);
+                assert!(
+                    came == wanted && window.masks() == oracle.masks(),
+                    "{i}: output {output} of window {windows}"
+                );
+            }
+            windows += 1;
+        }
+        if i == 8 {
+            println!(
+                "notices {:?}",
+                subject.timeline_mut().take_notices().collect::<Vec<_>>()
+            );
+        }
+    }
+    emulator.refuse(LAUNCH, 0, ONE);
+    assert!(subject.take_lost().is_none());
+    assert_eq!((subject.timeline_mut().take_notices().count(), windows), (0, 15));
 }
 
 /// All outputs of a window are one pass: two launches, however many streams there are.

@@ -93,6 +93,17 @@ impl<G> Backend<G> {
         })
     }
 
+    /// The backend of a device that was asked for by name, which `on_gpu` has opened.
+    #[cfg(test)]
+    pub(super) fn opened(operation: &'static str, on_gpu: G) -> Self {
+        let none = |_: &[Gpu]| -> Result<G, std::convert::Infallible> { unreachable!("there is no device") };
+        let Ok(backend) = Self::new(operation, &Placement::cpu("a test"), 0, none);
+        Self {
+            on_gpu: Some(on_gpu),
+            ..backend
+        }
+    }
+
     /// Does work of `bytes` bytes on the GPU if it is to do it, and on the CPU otherwise or where that failed: see
     /// [`gpu_for_work`](Self::gpu_for_work). Returns the device, too.
     pub fn run<W>(&mut self, work: &mut W, cpu: &mut W::Cpu, bytes: usize, stays: bool) -> (W::Done, Device)
@@ -142,7 +153,7 @@ impl<G> Backend<G> {
     }
 
     /// The GPU implementation, for an input in the memory of its device; none while that is short of memory.
-    pub fn gpu_for_input(&mut self) -> Option<&mut G> {
+    pub(super) fn gpu_for_input(&mut self) -> Option<&mut G> {
         self.end_shortage();
         let is_short = self.shortage.is_on(Instant::now);
         self.on_gpu.as_mut().filter(|_| !is_short)
@@ -168,7 +179,7 @@ impl<G> Backend<G> {
     }
 
     /// The GPU implementation, whatever the work: for what is on its device already.
-    pub fn resident(&mut self) -> Option<&mut G> {
+    pub fn on_gpu(&mut self) -> Option<&mut G> {
         self.on_gpu.as_mut()
     }
 

@@ -3,7 +3,8 @@
 //! Residence is in the type: what the CPU can read is a [`HostBuf`] or a slice; memory of a GPU is a [`gpu::DeviceBuf`].
 //! Handing one to an operation of the other is a compile error, and every copy between them is written out.
 //!
-//! [`Placement`] says which devices there are to use, [`Backend`] which of two implementations does a piece of work.
+//! [`Placement`] says which devices there are to use, [`Backend`] which of two implementations does a piece of work, and
+//! [`Resident`] where the state of an operation lives.
 //! The drivers are the features `cuda` and `hip`, on by default. Without them no device can be opened: `auto` means the CPU,
 //! and asking for a device by name is an error.
 
@@ -13,6 +14,7 @@ mod float;
 pub mod gpu;
 mod host;
 mod placement;
+mod resident;
 pub mod ring;
 
 pub use backend::{Backend, FIRST_RETRY, LONGEST_RETRY, Work};
@@ -21,6 +23,7 @@ pub use float::{Float, Real};
 pub use float::{convert, zip_map};
 pub use host::{HostBuf, HostMemory};
 pub use placement::{DeviceError, Placement};
+pub use resident::{Outcome, Resident, State};
 
 use gpu::Kind;
 use serde::{Deserialize, Deserializer, de};

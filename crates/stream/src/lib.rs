@@ -11,10 +11,10 @@ mod metadata;
 mod payload;
 mod plain;
 pub mod recording;
-mod resident;
 pub mod ring;
 mod samples;
 mod selector;
+mod slot;
 
 pub use cloud::{
     DeviceCloud, DeviceCloudError, DeviceField, FieldType, HostCloud, HostField, PointCloud, PointCloudError,
@@ -26,10 +26,10 @@ pub use metadata::{Metadata, MetadataRef, MetadataValue, Names};
 pub use payload::ColumnSpan;
 pub use payload::Payload;
 pub use plain::{is_obeyed, plain};
-pub use resident::{Resident, SlotColumn, SlotLayout};
 pub use samples::{SampleRow, SampleRows, SamplesError};
 pub use selector::{
     CloudFields, FromConfig, FromError, MetadataStamp, NamesConfig, NumberStamp, SelectError, Selection, Selector,
     StampConfig, TimeUnit, Width,
 };
 pub use selector::{DATATYPES, FRAMES, Path, Recognised, integer, ns_of, number, recognise};
+pub use slot::{SlotColumn, SlotLayout, SlotPayload};

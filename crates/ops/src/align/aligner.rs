@@ -6,7 +6,7 @@ use super::output::{Destination, Output};
 use super::{AlignConfig, Masks, Pushed, SampleError, Target, Timeline};
 use crate::{ConfigError, channel_groups};
 use robocache_device::gpu::{Budget, DeviceFault, Gpu};
-use robocache_device::{Backend, HostBuf, Placement, Values};
+use robocache_device::{Backend, HostBuf, Outcome, Placement, Resident, Values};
 use std::ops::Range;
 
 /// Least bytes of a window that [`Placement`] `auto` may send to a device. The CPU computes a smaller window in less
@@ -60,8 +60,8 @@ const CPU_BYTES: usize = 1 << 17;
 /// ```
 pub struct Aligner {
     pub(super) timeline: Timeline,
-    /// Chooses between the CPU and the device for each window.
-    pub(super) backend: Backend<GpuFuser>,
+    /// Home of the rows that a device holds. Chooses between the CPU and the device for each window.
+    pub(super) resident: Resident<GpuFuser>,
     /// Limit and count of the device memory that the backend uses.
     budget: Budget,
     pub(super) outputs: Vec<Output>,
@@ -141,7 +141,7 @@ impl Aligner {
         // An aligner uses one device, even if `placement` has several.
         let on_gpu = |gpus: &[Gpu]| Ok::<_, ConfigError>(GpuFuser::new(&timeline, outputs.len(), &gpus[0], &budget));
         Ok(Self {
-            backend: Backend::new(operation, placement, CPU_BYTES, on_gpu)?,
+            resident: Resident::new(Backend::new(operation, placement, CPU_BYTES, on_gpu)?),
             destinations: Vec::with_capacity(outputs.len()),
             masks: Masks::default(),
             fetched: HostBuf::default(),
@@ -213,31 +213,30 @@ impl Aligner {
         stamp_ns: i64,
         sample: Sample<'_>,
     ) -> Result<Pushed, PushError> {
-        let timeline = &mut self.timeline;
-        let tried = match sample {
-            Sample::Device(sample) => {
-                let on_gpu = self.backend.gpu_for_input();
-                on_gpu.map(|on_gpu| on_gpu.push(timeline, modality, stamp_ns, sample))
-            }
-            Sample::Host(values) => {
-                let on_gpu = self.backend.resident();
-                on_gpu.map(|on_gpu| on_gpu.push_host(timeline, modality, stamp_ns, values))
-            }
-        };
         // `Some` if the timeline has taken the sample already, but the device lost its values.
-        let already_pushed = match tried {
-            None => None,
-            Some(Ok(pushed)) => return Ok(pushed),
-            Some(Err(FuserError::Sample(error))) => return Err(error.into()),
-            Some(Err(FuserError::Gpu(error))) => {
-                self.failed(0, error);
-                None
-            }
-            Some(Err(FuserError::Lost { error, pushed })) => {
-                self.failed(0, error);
-                Some(pushed)
+        let mut already_pushed = None;
+        let mut taken = |result: Result<Pushed, FuserError>| match result {
+            Ok(pushed) => Ok(Ok(pushed)),
+            Err(FuserError::Sample(error)) => Ok(Err(error)),
+            Err(FuserError::Gpu(fault)) => Err(fault),
+            Err(FuserError::Lost { error, pushed }) => {
+                already_pushed = Some(pushed);
+                Err(error)
             }
         };
+        let outcome = match sample {
+            Sample::Device(sample) => self.resident.take_input(&mut self.timeline, |fuser, timeline| {
+                taken(fuser.push(timeline, modality, stamp_ns, sample))
+            }),
+            Sample::Host(values) => self.resident.update(&mut self.timeline, |fuser, timeline| {
+                taken(fuser.push_host(timeline, modality, stamp_ns, values))
+            }),
+        };
+        match outcome {
+            Outcome::Done(pushed) => return Ok(pushed?),
+            Outcome::FellBack => {}
+            Outcome::Reset => self.timeline.forget_rows_on_device(),
+        }
         let values = match sample {
             Sample::Host(values) => values,
             Sample::Device(sample) => sample.fetch(&mut self.fetched)?,
@@ -255,44 +254,28 @@ impl Aligner {
     /// Returns the next observation that is due. Call [`window`](Self::window) for it before the next call of `due`.
     /// After the loss of a device that the configuration names, nothing is due.
     pub fn due(&mut self) -> Option<Target> {
-        match self.backend.is_lost() {
+        match self.resident.backend().is_lost() {
             true => None,
             false => self.timeline.due(),
         }
     }
 
-    /// Returns true if the device holds rows of at least one modality.
-    pub(super) fn are_any_rows_on_device(&self) -> bool {
-        (0..self.timeline.modalities()).any(|modality| self.timeline.are_rows_on_device(modality))
-    }
-
-    /// Handles a fault of the device on a window of `work` bytes, or on a sample if `work` is 0. Copies to the host the
-    /// samples that only the device holds. If the copy fails too, those samples are lost, and their streams begin anew.
-    pub(super) fn failed(&mut self, work: usize, error: DeviceFault) {
-        self.backend.failed(work, error);
-        if let Some(on_gpu) = self.backend.resident()
-            && let Err(error) = on_gpu.bring_back(&mut self.timeline)
-        {
-            self.backend.failed(work, error);
-        }
-        self.timeline.forget_rows_on_device();
-    }
-
     /// Returns the fault that ends the operation, on the first call after it: the loss of a device that the
     /// configuration names. Nothing is due after the loss.
     pub fn take_lost(&mut self) -> Option<DeviceFault> {
-        self.backend.take_lost()
+        self.resident.backend_mut().take_lost()
     }
 
     /// Returns the device that takes samples without a copy to the host, or `None` while it is short of memory.
     pub fn input_gpu(&self) -> Option<&Gpu> {
-        self.backend.input_gpu()
+        self.resident.backend().input_gpu()
     }
 
     /// Returns the device that may keep an output, and the budget that counts the memory of that output. Returns `None`
     /// while the device is short of memory for outputs.
     pub fn output_gpu(&mut self) -> Option<(&Gpu, &Budget)> {
-        self.backend.output_gpu().map(|gpu| (gpu, &self.budget))
+        let gpu = self.resident.backend_mut().output_gpu()?;
+        Some((gpu, &self.budget))
     }
 
     /// Returns the bytes of device memory that the aligner holds.

@@ -4,7 +4,7 @@ use super::gpu::GpuFuser;
 use super::{Aligner, Destination, Masks, Output, Target, Timeline, cpu};
 use half::{bf16, f16};
 use robocache_device::gpu::{DeviceBuf, DeviceFault};
-use robocache_device::{Device, Dtype, Element, Primitive, Work};
+use robocache_device::{Device, Dtype, Element, Outcome, Primitive, Work};
 use std::convert::Infallible;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -42,16 +42,16 @@ impl Aligner {
         let stays = self.destinations.contains(&Destination::Device);
         let mut device = Device::Cpu;
         if work > 0 {
-            // Only the device has the samples that came there.
-            let on_gpu = match self.are_any_rows_on_device() {
-                true => self.backend.resident(),
-                false => self.backend.gpu_for_work(work, stays),
-            };
-            let made = on_gpu.map(|on_gpu| on_gpu.make(&self.timeline, &target, &self.outputs, &self.destinations));
+            let (outputs, destinations) = (&self.outputs, &self.destinations);
+            let made = self
+                .resident
+                .compute(&mut self.timeline, work, stays, |fuser, timeline| {
+                    fuser.make(timeline, &target, outputs, destinations)
+                });
             match made {
-                None => {}
-                Some(Ok(())) => device = self.backend.device(),
-                Some(Err(error)) => self.failed(work, error),
+                Outcome::Done(()) => device = self.resident.backend().device(),
+                Outcome::FellBack => {}
+                Outcome::Reset => self.timeline.forget_rows_on_device(),
             }
         }
         Window {
@@ -102,7 +102,7 @@ impl Window<'_> {
         );
         assert_eq!(self.destination(output), Destination::Host, "output {output}");
         let Aligner {
-            backend,
+            resident,
             timeline,
             outputs,
             masks,
@@ -116,7 +116,7 @@ impl Window<'_> {
             out,
             masks,
         };
-        match (self.device, backend.resident()) {
+        match (self.device, resident.backend_mut().on_gpu()) {
             (Device::Gpu(..), Some(on_gpu)) => {
                 let Ok(()) = writing.on_gpu(on_gpu);
             }
@@ -139,7 +139,7 @@ impl Window<'_> {
         let start = Instant::now();
         assert_eq!(self.destination(output), Destination::Device, "output {output}");
         let aligner = &mut *self.aligner;
-        if let Some(on_gpu) = aligner.backend.resident() {
+        if let Some(on_gpu) = aligner.resident.backend_mut().on_gpu() {
             on_gpu.masks(output, &aligner.timeline, &self.target, &mut aligner.masks);
             on_gpu.leave(output, aligner.outputs[output].bytes(), memory)?;
         }
@@ -150,7 +150,11 @@ impl Window<'_> {
     /// The device failed when an output was to be left there, or handed on. The CPU makes it again, and whatever else has not
     /// been taken: all of it is wanted on the host now.
     pub fn failed_to_leave(&mut self, error: DeviceFault) {
-        self.aligner.failed(self.work, error);
+        let Aligner { resident, timeline, .. } = &mut *self.aligner;
+        match resident.failed::<Infallible>(timeline, self.work, error) {
+            Outcome::FellBack => {}
+            Outcome::Reset => timeline.forget_rows_on_device(),
+        }
         self.device = Device::Cpu;
     }
 
@@ -230,7 +234,7 @@ impl Drop for Window<'_> {
         let wanted = &self.aligner.destinations;
         if self.taken > Duration::ZERO && !wanted.contains(&Destination::Device) {
             let time = self.pass + self.taken;
-            self.aligner.backend.took(self.work, self.device, time);
+            self.aligner.resident.backend_mut().took(self.work, self.device, time);
         }
     }
 }

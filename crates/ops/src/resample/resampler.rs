@@ -137,7 +137,7 @@ impl Resampler {
 
     /// Returns the bytes of memory that the resampler holds on its devices, all devices added up.
     pub fn device_bytes(&mut self) -> usize {
-        self.backend.resident().map_or(0, |on_gpu| on_gpu.bytes_in_use())
+        self.backend.on_gpu().map_or(0, |on_gpu| on_gpu.bytes_in_use())
     }
 
     /// Returns the fault that should end the run, on the first call after it: the loss of a device that the

@@ -112,7 +112,7 @@ impl Backends {
             payload,
             unusable: &mut self.unusable,
         };
-        if let (Device::Gpu(..), Some(on_gpu)) = (made.device, self.gpu.resident()) {
+        if let (Device::Gpu(..), Some(on_gpu)) = (made.device, self.gpu.on_gpu()) {
             match writing.on_gpu(on_gpu) {
                 Ok(saturated) => {
                     self.saturated = saturated;

@@ -114,7 +114,7 @@ impl<'a> GatheredGrid<'a> {
     /// The device that the grid is on, if it is to be left there, and the budget that its memory counts in.
     pub fn on_device(&mut self) -> Option<(Gpu, Budget)> {
         let stays = self.backends.stays_on_device && self.made.device != Device::Cpu;
-        let on_gpu = self.backends.gpu.resident().filter(|_| stays)?;
+        let on_gpu = self.backends.gpu.on_gpu().filter(|_| stays)?;
         Some((on_gpu.gpu().clone(), on_gpu.budget().clone()))
     }
 
@@ -128,7 +128,7 @@ impl<'a> GatheredGrid<'a> {
     pub fn write_on_device(&mut self, memory: &mut DeviceBuf) -> Result<(), DeviceFault> {
         let start = Instant::now();
         let backends = &mut *self.backends;
-        if let Some(on_gpu) = backends.gpu.resident() {
+        if let Some(on_gpu) = backends.gpu.on_gpu() {
             on_gpu.write_on_device(memory)?;
             backends.saturated = on_gpu.saturated();
             backends.unusable.clear();

@@ -22,9 +22,9 @@ use crate::channel_groups::{GroupParams, count_kinds, rotations_first};
 use bytemuck::Zeroable;
 use params::{APPEND, AppendParams, BLOCK, Fresh, FuseParams, ModalityParams, NO_ROW, OVERFLOW, RUN, kernel};
 use ring::Ring;
-use robocache_device::Dtype;
 use robocache_device::gpu::staging::{DIRECT_BYTES, Staging, room};
 use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, DevicePtr, Gpu, PinnedBuf};
+use robocache_device::{Dtype, State};
 use robocache_kernels::Kernel;
 use robocache_stream::{History, Place};
 use robocache_time::Interpolation;
@@ -148,26 +148,6 @@ impl GpuFuser {
             row: DeviceBuf::new(gpu, budget),
             lost_row: None,
         }
-    }
-
-    /// Brings the rows that are on the device alone back to the timeline, and gives the memory of the device back. The next
-    /// sample that comes on the device takes its stream along again.
-    ///
-    /// # Errors
-    /// The driver's error. Rows that did not come are lost: [`Timeline::forget_rows_on_device`].
-    pub fn bring_back(&mut self, timeline: &mut Timeline) -> Result<(), DeviceFault> {
-        let lost_row = self.lost_row.take();
-        let brought = (0..timeline.modalities()).try_for_each(|modality| {
-            let lost_row = lost_row.filter(|&(of, _)| of == modality);
-            self.bring_back_rows(timeline, modality, lost_row.map(|(_, place)| place))
-        });
-        let dims = (0..timeline.modalities()).map(|modality| timeline.dim(modality));
-        self.rings = dims.map(|dim| Ring::new(&self.gpu, &self.budget, dim)).collect();
-        self.staging = Staging::new(&self.gpu, &self.budget);
-        self.output.release();
-        self.kept.iter_mut().for_each(DeviceBuf::release);
-        self.row.release();
-        brought
     }
 
     fn bring_back_rows(
@@ -419,6 +399,34 @@ impl GpuFuser {
                 *count += i64::from(valid == OVERFLOW);
             }
         }
+    }
+}
+
+impl State for GpuFuser {
+    type Host = Timeline;
+
+    fn is_on_device(timeline: &Timeline) -> bool {
+        (0..timeline.modalities()).any(|modality| timeline.are_rows_on_device(modality))
+    }
+
+    /// Brings the rows that are on the device alone back to the timeline, and gives the memory of the device back. The next
+    /// sample that comes on the device takes its stream along again.
+    ///
+    /// # Errors
+    /// The driver's error. Rows that did not come are lost: [`Timeline::forget_rows_on_device`].
+    fn bring_back(&mut self, timeline: &mut Timeline) -> Result<(), DeviceFault> {
+        let lost_row = self.lost_row.take();
+        let brought = (0..timeline.modalities()).try_for_each(|modality| {
+            let lost_row = lost_row.filter(|&(of, _)| of == modality);
+            self.bring_back_rows(timeline, modality, lost_row.map(|(_, place)| place))
+        });
+        let dims = (0..timeline.modalities()).map(|modality| timeline.dim(modality));
+        self.rings = dims.map(|dim| Ring::new(&self.gpu, &self.budget, dim)).collect();
+        self.staging = Staging::new(&self.gpu, &self.budget);
+        self.output.release();
+        self.kept.iter_mut().for_each(DeviceBuf::release);
+        self.row.release();
+        brought
     }
 }
 

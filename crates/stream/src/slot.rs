@@ -12,7 +12,7 @@ const ALIGNMENT: usize = 64;
 
 /// Layout of a payload in a slot: column after column, of a ragged one the offsets and then the elements.
 ///
-/// The text that describes it is what a [reader](Resident::columns) makes the same of: a line `rows N`, and one for each
+/// The text that describes it is what a [reader](SlotPayload::columns) makes the same of: a line `rows N`, and one for each
 /// column with its type, the elements of a row (`1`, `xN` for N each, `~N` for any number, N in all, `tN` for a text, N bytes in all) and its name.
 #[derive(Default)]
 pub struct SlotLayout {
@@ -159,13 +159,13 @@ fn parse(text: &str) -> Option<(usize, impl Iterator<Item = Option<SlotColumn<'_
 }
 
 /// A payload that is in a ring.
-pub struct Resident {
+pub struct SlotPayload {
     /// Slot that holds it, until this is dropped.
     pub taken: Taken,
     descriptor: Descriptor,
 }
 
-impl Resident {
+impl SlotPayload {
     /// Takes what a header says.
     ///
     /// # Errors
@@ -244,7 +244,7 @@ impl Message {
     pub fn take_resident(&mut self, readers: &mut Readers) -> Result<(), MessageError> {
         self.clear_payload();
         let failed = |error: RingError| MessageError::Ring(error.to_string());
-        let resident = Resident::take(&self.header, readers).map_err(failed)?;
+        let resident = SlotPayload::take(&self.header, readers).map_err(failed)?;
         self.header.forget_residence();
         self.rows = resident.rows();
         for from in resident.columns() {

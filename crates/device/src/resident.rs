@@ -1,0 +1,281 @@
+//! A home for state that lives on a device: chosen once, and after a failure brought back or said to be reset.
+
+use super::Backend;
+use super::gpu::DeviceFault;
+
+/// State of an operation that may live on a device, beside a host side that is always there.
+///
+/// The host side holds all of the state, or what is left of it while the device holds the rest.
+pub trait State {
+    /// The host side.
+    type Host;
+
+    /// Returns true if the device holds state that `host` lacks.
+    fn is_on_device(host: &Self::Host) -> bool;
+
+    /// Moves the state that only the device holds back to `host`, and gives the device's memory back.
+    ///
+    /// # Errors
+    /// Returns the device's fault. State that did not come back is lost; [`is_on_device`](Self::is_on_device) stays true.
+    fn bring_back(&mut self, host: &mut Self::Host) -> Result<(), DeviceFault>;
+}
+
+/// What became of work that a device was to do on its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "after `FellBack` and `Reset` the work is still to be done"]
+pub enum Outcome<T> {
+    /// The device did the work.
+    Done(T),
+    /// The work is still to be done, on the host, which holds all of the state: the device was not chosen, or it failed
+    /// and the state came back.
+    FellBack,
+    /// The work is still to be done, on the host, and the state that only the device held is lost: the host side has to
+    /// begin anew first.
+    Reset,
+}
+
+/// State `S` of an operation that a device may hold, with the choice of the device.
+///
+/// State moves to the device once, with an input that lies there, and stays: work on it is never moved by a trial. Only
+/// work on state that the host holds goes to where it is quicker. When the device fails, the state comes back to the
+/// host, or is lost, and every caller has to say what happens then.
+///
+/// ```
+/// use robocache_device::gpu::DeviceFault;
+/// use robocache_device::{Backend, Outcome, Placement, Resident, State};
+///
+/// /// A sum, which the device adds to.
+/// struct Sum(u64);
+/// #[derive(Default)]
+/// struct HostSum {
+///     sum: u64,
+///     is_on_device: bool,
+/// }
+///
+/// impl State for Sum {
+///     type Host = HostSum;
+///
+///     fn is_on_device(host: &HostSum) -> bool {
+///         host.is_on_device
+///     }
+///
+///     fn bring_back(&mut self, host: &mut HostSum) -> Result<(), DeviceFault> {
+///         host.sum += std::mem::take(&mut self.0);
+///         host.is_on_device = false;
+///         Ok(())
+///     }
+/// }
+///
+/// let placement = Placement::cpu("an example");
+/// let mut resident = Resident::new(Backend::new("sum", &placement, 0, |_| Ok::<_, DeviceFault>(Sum(0)))?);
+/// let mut host = HostSum::default();
+/// match resident.update(&mut host, |device, _| Ok(device.0 += 5)) {
+///     Outcome::Done(()) => {}
+///     Outcome::FellBack => host.sum += 5,
+///     Outcome::Reset => host = HostSum { sum: 5, ..HostSum::default() },
+/// }
+/// assert_eq!(host.sum, 5);
+/// # Ok::<(), DeviceFault>(())
+/// ```
+pub struct Resident<S> {
+    backend: Backend<S>,
+}
+
+impl<S: State> Resident<S> {
+    /// Makes the home of the state that the backend's GPU implementation holds.
+    pub fn new(backend: Backend<S>) -> Self {
+        Self { backend }
+    }
+
+    /// Returns the backend: its device, and whether that is lost.
+    pub fn backend(&self) -> &Backend<S> {
+        &self.backend
+    }
+
+    /// Returns the backend, to report times and to take what it has to say.
+    pub fn backend_mut(&mut self) -> &mut Backend<S> {
+        &mut self.backend
+    }
+
+    /// Takes an input that lies in the memory of the device: with it the state may move there. The host does it while the
+    /// device is short of memory.
+    pub fn take_input<T>(
+        &mut self,
+        host: &mut S::Host,
+        work: impl FnOnce(&mut S, &mut S::Host) -> Result<T, DeviceFault>,
+    ) -> Outcome<T> {
+        let done = self.backend.gpu_for_input().map(|state| work(state, host));
+        self.outcome(host, 0, done)
+    }
+
+    /// Updates the state where it is: on the device if any of it is there.
+    pub fn update<T>(
+        &mut self,
+        host: &mut S::Host,
+        work: impl FnOnce(&mut S, &mut S::Host) -> Result<T, DeviceFault>,
+    ) -> Outcome<T> {
+        let state = self.backend.on_gpu().filter(|_| S::is_on_device(host));
+        let done = state.map(|state| work(state, host));
+        self.outcome(host, 0, done)
+    }
+
+    /// Computes `bytes` bytes from the state: on the device if any of the state is there, else where that is quicker. A
+    /// result that `stays` is wanted on the device.
+    pub fn compute<T>(
+        &mut self,
+        host: &mut S::Host,
+        bytes: usize,
+        stays: bool,
+        work: impl FnOnce(&mut S, &mut S::Host) -> Result<T, DeviceFault>,
+    ) -> Outcome<T> {
+        let is_on_device = self.backend.on_gpu().is_some() && S::is_on_device(host);
+        let state = match is_on_device {
+            true => self.backend.on_gpu(),
+            false => self.backend.gpu_for_work(bytes, stays),
+        };
+        let done = state.map(|state| work(state, host));
+        self.outcome(host, bytes, done)
+    }
+
+    fn outcome<T>(&mut self, host: &mut S::Host, bytes: usize, done: Option<Result<T, DeviceFault>>) -> Outcome<T> {
+        match done {
+            Some(Ok(done)) => Outcome::Done(done),
+            Some(Err(fault)) => self.failed(host, bytes, fault),
+            None => Outcome::FellBack,
+        }
+    }
+
+    /// Reports that the device failed at work of `bytes` bytes, 0 for an input. Never gives [`Outcome::Done`].
+    pub fn failed<T>(&mut self, host: &mut S::Host, bytes: usize, fault: DeviceFault) -> Outcome<T> {
+        // Before the backend gives up a device that failed for good: its memory may be readable still.
+        let brought_back = self.backend.on_gpu().map_or(Ok(()), |state| state.bring_back(host));
+        let is_memory = fault.is_memory();
+        self.backend.failed(bytes, fault);
+        match brought_back {
+            // The first fault is the reason, unless the device could have gone on after it.
+            Err(fault) if is_memory => self.backend.failed(bytes, fault),
+            _ => {}
+        }
+        match S::is_on_device(host) {
+            true => Outcome::Reset,
+            false => Outcome::FellBack,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+    use crate::gpu::SliceError;
+
+    /// Numbers on a device, whose memory can be read or not.
+    struct Numbers {
+        held: Vec<u32>,
+        unreadable: Option<DeviceFault>,
+    }
+
+    #[derive(Default)]
+    struct HostNumbers {
+        held: Vec<u32>,
+        is_on_device: bool,
+    }
+
+    impl State for Numbers {
+        type Host = HostNumbers;
+
+        fn is_on_device(host: &HostNumbers) -> bool {
+            host.is_on_device
+        }
+
+        fn bring_back(&mut self, host: &mut HostNumbers) -> Result<(), DeviceFault> {
+            let held = std::mem::take(&mut self.held);
+            self.unreadable.take().map_or(Ok(()), Err)?;
+            host.held.splice(0..0, held);
+            host.is_on_device = false;
+            Ok(())
+        }
+    }
+
+    fn shortage(bytes: usize) -> DeviceFault {
+        DeviceFault::OutOfMemory {
+            device: Device::Cpu,
+            kind: "device",
+            bytes,
+        }
+    }
+
+    fn end(len: usize) -> DeviceFault {
+        DeviceFault::Slice(SliceError::Len {
+            tensor: "a test's",
+            expected: 0,
+            came: len,
+        })
+    }
+
+    /// Two numbers on a device that was asked for by name, whose memory can be read or not.
+    fn two(unreadable: Option<DeviceFault>) -> (Resident<Numbers>, HostNumbers) {
+        let held = Vec::new();
+        let mut resident = Resident::new(Backend::opened("test", Numbers { held, unreadable }));
+        let mut host = HostNumbers::default();
+        for number in [1, 2] {
+            let took = resident.take_input(&mut host, |device, host| {
+                host.is_on_device = true;
+                device.held.push(number);
+                Ok(())
+            });
+            assert_eq!(took, Outcome::Done(()));
+        }
+        (resident, host)
+    }
+
+    #[test]
+    fn state_on_a_device_is_worked_on_there_however_small_the_work() {
+        let (mut resident, mut host) = two(None);
+        let sum = |device: &mut Numbers, _: &mut _| Ok(device.held.iter().sum::<u32>());
+        assert_eq!(resident.compute(&mut host, 1, false, sum), Outcome::Done(3));
+        assert_eq!(resident.update(&mut host, sum), Outcome::Done(3));
+    }
+
+    #[test]
+    fn state_on_the_host_is_updated_there() {
+        let (mut resident, _) = two(None);
+        let mut host = HostNumbers::default();
+        let updated = resident.update(&mut host, |_, _| -> Result<(), _> {
+            unreachable!("nothing is on the device")
+        });
+        assert_eq!(updated, Outcome::FellBack);
+    }
+
+    /// A fault of each kind, while the memory can be read or not: what is left, and why the operation ends.
+    #[test]
+    fn a_failure_brings_the_state_back_or_says_that_it_is_lost() {
+        let cases = [
+            (shortage(8), None, Outcome::FellBack, None),
+            (shortage(8), Some(shortage(9)), Outcome::Reset, None),
+            (shortage(8), Some(end(9)), Outcome::Reset, Some(end(9))),
+            (end(8), None, Outcome::FellBack, Some(end(8))),
+            (end(8), Some(shortage(9)), Outcome::Reset, Some(end(8))),
+            (end(8), Some(end(9)), Outcome::Reset, Some(end(8))),
+        ];
+        for (fault, unreadable, outcome, lost) in cases {
+            let (mut resident, mut host) = two(unreadable);
+            let came = resident.update(&mut host, |_, _| -> Result<(), _> { Err(fault.clone()) });
+            assert_eq!(came, outcome, "{fault}");
+            let held: &[u32] = if outcome == Outcome::FellBack { &[1, 2] } else { &[] };
+            assert_eq!(host.held, held, "{fault}");
+            assert_eq!(resident.backend_mut().take_lost(), lost, "{fault}");
+        }
+    }
+
+    #[test]
+    fn an_input_is_the_hosts_while_the_device_is_short_of_memory() {
+        let (mut resident, mut host) = two(None);
+        let came = resident.take_input(&mut host, |_, _| -> Result<(), _> { Err(shortage(8)) });
+        assert_eq!(came, Outcome::FellBack);
+        let came = resident.take_input(&mut host, |_, _| -> Result<(), _> {
+            unreachable!("it is short of memory")
+        });
+        assert_eq!(came, Outcome::FellBack);
+    }
+}
