@@ -1,9 +1,10 @@
-//! Messages that can't be sent, or whose header contradicts its payload: the same on the host and on a device.
+//! Messages between operations, on the host and on a device: where they lie, those that can't be sent, and those whose
+//! header contradicts the payload.
 
 use crate::common::kind::kind;
-use crate::common::{faults, input, sample};
+use crate::common::{Keeper, faults, input, sample};
 use robocache::app::{
-    App, AppError, BuildContext, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink,
+    App, AppError, BuildContext, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink, plugins,
 };
 use robocache::device::gpu::{Budget, Gpu, Kind, device_count};
 use robocache::device::{Device, Dtype};
@@ -109,13 +110,18 @@ impl Sending {
             return Ok(());
         };
         let budget = Budget::new(None);
-        out.send_on_device(0, (Dtype::Float32, 1), (gpu, &budget), |memory, header| {
-            // SAFETY: the message is borrowed until the stream is synchronized.
-            let copied = unsafe { memory.upload(0, bytes) };
-            copied.and(gpu.synchronize())?;
-            header.copy_from(described);
-            Ok(())
-        })?;
+        out.send_on_device(
+            0,
+            &Layout::flat(Dtype::Float32, 1),
+            (gpu, &budget),
+            |columns, header| {
+                // SAFETY: the message is borrowed until the stream is synchronized.
+                let copied = unsafe { columns[0].memory.upload(0, bytes) };
+                copied.and(gpu.synchronize())?;
+                header.copy_from(described);
+                Ok(())
+            },
+        )?;
         Ok(())
     }
 }
@@ -241,5 +247,110 @@ fn memory_of_one_vendor_is_not_handed_to_operations_on_another() {
         }
         assert_eq!(log.on_device.load(Relaxed), 0);
         assert_eq!(*log.came.lock().unwrap(), [2.0, 4.0].map(both).as_flattened());
+    }
+}
+
+/// Takes grids on the device of the process if there is one, in two operations, and keeps their columns.
+struct Holders(Grids);
+
+/// The place of a taker, whether the grid came on a device, and the bytes of each column by its name.
+type Grids = Arc<Mutex<Vec<(usize, bool, Vec<(String, Vec<u8>)>)>>>;
+
+struct Holding {
+    place: usize,
+    device: Option<Device>,
+    grids: Grids,
+}
+
+impl Plugin for Holders {
+    fn name(&self) -> &'static str {
+        "holders"
+    }
+
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+        let Empty {} = context.config()?;
+        for place in 0..2 {
+            let operation = Holding {
+                place,
+                device: context.placement().gpu().map(Gpu::device),
+                grids: self.0.clone(),
+            };
+            context.add_operation(Registration {
+                name: format!("holder {place}"),
+                inputs: vec!["voxels".into()],
+                outputs: Vec::new(),
+                operation: Box::new(operation),
+            });
+        }
+        Ok(())
+    }
+}
+
+fn columns_of(message: &Message) -> Vec<(String, Vec<u8>)> {
+    let columns = message.columns().iter();
+    columns
+        .map(|column| (column.name.clone(), column.data.bytes().to_vec()))
+        .collect()
+}
+
+impl Operation for Holding {
+    fn input(&mut self, _: usize, message: &Message, _: &mut Outbox<'_>) -> Result<(), Fault> {
+        let mut on_host = Message::default();
+        on_host.fetch(message)?;
+        on_host.check()?;
+        let is_on_device = message.data().gpu().is_some();
+        let came = (self.place, is_on_device, columns_of(&on_host));
+        self.grids.lock().unwrap().push(came);
+        Ok(())
+    }
+
+    fn device_of_input(&self, _: usize) -> Option<Device> {
+        self.device
+    }
+}
+
+/// Grids of a moving cloud: those that two operations of the process took, and those that the dataflow got.
+fn grids(device: &str, layout: &str) -> (Grids, Vec<Vec<(String, Vec<u8>)>>) {
+    let channels = if layout == "bits" { "occupancy" } else { "count, mean_z" };
+    let config = format!(
+        "device: {device}\nplugins: [{{ voxelize: {{ origin_m: [0, 0, 0], voxel_size_m: [1, 1, 1], shape: [16, 16, 8], \
+         channels: [{channels}], layout: {layout}, inputs: [{{ input: lidar }}] }} }}, {{ holders: {{}} }}]"
+    );
+    let grids = Grids::default();
+    let app = App::new().with_config(Config::parse(Path::new("robot.yml"), &config).unwrap());
+    let app = app.add_plugins(plugins::all()).add_plugin(Holders(grids.clone()));
+    let mut graph = app.build(|_| true).unwrap();
+    let lidar = input(&graph, "lidar");
+    let mut sink = Keeper::default();
+    for step in 0..4 {
+        // The fewer points, the fewer rows has `coo`.
+        let points = 3000 - 900 * step;
+        let values: Vec<f32> = (0..3 * points)
+            .map(|i| ((i * 37 + step * 11) % 8009) as f32 / 520.0)
+            .collect();
+        let mut cloud = sample(1 + step as i64, &values);
+        cloud.header.shape.set([points as i64, 3]);
+        graph.message(lidar, &cloud, &mut sink);
+    }
+    assert!(graph.faults().all(|(_, count)| count == 0));
+    let sent = sink.take().iter().map(|(_, grid)| columns_of(grid)).collect();
+    (grids, sent)
+}
+
+#[test]
+fn a_grid_of_any_layout_stays_on_its_device_up_to_its_takers() {
+    if device_count(kind()).is_err() {
+        return;
+    }
+    for layout in ["dense", "bits", "coo"] {
+        let (on_host, sent_by_host) = grids("cpu", layout);
+        let (on_device, sent_by_device) = grids(kind().name(), layout);
+        assert_eq!((sent_by_host.len(), &sent_by_device), (4, &sent_by_host), "{layout}");
+        let (on_host, on_device) = (on_host.lock().unwrap(), on_device.lock().unwrap());
+        assert_eq!(on_device.len(), 8, "{layout}");
+        for (host, device) in on_host.iter().zip(on_device.iter()) {
+            assert!(!host.1 && device.1, "{layout}: a grid is not where it was made");
+            assert!((host.0, &host.2) == (device.0, &device.2), "{layout}: other bytes");
+        }
     }
 }

@@ -2,9 +2,9 @@ use super::diagnostics::{Diagnostics, Figures};
 use super::faults::{Dropped, Faults};
 use super::pool::MessagePool;
 use super::{AppError, Fault};
-use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, Gpu};
-use robocache_device::{Device, Dtype};
-use robocache_stream::{Header, Layout, Message, Payload};
+use robocache_device::Device;
+use robocache_device::gpu::{Budget, DeviceFault, Gpu};
+use robocache_stream::{DeviceColumn, Header, Layout, Message, Payload};
 
 /// Bytes of messages between operations that one call should publish at most, before it lets them be taken.
 const MAX_IN_FLIGHT_BYTES: usize = 16 << 20;
@@ -30,7 +30,7 @@ pub trait Sink {
         None
     }
 
-    /// Sends a flat tensor that is at the beginning of memory of [that device](Self::gpu), and a header.
+    /// Sends a payload of this layout that is on [that device](Self::gpu), and a header.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -38,7 +38,7 @@ pub trait Sink {
         &mut self,
         output: &str,
         _layout: &Layout,
-        _memory: &DeviceBuf,
+        _columns: &[DeviceColumn],
         _header: &Header,
     ) -> Result<(), Fault> {
         Err(format!("`{output}` can't be sent from a device").into())
@@ -184,15 +184,15 @@ impl Outbox<'_> {
         self.enqueue(route, last, message);
     }
 
-    /// True if a tensor that is on this device is wanted there: the operations that take this output take it there, or,
+    /// True if a payload that is on this device is wanted there: the operations that take this output take it there, or,
     /// if there is none, the dataflow does. [`send_on_device`](Self::send_on_device) then saves its way through the
     /// host.
     pub fn is_wanted_on_device(&self, output: usize, gpu: &Gpu) -> bool {
         self.outputs[output].device == Some(gpu.device())
     }
 
-    /// Publishes a flat tensor that stays on the device, in memory that counts in `budget`: `fill` writes it there and
-    /// waits for it, and writes the header.
+    /// Publishes a payload that stays on the device, in memory that counts in `budget`: `fill` writes its columns there and
+    /// waits for them, and writes the header.
     ///
     /// Where the dataflow wants the output, too, it gets a copy on the host. What goes wrong with that, or the header,
     /// is as in [`send`](Self::send).
@@ -202,21 +202,23 @@ impl Outbox<'_> {
     pub fn send_on_device(
         &mut self,
         output: usize,
-        (dtype, len): (Dtype, usize),
+        layout: &Layout,
         (gpu, budget): (&Gpu, &Budget),
-        fill: impl FnOnce(&mut DeviceBuf, &mut Header) -> Result<(), DeviceFault>,
+        fill: impl FnOnce(&mut [DeviceColumn], &mut Header) -> Result<(), DeviceFault>,
     ) -> Result<(), DeviceFault> {
         let outputs = self.outputs;
         let route = &outputs[output];
         let mut message = self.internal.take(route);
-        let (memory, header) = message.lay_out_on_device(dtype, len, gpu, budget)?;
-        fill(memory, header)?;
-        let memory = &*memory;
+        let (columns, header) = message.lay_out_on_device(layout, gpu, budget)?;
+        fill(columns, header)?;
+        let columns = &*columns;
         // Nothing is sent before all copies are there.
         let copies = route.consumers.iter().skip(1).map(|_| {
             let mut copy = self.internal.take(route);
-            let (to, to_header) = copy.lay_out_on_device(dtype, len, gpu, budget)?;
-            to.copy_from(0, memory, 0, len * dtype.size())?;
+            let (copies, to_header) = copy.lay_out_on_device(layout, gpu, budget)?;
+            for (to, from) in copies.iter().zip(columns) {
+                to.memory.copy_from(0, &from.memory, 0, from.bytes())?;
+            }
             to_header.copy_from(header);
             Ok(copy)
         });
@@ -224,17 +226,18 @@ impl Outbox<'_> {
         if !copies.is_empty() {
             gpu.synchronize()?;
         }
-        let layout = Layout::flat(dtype, len);
         let takes_it_there = |at: &Gpu| at.device() == gpu.device();
         if route.published && self.sink.gpu(&route.name).is_some_and(takes_it_there) {
-            if let Err(error) = self.sink.send_on_device(&route.name, &layout, memory, header) {
+            if let Err(error) = self.sink.send_on_device(&route.name, layout, columns, header) {
                 self.faults.count(route.fault_site, 1, error);
             }
         } else if route.published {
             let mut on_host = self.internal.on_host.take().unwrap_or_default();
-            memory.fetch(0, Payload::in_message(&mut on_host, &layout).column(0))?;
+            for (to, from) in on_host.lay_out(layout).iter_mut().zip(columns) {
+                from.memory.fetch(0, to.data.bytes_mut())?;
+            }
             on_host.header.copy_from(header);
-            self.publish_copy(route, &layout, &on_host);
+            self.publish_copy(route, layout, &on_host);
             self.internal.on_host = Some(on_host);
         }
         let is_used = !route.consumers.is_empty() && self.check(route, &mut message);

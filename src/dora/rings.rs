@@ -2,9 +2,9 @@
 
 use crate::app::rate_limit::RateLimit;
 use crate::app::{Fault, OutputResidence, Residence};
-use robocache_device::gpu::{Budget, DeviceBuf, Gpu};
+use robocache_device::gpu::{Budget, Gpu};
 use robocache_device::ring::{MAX_DESCRIPTOR, RingError, RingWriter, WriteCounters};
-use robocache_stream::{Header, Layout, Message, Payload, SlotLayout};
+use robocache_stream::{DeviceColumn, Header, Layout, Message, Payload, SlotLayout};
 use std::time::{Duration, Instant};
 
 /// Period of the lines about overwritten payloads.
@@ -115,12 +115,21 @@ impl OutputRing {
         &self.staged
     }
 
-    /// Puts a flat tensor of the ring's device in the ring.
-    pub fn send_on_device(&mut self, layout: &Layout, memory: &DeviceBuf, header: &mut Header) -> Result<(), Fault> {
+    /// Puts a payload that is on the ring's device in the ring.
+    pub fn send_on_device(
+        &mut self,
+        layout: &Layout,
+        columns: &[DeviceColumn],
+        header: &mut Header,
+    ) -> Result<(), Fault> {
         self.layout.set(layout);
-        let (at, bytes) = self.layout.column(0);
-        let copy = |slot: &mut robocache_device::ring::SlotMut<'_>| slot.copy_from(at, memory, 0, bytes);
-        let published = self.writer.publish(self.layout.text(), self.layout.bytes(), copy);
+        let slots = &self.layout;
+        let published = self.writer.publish(slots.text(), slots.bytes(), |slot| {
+            columns.iter().enumerate().try_for_each(|(i, column)| {
+                let (at, bytes) = slots.column(i);
+                slot.copy_from(at, &column.memory, 0, bytes)
+            })
+        });
         let ticket = published.map_err(|error: RingError| error.to_string())?;
         header.set_ticket(self.word, &ticket);
         self.warn_of_missed();

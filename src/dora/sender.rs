@@ -6,8 +6,8 @@ use super::rings::{OutputRing, SendOutcome};
 use crate::app::{Fault, OutputResidence, Sink};
 use dora_node_api::{DoraNode, SampleAllocator, dora_core::config::DataId};
 use robocache_device::Dtype;
-use robocache_device::gpu::{DeviceBuf, Gpu};
-use robocache_stream::{Header, Layout, MetadataRef, Payload, key};
+use robocache_device::gpu::Gpu;
+use robocache_stream::{DeviceColumn, Header, Layout, MetadataRef, Payload, key};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
@@ -119,7 +119,7 @@ impl Sink for Sender {
         &mut self,
         output: &str,
         layout: &Layout,
-        memory: &DeviceBuf,
+        columns: &[DeviceColumn],
         header: &Header,
     ) -> Result<(), Fault> {
         self.header.clear();
@@ -127,7 +127,7 @@ impl Sink for Sender {
         let Some(ring) = self.rings.get_mut(output) else {
             return Err(format!("`{output}` has no ring").into());
         };
-        ring.send_on_device(layout, memory, &mut self.header)?;
+        ring.send_on_device(layout, columns, &mut self.header)?;
         self.send_header(output)
     }
 }

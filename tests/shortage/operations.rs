@@ -222,13 +222,14 @@ fn rows_that_can_not_come_back_are_said_to_be_lost() {
             windows += 1;
         }
         if i == 8 {
-            println!(
-                "notices {:?}",
-                subject.timeline_mut().take_notices().collect::<Vec<_>>()
-            );
+            let notices: Vec<_> = subject.timeline_mut().take_notices().collect();
+            // The newest of a is among them, and is put back.
+            let lost = |modality, samples| Notice::SamplesLost { modality, samples };
+            assert_eq!(notices, [lost(0, 2), lost(1, 1)]);
         }
     }
     emulator.refuse(LAUNCH, 0, ONE);
+    emulator.refuse(COPY, 0, ONE);
     assert!(subject.take_lost().is_none());
     assert_eq!((subject.timeline_mut().take_notices().count(), windows), (0, 15));
 }

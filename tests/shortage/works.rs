@@ -100,9 +100,10 @@ impl Operation for Mix {
             && !self.count.is_multiple_of(3)
             && out.is_wanted_on_device(0, gpu)
         {
-            let sent = out.send_on_device(0, (Dtype::Float32, len), (gpu, &self.budget), |memory, header| {
+            let layout = Layout::flat(Dtype::Float32, len);
+            let sent = out.send_on_device(0, &layout, (gpu, &self.budget), |columns, header| {
                 // SAFETY: the message is borrowed until the stream is synchronized.
-                let copied = unsafe { memory.upload(0, values) };
+                let copied = unsafe { columns[0].memory.upload(0, values) };
                 copied.and(gpu.synchronize())?;
                 header.timestamp_ns.set(message.timestamp_ns());
                 Ok(())

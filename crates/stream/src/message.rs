@@ -146,13 +146,15 @@ pub struct Skipped {
     pub reason: &'static str,
 }
 
-/// One column of a message in the memory of a device, an element for each row. What wrote it has been waited for.
+/// One column of a message in the memory of a device. What wrote it has been waited for.
 pub struct DeviceColumn {
     /// The field's name; empty for the only column of a flat array.
     pub name: String,
     /// The type of its elements.
     pub dtype: Dtype,
-    /// Number of elements.
+    /// Number of elements of a row: [`Cells::One`] or [`Cells::Fixed`].
+    pub cells: Cells,
+    /// Number of elements of all rows.
     pub len: usize,
     /// Memory at whose beginning its elements lie.
     pub memory: DeviceBuf,
@@ -166,8 +168,6 @@ impl DeviceColumn {
 }
 
 /// The payload of a message, where it lies.
-///
-/// On a device it is one flat array so far, as that is what operations leave there and rings carry.
 #[derive(Clone, Copy)]
 pub enum Data<'a> {
     /// In host memory.
@@ -481,7 +481,7 @@ impl Message {
         self.copy_from(other);
         if let Data::Device(columns) = other.data() {
             for from in columns {
-                let column = self.add_column(&from.name, from.dtype, Cells::One);
+                let column = self.add_column(&from.name, from.dtype, from.cells);
                 column.data.resize(from.bytes());
                 from.memory.fetch(0, column.data.bytes_mut())?;
             }
@@ -497,38 +497,49 @@ impl Message {
         }
     }
 
-    /// Makes it a message with a flat array of `len` elements on a device, in memory that counts in `budget`, and an empty
-    /// header. Returns both, to be filled.
+    /// Makes it a message of this layout on a device, in memory that counts in `budget`, with an empty header. Returns its
+    /// columns and the header, to be filled.
     ///
     /// # Errors
     /// No memory; what the driver says.
+    ///
+    /// # Panics
+    /// If a column has offsets: those are on the host alone.
     pub fn lay_out_on_device(
         &mut self,
-        dtype: Dtype,
-        len: usize,
+        layout: &Layout,
         gpu: &Gpu,
         budget: &Budget,
-    ) -> Result<(&mut DeviceBuf, &mut Header), DeviceFault> {
+    ) -> Result<(&mut [DeviceColumn], &mut Header), DeviceFault> {
         self.clear();
-        self.rows = len;
-        if !self
+        self.rows = layout.rows;
+        if self
             .device_columns
-            .first()
-            .is_some_and(|column| column.memory.is_of(gpu, budget))
+            .iter()
+            .any(|column| !column.memory.is_of(gpu, budget))
         {
             self.device_columns.clear();
-            self.device_columns.push(DeviceColumn {
-                name: String::new(),
-                dtype,
-                len,
-                memory: DeviceBuf::new(gpu, budget),
-            });
         }
-        let column = &mut self.device_columns[0];
-        (column.dtype, column.len) = (dtype, len);
-        column.memory.reserve(column.bytes())?;
-        self.used = Used::Device(1);
-        Ok((&mut column.memory, &mut self.header))
+        for (i, spec) in layout.columns.iter().enumerate() {
+            assert!(!spec.cells.has_offsets(), "column {:?} has offsets", spec.name);
+            if i == self.device_columns.len() {
+                self.device_columns.push(DeviceColumn {
+                    name: String::new(),
+                    dtype: spec.dtype,
+                    cells: spec.cells,
+                    len: 0,
+                    memory: DeviceBuf::new(gpu, budget),
+                });
+            }
+            let column = &mut self.device_columns[i];
+            column.name.clear();
+            column.name.push_str(&spec.name);
+            (column.dtype, column.cells, column.len) = (spec.dtype, spec.cells, spec.len(layout.rows));
+            column.memory.reserve(column.bytes())?;
+        }
+        let columns = layout.columns.len();
+        self.used = Used::Device(columns);
+        Ok((&mut self.device_columns[..columns], &mut self.header))
     }
 
     /// Makes it a message of this layout with what `fill` writes into it.

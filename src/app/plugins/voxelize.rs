@@ -213,8 +213,8 @@ fn publish(mut grid: GatheredGrid<'_>, about: &mut About, out: &mut Outbox<'_>) 
         leave_out(input, &Unused::Jumped(1), out);
     }
     warn_of_clocks(&grid, about, out);
+    about.form.rows = grid.layout().rows;
     if !send_on_device(&mut grid, about, out) {
-        about.form.rows = grid.layout().rows;
         out.send(0, &about.form, |payload, header| {
             grid.write(payload);
             describe(&grid, about, header);
@@ -261,9 +261,8 @@ fn send_on_device(grid: &mut GatheredGrid<'_>, about: &About, out: &mut Outbox<'
     let Some((gpu, budget)) = grid.on_device() else {
         return false;
     };
-    let (dtype, len) = (grid.layout().columns[0].dtype, grid.layout().rows);
-    let sent = out.send_on_device(0, (dtype, len), (&gpu, &budget), |memory, header| {
-        grid.write_on_device(memory)?;
+    let sent = out.send_on_device(0, &about.form, (&gpu, &budget), |columns, header| {
+        grid.write_on_device(columns)?;
         describe(grid, about, header);
         Ok(())
     });

@@ -127,20 +127,27 @@ fn on_device(voxelizer: &mut GpuVoxelizer, layout: VoxelLayout, clouds: &[(usize
     let out = written!(voxelizer, layout, unwrap);
     let saturated = voxelizer.saturated();
     let counters = said(counters, voxelizer.unusable().unwrap(), saturated);
-    if layout == VoxelLayout::Coo {
-        return (counters, out);
-    }
-    let mut resident = DeviceBuf::new(voxelizer.gpu(), &Budget::new(None));
     // What was there before must not show.
-    resident.reserve(out.len()).unwrap();
-    // SAFETY: the memory is not page-locked.
-    unsafe { resident.upload(0, &vec![0xa5; out.len()]) }.unwrap();
-    voxelizer.write_on_device(&mut resident).unwrap();
-    assert_eq!(voxelizer.saturated(), saturated);
+    let [mut first, mut second] = [(); 2].map(|()| {
+        let mut buffer = DeviceBuf::new(voxelizer.gpu(), &Budget::new(None));
+        buffer.reserve(out.len()).unwrap();
+        // SAFETY: the memory is not page-locked.
+        unsafe { buffer.upload(0, &vec![0xa5; out.len()]) }.unwrap();
+        buffer
+    });
     let mut copy = vec![0; out.len()];
-    // SAFETY: the stream is synchronized before the memory is read.
-    unsafe { resident.download(0, &mut copy) }.unwrap();
-    resident.gpu().synchronize().unwrap();
+    let (from_first, from_second) = match layout {
+        VoxelLayout::Coo => copy.split_at_mut(voxelizer.voxels() * 3 * size_of::<i32>()),
+        VoxelLayout::Dense | VoxelLayout::Bits => copy.split_at_mut(out.len()),
+    };
+    match layout {
+        VoxelLayout::Coo => voxelizer.write_coo_on_device(&mut first, &mut second),
+        VoxelLayout::Dense | VoxelLayout::Bits => voxelizer.write_on_device(&mut first),
+    }
+    .unwrap();
+    assert_eq!(voxelizer.saturated(), saturated);
+    first.fetch(0, from_first).unwrap();
+    second.fetch(0, from_second).unwrap();
     assert!(copy == out, "{layout} on the device");
     (counters, out)
 }

@@ -8,7 +8,7 @@ use robocache::device::gpu::{Budget, DeviceBuf, DeviceFault, Gpu, device_count};
 use robocache::device::{Device, Dtype};
 use robocache::ops::voxelize::gpu::{DeviceClouds, DeviceField, GpuVoxelizer, VoxelizeBatch, VoxelizeError};
 use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig};
-use robocache::stream::{HostCloud, Message, PointCloud, PointCloudError};
+use robocache::stream::{HostCloud, Layout, Message, PointCloud, PointCloudError};
 
 /// Everything in a device buffer from a byte on.
 fn fetch(buffer: &DeviceBuf, at: usize, bytes: usize) -> Vec<u8> {
@@ -163,13 +163,13 @@ fn one_grid_is_made_of_points_wherever_they_are() {
     let points = [1.5f32, 2.5, 0.5, 3.0, 1.5, 2.5, 0.5, 5.0, 9.5, 0.5, 0.5, 1.0];
     let mut on_device = Message::default();
     let budget = Budget::new(None);
-    let (memory, header) = on_device
-        .lay_out_on_device(Dtype::Float32, points.len(), &gpu, &budget)
+    let (columns, header) = on_device
+        .lay_out_on_device(&Layout::flat(Dtype::Float32, points.len()), &gpu, &budget)
         .unwrap();
     header.fields.set(["x", "y", "z", "i"]);
     header.shape.set([3, 4]);
     // SAFETY: the memory is not page-locked.
-    unsafe { memory.upload(0, bytemuck::cast_slice(&points)) }.unwrap();
+    unsafe { columns[0].memory.upload(0, bytemuck::cast_slice(&points)) }.unwrap();
     gpu.synchronize().unwrap();
     let mut on_host = Message::default();
     on_host.fetch(&on_device).unwrap();

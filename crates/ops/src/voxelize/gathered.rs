@@ -2,10 +2,10 @@
 
 use super::backends::{Backends, Clouds, Made};
 use super::collector::Collector;
-use super::{Channel, CloudError, VoxelCounters, VoxelGrid};
+use super::{Channel, CloudError, VoxelCounters, VoxelGrid, VoxelLayout};
 use robocache_device::Device;
-use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, Gpu};
-use robocache_stream::{Layout, Payload};
+use robocache_device::gpu::{Budget, DeviceFault, Gpu};
+use robocache_stream::{DeviceColumn, Layout, Payload};
 use std::time::{Duration, Instant};
 
 /// A grid of which the clouds are gathered, to be written: [`write`](Self::write).
@@ -118,18 +118,24 @@ impl<'a> GatheredGrid<'a> {
         Some((on_gpu.gpu().clone(), on_gpu.budget().clone()))
     }
 
-    /// Writes the payload to memory of its device, from the beginning, which grows to it. It is there on return.
+    /// Writes the payload to columns of its [`layout`](Self::layout) in memory of its device. It is there on return.
     ///
     /// # Errors
     /// No memory; what the driver says. The grid can still be [written](Self::write) to the host.
     ///
     /// # Panics
-    /// If the layout is `coo`.
-    pub fn write_on_device(&mut self, memory: &mut DeviceBuf) -> Result<(), DeviceFault> {
+    /// If the columns are of another layout.
+    pub fn write_on_device(&mut self, columns: &mut [DeviceColumn]) -> Result<(), DeviceFault> {
         let start = Instant::now();
         let backends = &mut *self.backends;
         if let Some(on_gpu) = backends.gpu.on_gpu() {
-            on_gpu.write_on_device(memory)?;
+            match (backends.layout, columns) {
+                (VoxelLayout::Coo, [coords, features]) => {
+                    on_gpu.write_coo_on_device(&mut coords.memory, &mut features.memory)?;
+                }
+                (VoxelLayout::Dense | VoxelLayout::Bits, [only]) => on_gpu.write_on_device(&mut only.memory)?,
+                (layout, columns) => panic!("{} columns for the layout `{}`", columns.len(), layout.name()),
+            }
             backends.saturated = on_gpu.saturated();
             backends.unusable.clear();
             backends.unusable.extend_from_slice(on_gpu.unusable()?);

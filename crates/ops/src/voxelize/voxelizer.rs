@@ -3,7 +3,7 @@
 use super::backends::{Backends, Clouds};
 use super::collector::{Arrival, Collector};
 use super::gathered::GatheredGrid;
-use super::{CloudError, ConfigError, VoxelLayout, VoxelizeConfig};
+use super::{CloudError, ConfigError, VoxelizeConfig};
 use robocache_device::Placement;
 use robocache_device::gpu::{DeviceFault, Gpu};
 use robocache_stream::{HostCloud, Layout, Message};
@@ -241,13 +241,9 @@ impl Voxelizer {
         self.collector.set_max_wait_ms(ms)
     }
 
-    /// The device that grids can be left on: none if the CPU makes them, while memory for them is short, or if the
-    /// layout is `coo`, whose size is known too late.
+    /// The device that grids can be left on: none if the CPU makes them, or while memory for them is short.
     pub fn output_gpu(&mut self) -> Option<&Gpu> {
-        match self.backends.layout {
-            VoxelLayout::Coo => None,
-            _ => self.backends.gpu.output_gpu(),
-        }
+        self.backends.gpu.output_gpu()
     }
 
     /// Sets if grids are to be left on [`output_gpu`](Self::output_gpu), from the next one on. They are then made there,

@@ -119,9 +119,8 @@ impl Published {
         match (window.destination(i), device) {
             (Destination::Nowhere, _) => return false,
             (Destination::Device, Some((gpu, budget))) => {
-                let tensor = (window.timeline().dtype(), self.layout.rows);
-                let sent = out.send_on_device(i, tensor, (gpu, budget), |memory, header| {
-                    window.leave_on_device(i, memory)?;
+                let sent = out.send_on_device(i, &self.layout, (gpu, budget), |columns, header| {
+                    window.leave_on_device(i, &mut columns[0].memory)?;
                     describe(window, header);
                     Ok(())
                 });

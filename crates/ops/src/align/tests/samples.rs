@@ -146,7 +146,7 @@ fn streams_whose_rows_are_on_a_device_begin_anew_when_it_is_lost() {
     use super::Notice;
     use crate::align::gpu::DeviceSample;
     use robocache_device::gpu::{Budget, DeviceBuf, Gpu, Kind};
-    use robocache_stream::DeviceColumn;
+    use robocache_stream::{Cells, DeviceColumn};
 
     let mut t = Script::new("", &["input: a, dim: 2", "input: b"]);
     let Some(on_gpu) = &mut t.on_gpu else { return };
@@ -158,6 +158,7 @@ fn streams_whose_rows_are_on_a_device_begin_anew_when_it_is_lost() {
     let tensor = DeviceColumn {
         name: String::new(),
         dtype: Dtype::Float32,
+        cells: Cells::One,
         len: 2,
         memory,
     };

@@ -329,12 +329,12 @@ impl GpuVoxelizer {
     /// `out` is on another device; no memory; what the driver says.
     ///
     /// # Panics
-    /// If the layout is `coo`.
+    /// If the layout is `coo`: see [`write_coo_on_device`](Self::write_coo_on_device).
     pub fn write_on_device(&mut self, out: &mut DeviceBuf) -> Result<(), DeviceFault> {
         self.builder.gpu().check(out.gpu())?;
         let cells = self.spec.grid.cells();
         match self.spec.layout {
-            VoxelLayout::Coo => panic!("the rows of `coo` are on the host"),
+            VoxelLayout::Coo => panic!("the layout `coo` has two columns"),
             VoxelLayout::Bits => {
                 let bytes = cells.div_ceil(8);
                 out.reserve(bytes)?;
@@ -359,6 +359,36 @@ impl GpuVoxelizer {
                 Ok(())
             }
         }
+    }
+
+    /// Writes the occupied cells to memory of the device, as [`write_coo`](Self::write_coo) does to the host: from the
+    /// beginning of both buffers on, which grow to them. They are there on return.
+    ///
+    /// # Errors
+    /// A buffer is on another device; no memory; what the driver says.
+    ///
+    /// # Panics
+    /// If the layout is not `coo`.
+    pub fn write_coo_on_device(&self, coords: &mut DeviceBuf, features: &mut DeviceBuf) -> Result<(), DeviceFault> {
+        assert_eq!(
+            self.spec.layout,
+            VoxelLayout::Coo,
+            "the layout that the voxelizer was made for"
+        );
+        self.builder.gpu().synchronize()?;
+        let rows = &self.builder.rows;
+        let pieces = [
+            (coords, rows.coords(), 3 * size_of::<i32>()),
+            (features, rows.features(), self.spec.channels.len() * size_of::<f32>()),
+        ];
+        for (to, from, row_bytes) in pieces {
+            self.builder.gpu().check(to.gpu())?;
+            let bytes = self.voxels * row_bytes;
+            to.reserve(bytes)?;
+            to.copy_from(0, from, 0, bytes)?;
+            to.gpu().synchronize()?;
+        }
+        Ok(())
     }
 }
 
