@@ -142,6 +142,8 @@
 //! | [`geometry`] | rotations and rigid transforms |
 //! | [`device`] | element types, memory, rings and devices |
 
+#![warn(unreachable_pub)]
+
 #[cfg(not(target_os = "linux"))]
 compile_error!("robocache is for Linux: its rings are anonymous files and abstract sockets, which other systems lack");
 

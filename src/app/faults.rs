@@ -54,7 +54,7 @@ pub(crate) enum Severity {
 
 impl Faults {
     /// Adds a site, such as "fuse: input `force`", and returns its index.
-    pub fn add_site(&mut self, name: String) -> usize {
+    pub(super) fn add_site(&mut self, name: String) -> usize {
         self.sites.push(Site {
             name,
             kinds: Vec::new(),
@@ -64,34 +64,34 @@ impl Faults {
     }
 
     /// Counts `times` errors at a site: bad data, or work that failed. The message is made only if it is logged.
-    pub fn count(&mut self, site: usize, times: u64, message: impl Display) {
+    pub(super) fn count(&mut self, site: usize, times: u64, message: impl Display) {
         self.sites[site].count("", Severity::Error, times, message, Instant::now(), LOG_EVERY);
     }
 
     /// Counts events, `times` of them, that are not errors, but that an operator should know of.
-    pub fn warn(&mut self, site: usize, kind: &'static str, times: u64, message: impl Display) {
+    pub(super) fn warn(&mut self, site: usize, kind: &'static str, times: u64, message: impl Display) {
         self.sites[site].count(kind, Severity::Warning, times, message, Instant::now(), LOG_EVERY);
     }
 
     /// As [`warn`](Self::warn), but logged less often: for what may go on all the time.
-    pub fn warn_seldom(&mut self, site: usize, kind: &'static str, times: u64, message: impl Display) {
+    pub(super) fn warn_seldom(&mut self, site: usize, kind: &'static str, times: u64, message: impl Display) {
         self.sites[site].count(kind, Severity::Warning, times, message, Instant::now(), SAY_AFTER);
     }
 
     /// Counts a normal event, which only the summary of the run mentions. It is not a fault.
-    pub fn tally(&mut self, site: usize, kind: &'static str) {
+    pub(super) fn tally(&mut self, site: usize, kind: &'static str) {
         let site = &mut self.sites[site];
         let kind = site.kind(kind, Severity::Info);
         site.kinds[kind].rate.add(1);
     }
 
     /// Counts why samples or messages are not used, beside what else is counted and said of it.
-    pub fn drop(&mut self, site: usize, why: Dropped, times: u64) {
+    pub(super) fn drop(&mut self, site: usize, why: Dropped, times: u64) {
         self.sites[site].dropped[why as usize] += times;
     }
 
     /// Faults at some sites, taken together.
-    pub fn faulty(&self, sites: impl Iterator<Item = usize>) -> Faulty<'_> {
+    pub(super) fn faulty(&self, sites: impl Iterator<Item = usize>) -> Faulty<'_> {
         let mut faulty = Faulty::default();
         let mut last_said = None;
         for site in sites.map(|site| &self.sites[site]) {
@@ -109,7 +109,7 @@ impl Faults {
 
     /// Logs the counts that the rate limit has held back for [`SAY_AFTER`].
     #[cfg(any(test, feature = "dora"))]
-    pub fn log_suppressed(&mut self, now: Instant) {
+    pub(super) fn log_suppressed(&mut self, now: Instant) {
         for site in &mut self.sites {
             for kind in &mut site.kinds {
                 let is_fault = kind.level != Severity::Info;
@@ -125,7 +125,7 @@ impl Faults {
     }
 
     /// Every site with what was counted there.
-    pub fn counts(&self) -> impl Iterator<Item = (&str, u64)> {
+    pub(super) fn counts(&self) -> impl Iterator<Item = (&str, u64)> {
         self.sites.iter().map(|site| {
             let count = site.faults().map(|kind| kind.rate.count()).sum();
             (site.name.as_str(), count)
@@ -134,7 +134,7 @@ impl Faults {
 
     /// The counts of each site: its name, the number of events, and the last line of each kind. Normal events are left
     /// out.
-    pub fn causes(&self) -> impl Iterator<Item = (&str, u64, &str)> {
+    pub(super) fn causes(&self) -> impl Iterator<Item = (&str, u64, &str)> {
         self.sites.iter().flat_map(|site| {
             site.faults()
                 .map(|kind| (site.name.as_str(), kind.rate.count(), kind.words.as_str()))
@@ -143,7 +143,7 @@ impl Faults {
 
     /// Logs the counts of the run. A count that no line has given in full yet is logged at the level of its kind, so that
     /// it isn't lost in a log of warnings and above.
-    pub fn summarize(&mut self) {
+    pub(super) fn summarize(&mut self) {
         for site in &mut self.sites {
             for kind in &mut site.kinds {
                 let (site, count, is_said) = (&site.name, kind.rate.count(), !kind.rate.take_suppressed());

@@ -15,7 +15,7 @@ const SMALL: usize = 4096;
 impl InputMessage<'_> {
     /// Puts the message into memory that is no longer used, if there is any: exchanges the two if nobody else needs
     /// the message and it takes little more memory than it has to, and copies it otherwise.
-    pub fn keep(self, memory: Option<Message>) -> Message {
+    pub(super) fn keep(self, memory: Option<Message>) -> Message {
         match self {
             Self::Owned(message) if message.capacity() <= 2 * message.bytes() + SMALL => {
                 let memory = memory.unwrap_or_else(|| message.new_like());

@@ -72,7 +72,7 @@ pub(super) struct MessageTimes {
 }
 
 impl MessageTimes {
-    pub fn of(message: &Message) -> Self {
+    pub(super) fn of(message: &Message) -> Self {
         Self {
             arrival_ns: message.arrival_ns,
             published_ns: message.published_ns,
@@ -114,7 +114,7 @@ impl Internal {
     }
 
     /// Gives the memory of a message of an output back.
-    pub fn give_back(&mut self, output: usize, message: Message) {
+    pub(super) fn give_back(&mut self, output: usize, message: Message) {
         self.pools[output].put(message);
     }
 }

@@ -18,7 +18,7 @@ const MOST_BYTES: usize = 64 << 20;
 
 impl MessagePool {
     /// An empty pool that keeps `always` messages however large they are. New ones get their memory from `memory`.
-    pub fn new(always: usize, memory: &HostMemory) -> Self {
+    pub(crate) fn new(always: usize, memory: &HostMemory) -> Self {
         Self {
             always,
             memory: memory.clone(),
@@ -27,23 +27,23 @@ impl MessagePool {
     }
 
     /// Keeps one more message however large it is.
-    pub fn keep_one_more(&mut self) {
+    pub(crate) fn keep_one_more(&mut self) {
         self.always += 1;
     }
 
     /// Number of messages in the pool.
     #[cfg(all(test, feature = "dora"))]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.messages.len()
     }
 
     /// Memory for a message.
-    pub fn take(&mut self) -> Message {
+    pub(crate) fn take(&mut self) -> Message {
         self.pop().unwrap_or_else(|| Message::new(&self.memory))
     }
 
     /// Gives memory back. Returns what is over the bound, for the caller to drop where that holds nothing up.
-    pub fn put(&mut self, message: Message) -> Option<Message> {
+    pub(crate) fn put(&mut self, message: Message) -> Option<Message> {
         let has_room = self.messages.len() < MOST_MESSAGES && self.bytes + message.capacity() <= MOST_BYTES;
         if !has_room && self.messages.len() >= self.always {
             return Some(message);
@@ -73,7 +73,7 @@ const SMALL: usize = 1 << 16;
 
 impl HeldPools {
     /// An empty pool for each input.
-    pub fn new(inputs: usize, max_bytes: usize) -> Self {
+    pub(crate) fn new(inputs: usize, max_bytes: usize) -> Self {
         Self {
             pools: (0..inputs).map(|_| MessagePool::default()).collect(),
             max_bytes,
@@ -81,7 +81,7 @@ impl HeldPools {
     }
 
     /// Memory of an earlier message for one of `bytes` bytes, if `held` bytes are held.
-    pub fn take(&mut self, input: usize, bytes: usize, held: usize) -> Option<Message> {
+    pub(crate) fn take(&mut self, input: usize, bytes: usize, held: usize) -> Option<Message> {
         let own = self.pools[input].pop();
         while held + bytes + self.bytes() > self.max_bytes && self.pools.iter_mut().any(|pool| pool.pop().is_some()) {}
         // Small messages do not keep the memory of large ones.
@@ -89,14 +89,14 @@ impl HeldPools {
     }
 
     /// Gives the memory of a message back, if `held` bytes are held.
-    pub fn give_back(&mut self, input: usize, message: Message, held: usize) {
+    pub(crate) fn give_back(&mut self, input: usize, message: Message, held: usize) {
         if held + self.bytes() + message.capacity() <= self.max_bytes {
             self.pools[input].push(message);
         }
     }
 
     /// Bytes of all pools.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.pools.iter().map(|pool| pool.bytes).sum()
     }
 }

@@ -12,19 +12,19 @@ pub(crate) struct RateLimit {
 
 impl RateLimit {
     /// Counts events.
-    pub fn add(&mut self, times: u64) {
+    pub(crate) fn add(&mut self, times: u64) {
         self.count += times;
         self.suppressed += times;
     }
 
     /// Says whether the last line is so long ago, or there was none.
-    pub fn is_due(&self, now: Instant, every: Duration) -> bool {
+    pub(crate) fn is_due(&self, now: Instant, every: Duration) -> bool {
         self.last
             .is_none_or(|last| now.saturating_duration_since(last) >= every)
     }
 
     /// Notes a line if one [is due](Self::is_due), which the caller then logs.
-    pub fn take_turn(&mut self, now: Instant, every: Duration) -> bool {
+    pub(crate) fn take_turn(&mut self, now: Instant, every: Duration) -> bool {
         let is_due = self.is_due(now, every);
         if is_due {
             self.last = Some(now);
@@ -33,30 +33,30 @@ impl RateLimit {
     }
 
     /// The events since the last line and in all, in words, for a line that is logged now.
-    pub fn counts(&mut self, now: Instant) -> String {
+    pub(crate) fn counts(&mut self, now: Instant) -> String {
         self.last = Some(now);
         let suppressed = std::mem::take(&mut self.suppressed);
         format!("{suppressed} since the last line, {} in all", self.count)
     }
 
     /// Events so far.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
     /// Forgets the events since the last line, and says whether there are any.
-    pub fn take_suppressed(&mut self) -> bool {
+    pub(crate) fn take_suppressed(&mut self) -> bool {
         std::mem::take(&mut self.suppressed) > 0
     }
 
     /// True if events were counted since the last line.
     #[cfg(any(test, feature = "dora"))]
-    pub fn has_suppressed(&self) -> bool {
+    pub(crate) fn has_suppressed(&self) -> bool {
         self.suppressed > 0
     }
 
     /// Time of the last line that was logged.
-    pub fn last(&self) -> Option<Instant> {
+    pub(crate) fn last(&self) -> Option<Instant> {
         self.last
     }
 }

@@ -81,7 +81,7 @@ impl Residences {
     ///
     /// # Errors
     /// The mistake in it.
-    pub fn parse(value: &Value) -> Result<Self, String> {
+    pub(super) fn parse(value: &Value) -> Result<Self, String> {
         let keys = KEYS.join(", ");
         let Value::Mapping(entries) = value else {
             let all = format!("host, shared or cuda for all outputs; or for each output one of them, or {{ {keys} }}");
@@ -113,7 +113,7 @@ impl Residences {
     ///
     /// # Errors
     /// An output is named that does not exist.
-    pub fn of(&self, outputs: &[String], placement: &Placement) -> Result<Vec<OutputResidence>, String> {
+    pub(super) fn of(&self, outputs: &[String], placement: &Placement) -> Result<Vec<OutputResidence>, String> {
         if let Self::Each(each) = self
             && let Some((unknown, ..)) = each.iter().find(|(name, ..)| !outputs.contains(name))
         {

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     /// Reads the words after the program's name.
-    pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, NodeError> {
+    pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, NodeError> {
         use lexopt::Arg::{Long, Short, Value};
         let refused = |error: lexopt::Error| NodeError::Arguments(error.to_string());
         let mut arguments = lexopt::Parser::from_args(words);
@@ -48,7 +48,7 @@ impl Arguments {
     }
 
     /// The configuration to read: the one that the command line names, else that of the environment.
-    pub fn config_file(self) -> Option<PathBuf> {
+    pub(super) fn config_file(self) -> Option<PathBuf> {
         self.config
             .or_else(|| std::env::var_os("ROBOCACHE_CONFIG").map(PathBuf::from))
     }

@@ -123,7 +123,7 @@ enum Woken {
 impl Drain {
     /// `takes_any` says of each input whether an operation takes every message of it, `selectors` what is taken of its
     /// payloads.
-    pub fn new(names: Vec<String>, takes_any: Vec<bool>, selectors: Vec<Selector>, queue: Arc<Queue>) -> Self {
+    pub(super) fn new(names: Vec<String>, takes_any: Vec<bool>, selectors: Vec<Selector>, queue: Arc<Queue>) -> Self {
         Self {
             backlogs: names.iter().map(|_| Backlog::default()).collect(),
             names,
@@ -139,7 +139,7 @@ impl Drain {
     }
 
     /// Runs until the stream or the node ends. Returns the stream, to be closed after the last output.
-    pub fn run(mut self, mut events: EventStream, mut stopped: oneshot::Receiver<()>) -> EventStream {
+    pub(super) fn run(mut self, mut events: EventStream, mut stopped: oneshot::Receiver<()>) -> EventStream {
         loop {
             // The `Stream` implementation keeps the order of arrival; `recv` does not.
             let inputs_closed = match self.wait(events.next(), &mut stopped) {

@@ -30,7 +30,7 @@ pub(crate) struct Framing {
 
 impl Framing {
     /// Prepares messages of this layout, and gives their size in bytes.
-    pub fn prepare(&mut self, layout: &Layout) -> Result<usize, String> {
+    pub(super) fn prepare(&mut self, layout: &Layout) -> Result<usize, String> {
         if self.layout.as_ref() != Some(layout) {
             let same_type = self.layout.as_ref().is_some_and(|old| same_type(old, layout));
             if !same_type {
@@ -44,7 +44,7 @@ impl Framing {
 
     /// Writes the framing into `sample`, which has the size that [`prepare`](Self::prepare) gave, and returns the
     /// columns, to be filled.
-    pub fn write<'a>(&'a self, sample: &'a mut [u8]) -> Payload<'a> {
+    pub(super) fn write<'a>(&'a self, sample: &'a mut [u8]) -> Payload<'a> {
         let (schema, rest) = sample.split_at_mut(framed(&self.schema));
         let (header, rest) = rest.split_at_mut(framed(&self.header));
         write_framed(schema, &self.schema);

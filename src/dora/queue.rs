@@ -71,7 +71,7 @@ pub(crate) struct Bound {
 
 impl Bound {
     /// The bound from the dataflow's `queue_size` and `queue_policy`.
-    pub fn new(queue_size: Option<usize>, backpressure: bool) -> Self {
+    pub(super) fn new(queue_size: Option<usize>, backpressure: bool) -> Self {
         Self {
             messages: queue_size.unwrap_or(DEFAULT_MESSAGES).max(1),
             bytes: queue_size.map_or(DEFAULT_BYTES, |_| usize::MAX),
@@ -189,7 +189,7 @@ impl State {
 
 impl Queue {
     /// An empty queue of inputs with these bounds, whose messages get their memory from `memory`.
-    pub fn new(bounds: &[Bound], memory: &HostMemory) -> Self {
+    pub(super) fn new(bounds: &[Bound], memory: &HostMemory) -> Self {
         let inputs = bounds.iter().map(|&bound| InputState {
             bound,
             waiting: VecDeque::with_capacity(bound.messages.min(DEFAULT_MESSAGES)),
@@ -217,12 +217,12 @@ impl Queue {
     }
 
     /// Memory for a message of this input.
-    pub fn take_free(&self, input: usize) -> Message {
+    pub(super) fn take_free(&self, input: usize) -> Message {
         self.lock().inputs[input].pool.take()
     }
 
     /// Gives the memory of a message back.
-    pub fn give_back(&self, input: usize, message: Message) {
+    pub(super) fn give_back(&self, input: usize, message: Message) {
         let mut state = self.lock();
         let over = state.inputs[input].pool.put(message);
         drop(state);
@@ -232,7 +232,7 @@ impl Queue {
 
     /// Appends a message. If its input is full, that input's oldest message is dropped and counted; with backpressure
     /// the call blocks until there is room.
-    pub fn push_message(&self, input: usize, message: Message) {
+    pub(super) fn push_message(&self, input: usize, message: Message) {
         let bytes = message.bytes();
         let mut state = self.lock();
         while state.inputs[input].is_full(bytes) && !state.ended {
@@ -254,7 +254,7 @@ impl Queue {
     }
 
     /// The most messages of one input that waited at once since the last call.
-    pub fn take_depth(&self) -> usize {
+    pub(super) fn take_depth(&self) -> usize {
         let mut state = self.lock();
         let inputs = state.inputs.iter_mut();
         let depths = inputs.map(|of| std::mem::replace(&mut of.deepest, of.messages));
@@ -262,7 +262,7 @@ impl Queue {
     }
 
     /// Appends that an input closed or is back.
-    pub fn push_change(&self, input: usize, change: Change) {
+    pub(super) fn push_change(&self, input: usize, change: Change) {
         let mut state = self.lock();
         let number = state.sequence_number();
         let waiting = &mut state.inputs[input].waiting;
@@ -275,7 +275,7 @@ impl Queue {
     }
 
     /// Counts a message of an input that can't be read.
-    pub fn count_unreadable(&self, input: usize, error: impl Display) {
+    pub(super) fn count_unreadable(&self, input: usize, error: impl Display) {
         self.count(input, |losses| {
             if losses.unreadable == 0 {
                 losses.error = error.to_string();
@@ -285,13 +285,13 @@ impl Queue {
     }
 
     /// Counts what happened to messages of an input.
-    pub fn count(&self, input: usize, count: impl FnOnce(&mut Losses)) {
+    pub(super) fn count(&self, input: usize, count: impl FnOnce(&mut Losses)) {
         count(self.lock().losses(input));
         self.arrived.notify_one();
     }
 
     /// Appends a note. If too many wait, the oldest is dropped and counted.
-    pub fn push(&self, note: Note) {
+    pub(super) fn push(&self, note: Note) {
         let mut state = self.lock();
         if state.notes.len() >= MAX_NOTES {
             state.notes.pop_front();
@@ -304,7 +304,7 @@ impl Queue {
     }
 
     /// The next item; `None` if there is none by `deadline`.
-    pub fn pop(&self, deadline: Option<Instant>) -> Option<Item> {
+    pub(super) fn pop(&self, deadline: Option<Instant>) -> Option<Item> {
         let mut state = self.lock();
         loop {
             if let Some(item) = state.pop() {
@@ -332,7 +332,7 @@ impl Queue {
     }
 
     /// Ends the queue: nobody takes items any more, so nobody blocks for room.
-    pub fn end(&self) {
+    pub(super) fn end(&self) {
         self.lock().ended = true;
         self.room.notify_all();
     }

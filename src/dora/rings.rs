@@ -34,7 +34,7 @@ pub(super) enum SendOutcome {
 
 impl OutputRing {
     /// The ring that the configuration asks for; why there can't be one.
-    pub fn new(output: &str, asked: &OutputResidence) -> Result<Self, String> {
+    pub(super) fn new(output: &str, asked: &OutputResidence) -> Result<Self, String> {
         let memory = asked.placement.host_memory();
         let (word, writer) = match (asked.residence, asked.gpu()) {
             (Residence::Cuda, Some(gpu)) => {
@@ -58,12 +58,12 @@ impl OutputRing {
     }
 
     /// The device of the ring, while its consumers can map it.
-    pub fn gpu(&self) -> Option<&Gpu> {
+    pub(super) fn gpu(&self) -> Option<&Gpu> {
         self.writer.gpu().filter(|_| self.writer.consumers_by_host() == 0)
     }
 
     /// Puts a payload in the ring.
-    pub fn send(
+    pub(super) fn send(
         &mut self,
         layout: &Layout,
         fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
@@ -111,12 +111,12 @@ impl OutputRing {
     }
 
     /// The payload that [`SendOutcome::Staged`] left.
-    pub fn staged(&self) -> &Message {
+    pub(super) fn staged(&self) -> &Message {
         &self.staged
     }
 
     /// Puts a payload that is on the ring's device in the ring.
-    pub fn send_on_device(
+    pub(super) fn send_on_device(
         &mut self,
         layout: &Layout,
         columns: &[DeviceColumn],

@@ -27,7 +27,7 @@ pub(crate) struct Sender {
 impl Sender {
     /// `residences` names the outputs whose payloads are to be in a ring. One that there can't be is warned of: its
     /// payloads go by the host.
-    pub fn new(node: DoraNode, residences: &[(String, OutputResidence)]) -> Self {
+    pub(super) fn new(node: DoraNode, residences: &[(String, OutputResidence)]) -> Self {
         let mut rings = HashMap::new();
         for (output, asked) in residences {
             match OutputRing::new(output, asked) {

@@ -30,7 +30,7 @@ impl Status {
     ///
     /// # Errors
     /// No file can be written there.
-    pub fn new(folder: &Path, node: &str) -> Result<Self, NodeError> {
+    pub(super) fn new(folder: &Path, node: &str) -> Result<Self, NodeError> {
         let refused = |error: std::io::Error| {
             let needed = "needed: a folder that the node can write to";
             NodeError::Config(format!("status: {}: {error} ({needed})", folder.display()))
@@ -49,12 +49,12 @@ impl Status {
     }
 
     /// Hands a report on. It is dropped if the disk is slower than reports come.
-    pub fn put(&self, report: Report) {
+    pub(super) fn put(&self, report: Report) {
         drop(self.reports.try_send(report));
     }
 
     /// Writes the last report, and waits a while for it.
-    pub fn end(self, report: Report) {
+    pub(super) fn end(self, report: Report) {
         let deadline = Instant::now() + LAST;
         let mut report = Some(report);
         while let Some(last) = report.take()

@@ -25,7 +25,7 @@ impl Overlay {
     /// Sets the transport up for the node that this process will be: the one change that robocache makes to its
     /// environment. Nothing is done if the operator has set `DORA_ZENOH_CONFIG_OVERLAY` or `ZENOH_CONFIG`, nor if
     /// the process has a second thread, which may read the environment meanwhile.
-    pub fn set() -> Self {
+    pub(super) fn set() -> Self {
         if std::env::var_os(OVERLAY_VARIABLE).is_some() || std::env::var_os("ZENOH_CONFIG").is_some() {
             return Self(None);
         }

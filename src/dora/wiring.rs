@@ -45,7 +45,7 @@ struct Routing {
 
 impl Wiring {
     /// Wires to this process; `None` outside a dataflow, as in dora's testing mode.
-    pub fn from_env() -> Result<Option<Self>, NodeError> {
+    pub(super) fn from_env() -> Result<Option<Self>, NodeError> {
         let Ok(config) = std::env::var(NODE_CONFIG) else {
             return Ok(None);
         };
@@ -61,7 +61,7 @@ impl Wiring {
 
     /// The run that the dataflow's number, a UUID, is of. dora's have the time of their start in them (version 7, RFC 9562), so
     /// that every node has the same, however often it is started.
-    pub fn run(&self) -> Option<Run> {
+    pub(super) fn run(&self) -> Option<Run> {
         let digits = self.dataflow_id.replace('-', "");
         let number = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)?;
         let started = match number >> 76 & 0xf {
@@ -73,12 +73,12 @@ impl Wiring {
     }
 
     /// The inputs that are wired.
-    pub fn inputs(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn inputs(&self) -> impl Iterator<Item = &str> {
         self.run_config.inputs.keys().map(String::as_str)
     }
 
     /// The bound of an input, if it is wired.
-    pub fn bound(&self, input: &str) -> Option<Bound> {
+    pub(super) fn bound(&self, input: &str) -> Option<Bound> {
         let options = self.run_config.inputs.get(input)?;
         let size = options.get("queue_size").and_then(Value::as_u64);
         let waits = options.get("queue_policy").and_then(Value::as_str) == Some("backpressure");
@@ -86,12 +86,12 @@ impl Wiring {
     }
 
     /// The outputs that the dataflow wants.
-    pub fn outputs(&self) -> &BTreeSet<String> {
+    pub(super) fn outputs(&self) -> &BTreeSet<String> {
         &self.run_config.outputs
     }
 
     /// Checks that messages of `bytes` bytes can be sent on an output, if the dataflow wants it.
-    pub fn check(&self, output: &str, bytes: usize) -> Result<(), String> {
+    pub(super) fn check(&self, output: &str, bytes: usize) -> Result<(), String> {
         if !self.run_config.outputs.contains(output) {
             return Ok(());
         }

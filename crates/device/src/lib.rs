@@ -8,6 +8,8 @@
 //! The drivers are the features `cuda` and `hip`, on by default. Without them no device can be opened: `auto` means the CPU,
 //! and asking for a device by name is an error.
 
+#![warn(unreachable_pub)]
+
 mod backend;
 mod dtype;
 mod float;

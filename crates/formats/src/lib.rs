@@ -1,5 +1,7 @@
 //! Files of other software, read into messages and written from them. Each format has a feature of its own.
 
+#![warn(unreachable_pub)]
+
 #[cfg(feature = "csv")]
 pub mod csv;
 mod error;

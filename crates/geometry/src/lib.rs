@@ -9,6 +9,8 @@
 //! assert!((x - 1.0).abs() < 1e-15 && (y - 2.0).abs() < 1e-15 && z == 0.0);
 //! ```
 
+#![warn(unreachable_pub)]
+
 pub mod angle;
 pub mod quaternion;
 mod rigid;

@@ -15,7 +15,7 @@ pub(crate) struct Header {
 
 impl Header {
     /// A header of `kernels/<kernels>.cu`, with the codes of element types, which all kernels share.
-    pub fn new(kernels: &'static str) -> Self {
+    pub(crate) fn new(kernels: &'static str) -> Self {
         let mut header = Self {
             kernels,
             text: "#include <stddef.h>\n".into(),
@@ -32,7 +32,7 @@ impl Header {
     }
 
     /// Each variant of an enum has that number, and the kernels have no other.
-    pub fn codes(&mut self, name: &str, variants: &[(String, u32)]) {
+    pub(crate) fn codes(&mut self, name: &str, variants: &[(String, u32)]) {
         let variants: Vec<_> = variants
             .iter()
             .map(|(name, code)| (name.to_uppercase(), code))
@@ -51,17 +51,17 @@ impl Header {
     }
 
     /// A constant has that value.
-    pub fn constant(&mut self, name: &str, value: impl Display) {
+    pub(crate) fn constant(&mut self, name: &str, value: impl Display) {
         self.assert(name, name, value);
     }
 
     /// A struct has that size.
-    pub fn size(&mut self, name: &str, bytes: usize) {
+    pub(crate) fn size(&mut self, name: &str, bytes: usize) {
         self.assert(&format!("sizeof({name})"), &format!("the size of {name}"), bytes);
     }
 
     /// A member of a struct has that offset and size. `unused` fills the end of a struct, which needs no name in C++.
-    pub fn member<S, T>(&mut self, name: &str, member: &str, offset: usize, _field: impl Fn(&S) -> &T) {
+    pub(crate) fn member<S, T>(&mut self, name: &str, member: &str, offset: usize, _field: impl Fn(&S) -> &T) {
         if member != "unused" {
             let of = format!("{name}.{member}");
             self.assert(
@@ -75,7 +75,7 @@ impl Header {
     }
 
     /// Writes it to `target/layout`.
-    pub fn write(&self) {
+    pub(crate) fn write(&self) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/layout");
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join(self.kernels).with_extension("h"), &self.text).unwrap();

@@ -3,6 +3,8 @@
 //!
 //! An operation writes into buffers that its caller owns and allocates nothing per message in steady state.
 
+#![warn(unreachable_pub)]
+
 pub mod align;
 mod channel_groups;
 pub mod clock;

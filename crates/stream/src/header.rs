@@ -25,7 +25,8 @@ macro_rules! header {
             $(pub const $name: &str = stringify!($name);)+
 
             /// Each of them, with the type of its value as dora names it.
-            pub const ALL: &[(&str, &str)] = &[$((stringify!($name), <$Type as Value>::KIND)),+];
+            #[allow(unreachable_pub)]
+        pub const ALL: &[(&str, &str)] = &[$((stringify!($name), <$Type as Value>::KIND)),+];
         }
 
         impl Header {
@@ -138,11 +139,12 @@ macro_rules! keys {
     ($($(#[doc = $doc:literal])+ $name:ident: $Type:ty),+ $(,)?) => {
         $(
             $(#[doc = $doc])+
-            #[allow(non_upper_case_globals)]
+            #[allow(non_upper_case_globals, unreachable_pub)]
             pub const $name: $crate::Key<$Type> = $crate::Key::new(stringify!($name));
         )+
 
         /// Each key, with the type of its value as dora names it.
+        #[allow(unreachable_pub)]
         pub const ALL: &[(&str, &str)] = &[$((stringify!($name), <$Type as $crate::Value>::KIND)),+];
     };
 }

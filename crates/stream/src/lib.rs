@@ -1,5 +1,7 @@
 //! Parts of streams: messages in memory that is reused, and the bounded history of one stream.
 
+#![warn(unreachable_pub)]
+
 mod arrow;
 mod cloud;
 pub mod file;

@@ -20,7 +20,7 @@ pub(super) struct Knots {
 
 impl Knots {
     /// A sample further than `max_gap` from its neighbour is none of the curve, as one that is not there.
-    pub fn of(times: &[i64], before: usize, after: usize, max_gap: i64) -> Self {
+    pub(crate) fn of(times: &[i64], before: usize, after: usize, max_gap: i64) -> Self {
         let gap = |earlier: usize| times[earlier + 1].saturating_sub(times[earlier]);
         let near = |earlier: &usize| gap(*earlier) <= max_gap;
         let left = before.checked_sub(1).filter(near);

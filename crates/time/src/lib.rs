@@ -1,5 +1,7 @@
 //! Time: int64 nanoseconds, the grid of targets, and the value of a stream at a target.
 
+#![warn(unreachable_pub)]
+
 pub mod blend;
 mod channels;
 mod curve;

@@ -1,5 +1,7 @@
 //! YAML texts that come from outside: a configuration, what a recording says of itself.
 
+#![warn(unreachable_pub)]
+
 mod hint;
 mod json;
 mod json_value;

@@ -241,7 +241,7 @@ impl Input {
 
 impl Diagnostics {
     /// Figures of operations by their names and inputs, from now on.
-    pub fn new<'a, I: Iterator<Item = &'a str>>(operations: impl Iterator<Item = (&'a str, I)>) -> Self {
+    pub(crate) fn new<'a, I: Iterator<Item = &'a str>>(operations: impl Iterator<Item = (&'a str, I)>) -> Self {
         let now = Instant::now();
         let operation = |(name, inputs): (&str, I)| Operation {
             inputs: inputs.map(|input| Input::new(name, input, now)).collect(),
@@ -257,7 +257,7 @@ impl Diagnostics {
     }
 
     /// Figures about an operation's results.
-    pub fn of(&mut self, operation: usize) -> Figures<'_> {
+    pub(crate) fn of(&mut self, operation: usize) -> Figures<'_> {
         Figures {
             diagnostics: self,
             operation,
@@ -271,12 +271,12 @@ impl Diagnostics {
     }
 
     /// A message came on an input of an operation.
-    pub fn came(&mut self, operation: usize, input: usize, message: &Message) {
+    pub(crate) fn came(&mut self, operation: usize, input: usize, message: &Message) {
         self.operations[operation].inputs[input].came(message);
     }
 
     /// The report at this time. `state` gives the state of each input of an operation.
-    pub fn report<'a>(&mut self, now: Instant, mut state: impl FnMut(usize, usize) -> InputState<'a>) -> Report {
+    pub(crate) fn report<'a>(&mut self, now: Instant, mut state: impl FnMut(usize, usize) -> InputState<'a>) -> Report {
         self.results.turn(now);
         let Results { wait, compute, .. } = self.results.get();
         let us = |ns: i64| ns as f64 / 1e3;

@@ -24,7 +24,7 @@ pub(in crate::app) trait Figure: Default {
 }
 
 impl<T: Figure> Recent<T> {
-    pub fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self {
             older: T::default(),
             newer: T::default(),
@@ -33,13 +33,13 @@ impl<T: Figure> Recent<T> {
         }
     }
 
-    pub fn record(&mut self, mut record: impl FnMut(&mut T)) {
+    pub(crate) fn record(&mut self, mut record: impl FnMut(&mut T)) {
         record(&mut self.older);
         record(&mut self.newer);
     }
 
     /// Lets the next one take its turn, if it is time.
-    pub fn turn(&mut self, now: Instant) {
+    pub(crate) fn turn(&mut self, now: Instant) {
         if now.saturating_duration_since(self.newer_since) >= TURN {
             std::mem::swap(&mut self.older, &mut self.newer);
             self.newer.clear();
@@ -48,12 +48,12 @@ impl<T: Figure> Recent<T> {
     }
 
     /// Figure of the last seconds.
-    pub fn get(&self) -> &T {
+    pub(crate) fn get(&self) -> &T {
         &self.older
     }
 
     /// Start of the figures.
-    pub fn since(&self) -> Instant {
+    pub(crate) fn since(&self) -> Instant {
         self.older_since
     }
 }
@@ -83,7 +83,7 @@ impl Figure for Times {
 
 impl Times {
     /// Records a time. One below 0 counts as 0.
-    pub fn record(&mut self, ns: i64) {
+    pub(super) fn record(&mut self, ns: i64) {
         if let Some(histogram) = &mut self.histogram {
             histogram.saturating_record(u64::try_from(ns).unwrap_or(0));
         }
@@ -91,14 +91,14 @@ impl Times {
     }
 
     /// The time that a share of them is not above; `None` if there are none.
-    pub fn quantile(&self, share: f64) -> Option<i64> {
+    pub(super) fn quantile(&self, share: f64) -> Option<i64> {
         let histogram = self.histogram.as_ref().filter(|histogram| !histogram.is_empty())?;
         let value = histogram.median_equivalent(histogram.value_at_quantile(share));
         Some(i64::try_from(value).unwrap_or(i64::MAX).min(self.max_ns))
     }
 
     /// The longest; `None` if there are none.
-    pub fn max(&self) -> Option<i64> {
+    pub(super) fn max(&self) -> Option<i64> {
         self.quantile(1.0).map(|_| self.max_ns)
     }
 }

@@ -62,7 +62,7 @@ enum Pending {
 impl Observe {
     /// The operation of that name, and of this configuration. `has_frames`: each output is that of one stream, whose frame
     /// it passes on.
-    pub fn new(name: &str, config: &AlignConfig, aligner: Aligner, has_frames: bool) -> Self {
+    pub(super) fn new(name: &str, config: &AlignConfig, aligner: Aligner, has_frames: bool) -> Self {
         let timeline = aligner.timeline();
         Self {
             outputs: Published::of(&aligner, has_frames),
@@ -76,7 +76,7 @@ impl Observe {
     }
 
     /// The outputs of fuse: the window, what is attached to it, and both in one message.
-    pub fn outputs_of_fuse(&self) -> Vec<String> {
+    pub(super) fn outputs_of_fuse(&self) -> Vec<String> {
         let attached = self.aligner.timeline().attached();
         let whole = (!attached.is_empty()).then(|| OBSERVATION.to_owned());
         let attached = attached.iter().map(|spec| spec.output.clone());
@@ -84,12 +84,12 @@ impl Observe {
     }
 
     /// The inputs of the modalities, in order, and then of the attached streams.
-    pub fn streams(&self) -> Vec<String> {
+    pub(super) fn streams(&self) -> Vec<String> {
         self.aligner.timeline().inputs().map(str::to_owned).collect()
     }
 
     /// The inputs: those of the streams, and then the trigger's, if it has one of its own.
-    pub fn inputs(&self) -> Vec<String> {
+    pub(super) fn inputs(&self) -> Vec<String> {
         let mut inputs = self.streams();
         inputs.extend(self.aligner.timeline().trigger_input().map(str::to_owned));
         inputs

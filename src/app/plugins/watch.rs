@@ -40,7 +40,7 @@ pub(super) struct Watch {
 
 impl Watch {
     /// A watch on the streams and the trigger of a timeline.
-    pub fn new(operation: &str, timeline: &Timeline) -> Self {
+    pub(super) fn new(operation: &str, timeline: &Timeline) -> Self {
         let now = Instant::now();
         let stream = |name: &str| StreamWatch::new(name, now);
         let period = Duration::from_nanos(timeline.period_ns().unsigned_abs());
@@ -62,7 +62,7 @@ impl Watch {
     }
 
     /// A request or a tick came.
-    pub fn triggered(&mut self) {
+    pub(super) fn triggered(&mut self) {
         let now = Instant::now();
         self.trigger.samples += 1;
         self.trigger.last = Some(now);
@@ -71,22 +71,22 @@ impl Watch {
     }
 
     /// The state of the trigger's input changed.
-    pub fn trigger_changed(&mut self, to: Change) {
+    pub(super) fn trigger_changed(&mut self, to: Change) {
         self.is_trigger_closed = to == Change::Closed;
     }
 
     /// Observations so far.
-    pub fn observations(&self) -> u64 {
+    pub(super) fn observations(&self) -> u64 {
         self.observations
     }
 
     /// Counts messages or samples of a stream that came and were refused.
-    pub fn refused(&mut self, stream: usize, times: u64) {
+    pub(super) fn refused(&mut self, stream: usize, times: u64) {
         self.streams[stream].refused += times;
     }
 
     /// A sample of a stream came and was taken.
-    pub fn sample(&mut self, stream: usize, stamp_ns: i64, timeline: &Timeline, out: &mut Outbox<'_>) {
+    pub(super) fn sample(&mut self, stream: usize, stamp_ns: i64, timeline: &Timeline, out: &mut Outbox<'_>) {
         let now = Instant::now();
         let of = &mut self.streams[stream];
         of.came(now);
@@ -125,7 +125,7 @@ impl Watch {
     }
 
     /// Logs what the streams have to say.
-    pub fn notice(&self, notice: Notice, out: &mut Outbox<'_>) {
+    pub(super) fn notice(&self, notice: Notice, out: &mut Outbox<'_>) {
         match notice {
             Notice::StartedWithout { modality, behind_ns } => {
                 let why = behind_ns.map_or("has no sample yet".to_owned(), |behind| {
@@ -161,14 +161,14 @@ impl Watch {
     }
 
     /// An observation was sent.
-    pub fn observation(&mut self, timeline: &Timeline) {
+    pub(super) fn observation(&mut self, timeline: &Timeline) {
         self.observations += 1;
         self.led = timeline.leader().map_or(0, |leader| self.streams[leader].samples);
         self.last_observation = Some(Instant::now());
     }
 
     /// Adds a stream's part of the newest row of an observation: the age of its newest sample, -1 if there is none, ns.
-    pub fn observed(&mut self, stream: usize, age_ns: i64, is_valid: bool) {
+    pub(super) fn observed(&mut self, stream: usize, age_ns: i64, is_valid: bool) {
         self.streams[stream].seen.record(|seen| {
             seen.observed += 1;
             seen.valid += u64::from(is_valid);
@@ -177,13 +177,13 @@ impl Watch {
     }
 
     /// Complaint about an input: about its stream, or about the trigger.
-    pub fn ailment(&self, input: usize) -> Option<&Ailment> {
+    pub(super) fn ailment(&self, input: usize) -> Option<&Ailment> {
         self.streams.get(input).unwrap_or(&self.trigger).ailment.as_ref()
     }
 
     /// Says why there are no observations, if there are none, and when it is to be asked again. `asked` is when the
     /// oldest of the requests that wait came.
-    pub fn check(&mut self, now: Instant, asked: Option<Instant>, timeline: &Timeline) -> Instant {
+    pub(super) fn check(&mut self, now: Instant, asked: Option<Instant>, timeline: &Timeline) -> Instant {
         // The time of the first call counts as one.
         let last = *self.last_observation.get_or_insert(now);
         let start = *self.start.get_or_insert(now);

@@ -25,7 +25,7 @@ struct Modules {
 impl Context {
     /// The context of a device. Drivers have one for each device in a process, so there is one of these, too, for as long as
     /// anybody uses it.
-    pub fn open(driver: &'static dyn Driver, ordinal: usize) -> Result<Arc<Self>, DeviceFault> {
+    pub(super) fn open(driver: &'static dyn Driver, ordinal: usize) -> Result<Arc<Self>, DeviceFault> {
         static OPEN: Mutex<Vec<Weak<Context>>> = Mutex::new(Vec::new());
         let (kind, count) = (driver.kind(), driver.device_count());
         if ordinal >= count {
@@ -56,22 +56,22 @@ impl Context {
         })
     }
 
-    pub fn device(&self) -> Device {
+    pub(super) fn device(&self) -> Device {
         Device::Gpu(self.driver.kind(), self.ordinal)
     }
 
     /// Makes it the context of the calling thread.
-    pub fn bind(&self) -> Result<(), DeviceFault> {
+    pub(super) fn bind(&self) -> Result<(), DeviceFault> {
         // SAFETY: it is open as long as `self`.
         unsafe { self.driver.make_current(self.handle) }.map_err(|fault| self.failed(fault, "its context"))
     }
 
-    pub fn failed(&self, fault: driver::Fault, detail: impl ToString) -> DeviceFault {
+    pub(super) fn failed(&self, fault: driver::Fault, detail: impl ToString) -> DeviceFault {
         DeviceFault::driver(self.device(), fault, detail)
     }
 
     /// Checks that the driver has all functions that something takes.
-    pub fn check_has(&self, optional: driver::Optional) -> Result<(), DeviceFault> {
+    pub(super) fn check_has(&self, optional: driver::Optional) -> Result<(), DeviceFault> {
         match self.driver.missing(optional) {
             Some(missing) => Err(Unavailable::MissingSymbol(self.driver.kind(), missing).into()),
             None => Ok(()),
@@ -80,7 +80,7 @@ impl Context {
 
     /// The function of a kernel, loaded at its first use. `came` is the size of the parameters that it is to be launched
     /// with.
-    pub fn function(&self, kernel: Kernel, came: usize) -> Result<Loaded, DeviceFault> {
+    pub(super) fn function(&self, kernel: Kernel, came: usize) -> Result<Loaded, DeviceFault> {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         let function = match modules.functions.get(kernel.name) {
             Some(&known) => known,

@@ -100,7 +100,7 @@ impl Drop for Ending<'_> {
 ///
 /// # Panics
 /// If one of them does.
-pub fn share<R>(help: &Work<'_>, own: impl FnOnce() -> R) -> R {
+pub(super) fn share<R>(help: &Work<'_>, own: impl FnOnce() -> R) -> R {
     let helpers = Helpers::get();
     let _owner = match helpers.owner.try_lock() {
         Ok(owner) => owner,

@@ -14,7 +14,7 @@ pub(super) struct Mapping {
 
 impl Mapping {
     /// New memory of `bytes` bytes or more, and the descriptor that other processes map it by.
-    pub fn create(gpu: &Gpu, bytes: usize) -> Result<(Self, OwnedFd), DeviceFault> {
+    pub(super) fn create(gpu: &Gpu, bytes: usize) -> Result<(Self, OwnedFd), DeviceFault> {
         let (driver, bytes) = gpu.shareable(bytes)?;
         // SAFETY: the context is current.
         let (address, descriptor) = unsafe { driver.create_shareable(gpu.ordinal(), bytes) }
@@ -23,7 +23,7 @@ impl Mapping {
     }
 
     /// Maps memory that another process made, of `bytes` bytes or more.
-    pub fn import(gpu: &Gpu, descriptor: BorrowedFd<'_>, bytes: usize) -> Result<Self, DeviceFault> {
+    pub(super) fn import(gpu: &Gpu, descriptor: BorrowedFd<'_>, bytes: usize) -> Result<Self, DeviceFault> {
         let (driver, bytes) = gpu.shareable(bytes)?;
         // SAFETY: the context is current.
         let address = unsafe { driver.map_shareable(gpu.ordinal(), descriptor, bytes) }
@@ -39,11 +39,11 @@ impl Mapping {
         }
     }
 
-    pub fn address(&self) -> Address {
+    pub(super) fn address(&self) -> Address {
         self.address
     }
 
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 }

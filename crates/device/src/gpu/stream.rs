@@ -14,7 +14,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub fn new(context: Arc<Context>) -> Result<Arc<Self>, DeviceFault> {
+    pub(super) fn new(context: Arc<Context>) -> Result<Arc<Self>, DeviceFault> {
         context.bind()?;
         // SAFETY: the context is current.
         let handle = unsafe { context.driver.create_stream() }.map_err(|fault| context.failed(fault, "a stream"))?;
@@ -26,17 +26,17 @@ impl Stream {
     }
 
     /// The driver and its stream, with the context made that of the calling thread.
-    pub fn bound(&self) -> Result<(&'static dyn Driver, driver::Stream), DeviceFault> {
+    pub(super) fn bound(&self) -> Result<(&'static dyn Driver, driver::Stream), DeviceFault> {
         self.context.bind()?;
         Ok((self.context.driver, self.handle))
     }
 
-    pub fn failed(&self, fault: Fault, detail: impl ToString) -> DeviceFault {
+    pub(super) fn failed(&self, fault: Fault, detail: impl ToString) -> DeviceFault {
         self.context.failed(fault, detail)
     }
 
     /// Waits until it is idle.
-    pub fn synchronize(&self) -> Result<(), DeviceFault> {
+    pub(super) fn synchronize(&self) -> Result<(), DeviceFault> {
         let (driver, stream) = self.bound()?;
         // SAFETY: the stream lives as long as `self`.
         unsafe { driver.synchronize(stream) }.map_err(|fault| self.failed(fault, "the work so far"))
@@ -46,7 +46,7 @@ impl Stream {
     ///
     /// # Safety
     /// There is memory of the device for it, and both stay until the stream is done with them.
-    pub unsafe fn upload(&self, to: Address, from: &[u8]) -> Result<(), DeviceFault> {
+    pub(super) unsafe fn upload(&self, to: Address, from: &[u8]) -> Result<(), DeviceFault> {
         if from.is_empty() {
             return Ok(());
         }
@@ -60,7 +60,7 @@ impl Stream {
     ///
     /// # Safety
     /// There is as much memory of the device, and both stay until the stream is done with them.
-    pub unsafe fn download(&self, from: Address, to: &mut [u8]) -> Result<(), DeviceFault> {
+    pub(super) unsafe fn download(&self, from: Address, to: &mut [u8]) -> Result<(), DeviceFault> {
         if to.is_empty() {
             return Ok(());
         }
@@ -74,7 +74,7 @@ impl Stream {
     ///
     /// # Safety
     /// Both are memory of the device, large enough, and stay until the stream is done with them.
-    pub unsafe fn copy(&self, to: Address, from: Address, bytes: usize) -> Result<(), DeviceFault> {
+    pub(super) unsafe fn copy(&self, to: Address, from: Address, bytes: usize) -> Result<(), DeviceFault> {
         if bytes == 0 {
             return Ok(());
         }

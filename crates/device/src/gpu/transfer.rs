@@ -89,7 +89,7 @@ impl Transfer {
     ///
     /// # Errors
     /// No page-locked memory is left; the driver's error otherwise.
-    pub fn new(stream: &Arc<Stream>) -> Result<Self, DeviceFault> {
+    pub(super) fn new(stream: &Arc<Stream>) -> Result<Self, DeviceFault> {
         let mut memory = PinnedBuf::of(stream);
         memory.resize(CHUNKS * CHUNK)?;
         let mut slots = Vec::with_capacity(CHUNKS);
@@ -112,7 +112,7 @@ impl Transfer {
 
     /// Enqueues a copy of `bytes` bytes to a buffer, which the caller borrows: rows of `row` bytes, which `make` writes, told
     /// the first of them. They are made on return.
-    pub fn upload(
+    pub(super) fn upload(
         &self,
         to: Address,
         (bytes, row): (usize, usize),
@@ -162,7 +162,7 @@ impl Transfer {
     ///
     /// # Safety
     /// The bytes of each piece are on the device, and there is room for them at `to`, which nobody else uses.
-    pub unsafe fn download(&self, pieces: &[Piece]) -> Result<(), DeviceFault> {
+    pub(super) unsafe fn download(&self, pieces: &[Piece]) -> Result<(), DeviceFault> {
         let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let chunks = ring.begin();
         let count = pieces.iter().map(|piece| piece.bytes.div_ceil(CHUNK)).sum();

@@ -34,14 +34,14 @@ const DESCRIPTOR: usize = 1024;
 /// Bytes of a page of leases.
 const LEASES: usize = 4096;
 /// A column that waits for nothing: it is not in use.
-pub const NOBODY: u64 = u64::MAX;
+pub(super) const NOBODY: u64 = u64::MAX;
 
 const _: () = assert!(SLOTS + MAX_SLOTS * LINE <= DESCRIPTORS && MAX_DESCRIPTOR + 4 <= DESCRIPTOR);
 const _: () = assert!(LINE + 8 * MAX_SLOTS <= LEASES);
 
 /// Contents of the head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Head {
+pub(super) struct Head {
     pub slots: usize,
     pub stride: usize,
     pub epoch: u64,
@@ -51,18 +51,18 @@ pub struct Head {
 }
 
 /// The control page of a ring, mapped.
-pub struct Control {
+pub(super) struct Control {
     memory: SharedMemory,
 }
 
 impl Control {
     /// Bytes of the page of a ring with `slots` slots.
-    pub fn bytes(slots: usize) -> usize {
+    pub(super) fn bytes(slots: usize) -> usize {
         DESCRIPTORS + slots * DESCRIPTOR
     }
 
     /// Writes the head of a new page, all zeros.
-    pub fn create(memory: SharedMemory, head: &Head) -> Self {
+    pub(super) fn create(memory: SharedMemory, head: &Head) -> Self {
         let mut bytes = [0; HEAD];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..8].copy_from_slice(&VERSION.to_le_bytes());
@@ -77,12 +77,12 @@ impl Control {
     }
 
     /// The file of the page.
-    pub fn file(&self) -> BorrowedFd<'_> {
+    pub(super) fn file(&self) -> BorrowedFd<'_> {
         self.memory.file()
     }
 
     /// Reads the head of a page that came from a writer, and checks that its size is right.
-    pub fn open(memory: SharedMemory, ring: &str) -> Result<(Self, Head), RingError> {
+    pub(super) fn open(memory: SharedMemory, ring: &str) -> Result<(Self, Head), RingError> {
         let refused = |what: String| Err(RingError::protocol(ring, what));
         if memory.len() < DESCRIPTORS {
             return refused(format!("a control page of {} bytes came", memory.len()));
@@ -118,21 +118,21 @@ impl Control {
     }
 
     /// The generation of a slot, for its reader: what is read after it is not older.
-    pub fn generation(&self, slot: usize) -> u64 {
+    pub(super) fn generation(&self, slot: usize) -> u64 {
         let generation = self.memory.atomic(SLOTS + slot * LINE).load(Ordering::Relaxed);
         fence(Ordering::SeqCst);
         generation
     }
 
     /// Changes the generation of a slot: for its writer.
-    pub fn set_generation(&self, slot: usize, generation: u64) {
+    pub(super) fn set_generation(&self, slot: usize, generation: u64) {
         self.memory
             .atomic(SLOTS + slot * LINE)
             .store(generation, Ordering::SeqCst);
     }
 
     /// Writes the descriptor of a slot, which the writer has claimed.
-    pub fn set_descriptor(&self, slot: usize, text: &str) {
+    pub(super) fn set_descriptor(&self, slot: usize, text: &str) {
         let at = DESCRIPTORS + slot * DESCRIPTOR;
         let text = &text.as_bytes()[..text.len().min(MAX_DESCRIPTOR)];
         self.memory.write(at, &(text.len() as u32).to_le_bytes());
@@ -140,7 +140,7 @@ impl Control {
     }
 
     /// The descriptor of a slot: the generation tells whether it was whole.
-    pub fn descriptor(&self, slot: usize) -> Result<Descriptor, Utf8Error> {
+    pub(super) fn descriptor(&self, slot: usize) -> Result<Descriptor, Utf8Error> {
         let at = DESCRIPTORS + slot * DESCRIPTOR;
         let (mut len, mut text) = ([0; 4], [0; MAX_DESCRIPTOR]);
         self.memory.read(at, &mut len);
@@ -150,18 +150,18 @@ impl Control {
 }
 
 /// The leases of a column, mapped: on both sides to write.
-pub struct Leases(SharedMemory);
+pub(super) struct Leases(SharedMemory);
 
 impl Leases {
     /// A page of a column that nobody has.
-    pub fn create() -> io::Result<Self> {
+    pub(super) fn create() -> io::Result<Self> {
         let leases = Self(SharedMemory::create("robocache.leases", LEASES)?);
         leases.taken().store(NOBODY, Ordering::SeqCst);
         Ok(leases)
     }
 
     /// Maps what came from a writer.
-    pub fn open(file: OwnedFd, ring: &str) -> Result<Self, RingError> {
+    pub(super) fn open(file: OwnedFd, ring: &str) -> Result<Self, RingError> {
         let memory =
             SharedMemory::open(file, true).map_err(|error| RingError::os(ring, "its leases can't be mapped", error))?;
         match memory.len() {
@@ -174,22 +174,22 @@ impl Leases {
     }
 
     /// The file of the page.
-    pub fn file(&self) -> BorrowedFd<'_> {
+    pub(super) fn file(&self) -> BorrowedFd<'_> {
         self.0.file()
     }
 
     /// The newest generation that was taken, [`NOBODY`] if nobody has the column.
-    pub fn taken(&self) -> &AtomicU64 {
+    pub(super) fn taken(&self) -> &AtomicU64 {
         self.0.atomic(0)
     }
 
     /// The generation that is leased of a slot, 0 if none is.
-    pub fn lease(&self, slot: usize) -> &AtomicU64 {
+    pub(super) fn lease(&self, slot: usize) -> &AtomicU64 {
         self.0.atomic(LINE + 8 * slot)
     }
 
     /// Gives the column to a reader, or to nobody.
-    pub fn reset(&self, taken: u64) {
+    pub(super) fn reset(&self, taken: u64) {
         (0..MAX_SLOTS).for_each(|slot| self.lease(slot).store(0, Ordering::SeqCst));
         self.taken().store(taken, Ordering::SeqCst);
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64};
 ///
 /// Several processes may read it while one writes. So nobody gets a reference to its bytes: they are copied in and out,
 /// and what tells writer and reader of each other are atomics.
-pub struct SharedMemory {
+pub(super) struct SharedMemory {
     file: OwnedFd,
     address: NonNull<u8>,
     bytes: usize,
@@ -24,14 +24,14 @@ unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
     /// Creates `bytes` bytes, all zero, that every process which gets the file can map and write.
-    pub fn create(name: &str, bytes: usize) -> io::Result<Self> {
+    pub(super) fn create(name: &str, bytes: usize) -> io::Result<Self> {
         let memory = Self::unsealed(name, bytes)?;
         rustix::fs::fcntl_add_seals(&memory.file, SealFlags::SEAL)?;
         Ok(memory)
     }
 
     /// The same, that this mapping alone can write: whoever gets the file, and opens it anew by whatever way, can only read.
-    pub fn create_own(name: &str, bytes: usize) -> io::Result<Self> {
+    pub(super) fn create_own(name: &str, bytes: usize) -> io::Result<Self> {
         let memory = Self::unsealed(name, bytes)?;
         // It leaves the mapping that there is.
         rustix::fs::fcntl_add_seals(&memory.file, SealFlags::FUTURE_WRITE | SealFlags::SEAL)?;
@@ -46,7 +46,7 @@ impl SharedMemory {
     }
 
     /// Maps what another process made, to read and, if it `is_written`, to write. Refuses a file that could be cut off.
-    pub fn open(file: OwnedFd, is_written: bool) -> io::Result<Self> {
+    pub(super) fn open(file: OwnedFd, is_written: bool) -> io::Result<Self> {
         let seals = rustix::fs::fcntl_get_seals(&file)?;
         if !seals.contains(SealFlags::SHRINK) {
             return Err(io::Error::new(
@@ -70,21 +70,21 @@ impl SharedMemory {
         Ok(Self { file, address, bytes })
     }
 
-    pub fn file(&self) -> BorrowedFd<'_> {
+    pub(super) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.bytes
     }
 
     /// All of it, which other processes may write at any time.
-    pub fn all(&self) -> *mut [u8] {
+    pub(super) fn all(&self) -> *mut [u8] {
         std::ptr::slice_from_raw_parts_mut(self.address.as_ptr(), self.bytes)
     }
 
     /// Some bytes, which other processes may write at any time.
-    pub fn bytes(&self, at: usize, len: usize) -> &[AtomicU8] {
+    pub(super) fn bytes(&self, at: usize, len: usize) -> &[AtomicU8] {
         // SAFETY: the range is within the mapping, which lives as long as `self`.
         unsafe { std::slice::from_raw_parts(self.range(at, len).cast(), len) }
     }
@@ -94,25 +94,25 @@ impl SharedMemory {
     /// # Safety
     /// It is mapped to be written, which no other process does, and nobody else in this one has them.
     #[expect(clippy::mut_from_ref, reason = "parts of it are lent, as the caller promises")]
-    pub unsafe fn bytes_mut(&self, at: usize, len: usize) -> &mut [u8] {
+    pub(super) unsafe fn bytes_mut(&self, at: usize, len: usize) -> &mut [u8] {
         // SAFETY: the range is within the mapping; the rest is the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.range(at, len), len) }
     }
 
     /// Copies bytes in.
-    pub fn write(&self, at: usize, from: &[u8]) {
+    pub(super) fn write(&self, at: usize, from: &[u8]) {
         // SAFETY: the range is within the mapping.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.range(at, from.len()), from.len()) }
     }
 
     /// Copies bytes out. They may be of different writes: generations tell.
-    pub fn read(&self, at: usize, to: &mut [u8]) {
+    pub(super) fn read(&self, at: usize, to: &mut [u8]) {
         // SAFETY: the range is within the mapping.
         unsafe { std::ptr::copy_nonoverlapping(self.range(at, to.len()), to.as_mut_ptr(), to.len()) }
     }
 
     /// A word of it. Where it is mapped to read only, it is loaded, and `Relaxed`: that alone writes nothing.
-    pub fn atomic(&self, at: usize) -> &AtomicU64 {
+    pub(super) fn atomic(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8), "an aligned word, not one at {at}");
         // SAFETY: it is within the mapping, which is aligned to a page, and lives as long as `self`.
         unsafe { AtomicU64::from_ptr(self.range(at, 8).cast()) }

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Request of a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub(super) enum Request {
     /// The descriptors.
     Map = b'm' as isize,
     /// Payloads are to go by the host, as the consumer can't map the ring.
@@ -39,7 +39,7 @@ pub enum Request {
 }
 
 /// State that a writer and its server share.
-pub struct Served {
+pub(super) struct Served {
     pub control: Control,
     /// Leases of each column.
     pub leases: [Leases; MAX_CONSUMERS],
@@ -57,7 +57,7 @@ pub struct Served {
 ///
 /// A process that was forked has the sockets, too, but not the thread. So they are shut down, as closing them in one process
 /// ends nothing, and only by the process that made them.
-pub struct Server {
+pub(super) struct Server {
     /// Its other end is watched by the thread: shutting this one down ends it.
     stop: OwnedFd,
     thread: Option<JoinHandle<()>>,
@@ -65,7 +65,7 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn start(name: &str, served: Arc<Served>) -> Result<Self, RingError> {
+    pub(super) fn start(name: &str, served: Arc<Served>) -> Result<Self, RingError> {
         let os = |what| move |error: rustix::io::Errno| RingError::os(name, what, error);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
@@ -300,12 +300,12 @@ fn send(socket: &OwnedFd, status: Status, column: Option<usize>, files: &[Borrow
 }
 
 /// A consumer's end of the connection.
-pub struct Client {
+pub(super) struct Client {
     socket: OwnedFd,
 }
 
 /// Answer that a consumer gets.
-pub struct Welcome {
+pub(super) struct Welcome {
     pub client: Client,
     pub column: Option<usize>,
     /// The control page, the slots, and the leases if there is a column; none by the host.
@@ -314,7 +314,7 @@ pub struct Welcome {
 
 impl Client {
     /// Connects to the server of a ring and asks.
-    pub fn connect(ring: &str, request: Request) -> Result<Welcome, RingError> {
+    pub(super) fn connect(ring: &str, request: Request) -> Result<Welcome, RingError> {
         let os = |what| move |error: rustix::io::Errno| RingError::os(ring, what, error);
         let no_descriptors = |error| match error {
             rustix::io::Errno::MFILE | rustix::io::Errno::NFILE => RingError::no_descriptors(ring),
@@ -422,7 +422,7 @@ impl Client {
     }
 
     /// True if the producer has closed the connection.
-    pub fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         let now = Some(rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 });
         let mut polled = [PollFd::new(&self.socket, PollFlags::IN)];
         let asked = rustix::event::poll(&mut polled, now.as_ref());

@@ -2,14 +2,14 @@ use super::memory::SharedMemory;
 use crate::gpu::{DeviceBuf, Gpu};
 
 /// Memory of all slots of a ring.
-pub enum Slots {
+pub(super) enum Slots {
     Shared(SharedMemory),
     Device(DeviceBuf),
 }
 
 impl Slots {
     /// The device that they are on.
-    pub fn gpu(&self) -> Option<&Gpu> {
+    pub(super) fn gpu(&self) -> Option<&Gpu> {
         match self {
             Self::Shared(_) => None,
             Self::Device(memory) => Some(memory.gpu()),
@@ -17,7 +17,7 @@ impl Slots {
     }
 
     /// Bytes of all of them.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Shared(memory) => memory.len(),
             Self::Device(memory) => memory.capacity(),

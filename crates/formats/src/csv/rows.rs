@@ -52,7 +52,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    pub fn open(path: &Path) -> io::Result<Self> {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
         let start = Place { byte: 0, line: 1 };
         let mut rows = Self {
             file: BufReader::with_capacity(1 << 16, file::open(path)?),
@@ -72,30 +72,30 @@ impl Rows {
     }
 
     /// Separates cells by this byte from now on.
-    pub fn separate_by(&mut self, separator: u8) {
+    pub(super) fn separate_by(&mut self, separator: u8) {
         self.separator = separator;
         self.core = ReaderBuilder::new().delimiter(separator).build();
     }
 
     /// Goes on at a place.
-    pub fn go_to(&mut self, place: Place) -> io::Result<()> {
+    pub(super) fn go_to(&mut self, place: Place) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(place.byte))?;
         self.at = place;
         Ok(())
     }
 
     /// Start of the next row, or of the lines before it.
-    pub fn place(&self) -> Place {
+    pub(super) fn place(&self) -> Place {
         self.at
     }
 
     /// Number of cells of the last row.
-    pub fn width(&self) -> usize {
+    pub(super) fn width(&self) -> usize {
         self.cells
     }
 
     /// A cell of the last row, without the spaces around it; an empty one behind the last.
-    pub fn cell(&self, at: usize) -> Cow<'_, str> {
+    pub(super) fn cell(&self, at: usize) -> Cow<'_, str> {
         if at >= self.cells {
             return "".into();
         }
@@ -107,18 +107,18 @@ impl Rows {
     }
 
     /// True if the last row is UTF-8.
-    pub fn is_utf8(&self) -> bool {
+    pub(super) fn is_utf8(&self) -> bool {
         let end = self.cells.checked_sub(1).map_or(0, |last| self.ends[last]);
         str::from_utf8(&self.text[..end]).is_ok()
     }
 
     /// The cells of the last row.
-    pub fn cells(&self) -> impl Iterator<Item = Cow<'_, str>> {
+    pub(super) fn cells(&self) -> impl Iterator<Item = Cow<'_, str>> {
         (0..self.cells).map(|at| self.cell(at))
     }
 
     /// The next line, without its end, as far as it is no longer than a row may be. `None` at the end of the file.
-    pub fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
+    pub(super) fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
         let mut is_there = false;
         loop {
@@ -143,7 +143,7 @@ impl Rows {
     /// Reads the next row. Returns false at the end. `width` is how many cells it has to have, as far as that is known: a row
     /// that goes over several lines without having them has a quote that is not closed, and the next one begins in the line
     /// behind its first.
-    pub fn next(&mut self, width: Option<usize>) -> Result<bool, RowError> {
+    pub(super) fn next(&mut self, width: Option<usize>) -> Result<bool, RowError> {
         loop {
             self.skip_empty()?;
             match self.file.fill_buf()?.first() {
@@ -182,7 +182,7 @@ impl Rows {
     }
 
     /// Reads whatever stands at this place as a row.
-    pub fn read_any(&mut self) -> Result<(), RowError> {
+    pub(super) fn read_any(&mut self) -> Result<(), RowError> {
         self.begins = self.at;
         match self.read()? {
             true => Ok(()),
@@ -263,7 +263,7 @@ impl Rows {
     }
 
     /// Goes past empty lines.
-    pub fn skip_empty(&mut self) -> io::Result<()> {
+    pub(super) fn skip_empty(&mut self) -> io::Result<()> {
         while let Some(b'\n' | b'\r') = self.file.fill_buf()?.first() {
             self.consume(1);
         }
@@ -271,7 +271,7 @@ impl Rows {
     }
 
     /// The next byte; `None` at the end.
-    pub fn peek(&mut self) -> io::Result<Option<u8>> {
+    pub(super) fn peek(&mut self) -> io::Result<Option<u8>> {
         Ok(self.file.fill_buf()?.first().copied())
     }
 

@@ -24,7 +24,7 @@ pub(super) struct Column {
 }
 
 impl Column {
-    pub fn new(feature: Feature) -> Self {
+    pub(super) fn new(feature: Feature) -> Self {
         let stats = match feature.kind {
             Kind::Image => Stats::of_images(feature.shape[2]),
             _ => Stats::of_numbers(&feature.shape),
@@ -34,22 +34,22 @@ impl Column {
     }
 
     /// Appends a frame. The caller has checked that it is one.
-    pub fn push(&mut self, bytes: &[u8]) {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
         self.data.extend_from_slice(bytes);
     }
 
     /// Bytes that wait.
-    pub fn waiting(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         self.data.len()
     }
 
     /// Forgets the frames from `frames` on.
-    pub fn truncate(&mut self, frames: usize) {
+    pub(super) fn truncate(&mut self, frames: usize) {
         self.data.truncate(frames * self.feature.bytes());
     }
 
     /// The frames that wait, as a column of the file; the statistics have counted them.
-    pub fn flush(&mut self) -> Result<ArrayRef, Error> {
+    pub(super) fn flush(&mut self) -> Result<ArrayRef, Error> {
         let data: Buffer = std::mem::take(&mut self.data).into();
         let (feature, stats) = (&self.feature, &mut self.stats);
         if feature.kind == Kind::Image {

@@ -21,7 +21,7 @@ pub(super) struct Table {
 
 impl Table {
     /// Makes a file. A library that reads it finds `about` under its name.
-    pub fn create(path: PathBuf, schema: &SchemaRef, about: Option<(&str, String)>) -> Result<Self, Error> {
+    pub(super) fn create(path: PathBuf, schema: &SchemaRef, about: Option<(&str, String)>) -> Result<Self, Error> {
         let file = create_file(&path)?;
         let about: HashMap<String, String> = about.into_iter().map(|(key, text)| (key.to_owned(), text)).collect();
         let keys = about.iter().map(|(key, text)| KeyValue::new(key.clone(), text.clone()));
@@ -40,7 +40,7 @@ impl Table {
     }
 
     /// Adds rows. A row group is in memory until it ends: it does once it takes this many bytes.
-    pub fn write(&mut self, batch: &RecordBatch, row_group: usize) -> Result<(), Error> {
+    pub(super) fn write(&mut self, batch: &RecordBatch, row_group: usize) -> Result<(), Error> {
         self.writer
             .write(batch)
             .map_err(|error| Error::file(&self.path, error))?;
@@ -51,16 +51,16 @@ impl Table {
     }
 
     /// Ends a row group.
-    pub fn flush(&mut self) -> Result<(), Error> {
+    pub(super) fn flush(&mut self) -> Result<(), Error> {
         self.writer.flush().map_err(|error| Error::file(&self.path, error))
     }
 
     /// Bytes of the row groups that ended.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.writer.bytes_written()
     }
 
-    pub fn close(self) -> Result<(), Error> {
+    pub(super) fn close(self) -> Result<(), Error> {
         let closed = self.writer.close().map(drop);
         closed.map_err(|error| Error::file(&self.path, error))
     }

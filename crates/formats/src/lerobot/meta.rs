@@ -52,7 +52,7 @@ pub(super) struct Episode {
 
 impl Episode {
     /// The one behind it, of which nothing has come.
-    pub fn next(&self) -> Self {
+    pub(super) fn next(&self) -> Self {
         Self {
             index: self.index + 1,
             start: self.start + self.length,
@@ -72,7 +72,7 @@ pub(super) struct Episodes {
 }
 
 impl Episodes {
-    pub fn create(folder: &Path, version: Version) -> Result<Self, Error> {
+    pub(super) fn create(folder: &Path, version: Version) -> Result<Self, Error> {
         let create = |name: &str| Lines::create(folder.join(name));
         Ok(Self {
             folder: folder.to_owned(),
@@ -85,7 +85,7 @@ impl Episodes {
         })
     }
 
-    pub fn add(&mut self, episode: Episode, tasks: &[String]) -> Result<(), Error> {
+    pub(super) fn add(&mut self, episode: Episode, tasks: &[String]) -> Result<(), Error> {
         let tasks = episode.tasks.iter().map(|&task| tasks[task].clone()).collect();
         if let Some([episodes, stats]) = &mut self.lines {
             let index = episode.index;
@@ -111,7 +111,7 @@ impl Episodes {
     }
 
     /// Ends the list, and writes that of the tasks.
-    pub fn finish(mut self, tasks: &[String]) -> Result<(), Error> {
+    pub(super) fn finish(mut self, tasks: &[String]) -> Result<(), Error> {
         if !self.waiting.is_empty() {
             self.flush()?;
         }

@@ -274,18 +274,18 @@ impl Stats {
         }
     }
 
-    pub fn of_numbers(shape: &[usize]) -> Self {
+    pub(super) fn of_numbers(shape: &[usize]) -> Self {
         let width = shape.iter().product();
         let elements = vec![Moments::NONE; width];
         Self::new(Frames::Numbers(shape.to_vec(), elements, Sample::new(width)))
     }
 
-    pub fn of_images(channels: usize) -> Self {
+    pub(super) fn of_images(channels: usize) -> Self {
         Self::new(Frames::Pixels(0, vec![[0; 256]; channels]))
     }
 
     /// Takes frames of numbers, `[frames, elements]`.
-    pub fn add_numbers(&mut self, values: &[f64]) {
+    pub(super) fn add_numbers(&mut self, values: &[f64]) {
         if let Frames::Numbers(_, elements, sample) = &mut self.episode {
             let others = moments_of(values, elements.len());
             merge(elements, &others);
@@ -297,7 +297,7 @@ impl Stats {
     }
 
     /// Takes an image, row-major with its channels side by side.
-    pub fn add_image(&mut self, pixels: &[u8]) {
+    pub(super) fn add_image(&mut self, pixels: &[u8]) {
         if let Frames::Pixels(count, channels) = &mut self.episode {
             *count += 1;
             for pixel in pixels.chunks_exact(channels.len()) {
@@ -309,7 +309,7 @@ impl Stats {
     }
 
     /// Statistics of the episode. The next frames are of another one.
-    pub fn end_episode(&mut self) -> Summary {
+    pub(super) fn end_episode(&mut self) -> Summary {
         self.whole.merge(&self.episode);
         let none = match &self.whole {
             Frames::Numbers(shape, ..) => Self::of_numbers(shape),
@@ -319,14 +319,14 @@ impl Stats {
     }
 
     /// Statistics of all episodes that have ended.
-    pub fn whole(&self) -> Summary {
+    pub(super) fn whole(&self) -> Summary {
         self.whole.summary()
     }
 }
 
 impl Summary {
     /// As `stats.json` has it.
-    pub fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         let stats = self.values.iter();
         let stats = stats.map(|(name, values)| ((*name).to_owned(), nested(values, &self.shape)));
         let count = ("count".to_owned(), json!([self.count]));

@@ -17,7 +17,7 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
-    pub fn new(file: File, library: &str) -> io::Result<Self> {
+    pub(super) fn new(file: File, library: &str) -> io::Result<Self> {
         let options = WriteOptions::new()
             .compression(None)
             .profile("ros2")
@@ -39,7 +39,13 @@ impl Chunks {
     }
 
     /// Adds a channel and its schema, each unless it is there, and returns the channel's number.
-    pub fn channel(&mut self, kind: &str, schema: &str, topic: &str, metadata: [(&str, &str); 2]) -> io::Result<u16> {
+    pub(super) fn channel(
+        &mut self,
+        kind: &str,
+        schema: &str,
+        topic: &str,
+        metadata: [(&str, &str); 2],
+    ) -> io::Result<u16> {
         let writer = self.writer()?;
         let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let schema = writer.add_schema(kind, "ros2msg", schema.as_bytes());
@@ -48,7 +54,7 @@ impl Chunks {
     }
 
     /// Adds a message.
-    pub fn message(&mut self, channel_id: u16, log_time: u64, publish_time: u64, data: &[u8]) -> io::Result<()> {
+    pub(super) fn message(&mut self, channel_id: u16, log_time: u64, publish_time: u64, data: &[u8]) -> io::Result<()> {
         let next = self.sequences.entry(channel_id).or_default();
         let sequence = *next;
         *next = next.wrapping_add(1);
@@ -67,7 +73,7 @@ impl Chunks {
     }
 
     /// Ends the file, and waits until the system has put it on the disk.
-    pub fn finish(&mut self) -> io::Result<()> {
+    pub(super) fn finish(&mut self) -> io::Result<()> {
         let Some(mut writer) = self.writer.take() else {
             return Ok(());
         };

@@ -35,7 +35,7 @@ pub(super) struct Filled(usize);
 
 impl Filled {
     /// Adds a row that is not there.
-    pub fn add(&mut self, column: &mut Column) -> Result<(), String> {
+    pub(super) fn add(&mut self, column: &mut Column) -> Result<(), String> {
         self.0 += column.add_absent();
         match self.0 {
             ..=MOST_FILLED => Ok(()),
@@ -93,7 +93,7 @@ impl Column {
     }
 
     /// Number of rows.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             Self::Bools(values) => values.len(),
             Self::Numbers { dtype, values, .. } => values.len() / dtype.size(),
@@ -121,21 +121,21 @@ impl Column {
     }
 
     /// Adds a number, by as many of its bits as it has.
-    pub fn add_number(&mut self, bits: u64) {
+    pub(super) fn add_number(&mut self, bits: u64) {
         if let Self::Numbers { dtype, values, .. } = self {
             values.extend_from_slice(&bits.to_le_bytes()[..dtype.size()]);
         }
     }
 
     /// Adds numbers of a byte.
-    pub fn add_bytes(&mut self, bytes: &[u8]) {
+    pub(super) fn add_bytes(&mut self, bytes: &[u8]) {
         if let Self::Numbers { values, .. } = self {
             values.extend_from_slice(bytes);
         }
     }
 
     /// Adds a text, or bytes.
-    pub fn add_text(&mut self, text: &[u8]) -> Result<(), String> {
+    pub(super) fn add_text(&mut self, text: &[u8]) -> Result<(), String> {
         if let Self::Texts(offsets, bytes) = self {
             bytes.extend_from_slice(text);
             offsets.push(end(bytes.len(), "texts of more than 2^31 - 1 bytes")?);
@@ -144,7 +144,7 @@ impl Column {
     }
 
     /// Ends a row of a list with the elements that were added.
-    pub fn end_list(&mut self) -> Result<(), String> {
+    pub(super) fn end_list(&mut self) -> Result<(), String> {
         if let Self::Lists(offsets, items) = self {
             offsets.push(end(items.len(), "more than 2^31 - 1 elements")?);
         }
@@ -152,7 +152,7 @@ impl Column {
     }
 
     /// Drops all rows of numbers or texts from one on.
-    pub fn truncate(&mut self, len: usize) {
+    pub(super) fn truncate(&mut self, len: usize) {
         match self {
             Self::Numbers { dtype, values, absent } => {
                 values.truncate(len * dtype.size());

@@ -26,7 +26,7 @@ pub(super) enum Encoding {
 }
 
 impl Decoder {
-    pub fn new(of: Arc<Type>, encoding: Encoding) -> Self {
+    pub(super) fn new(of: Arc<Type>, encoding: Encoding) -> Self {
         Self {
             fields: of.arrow_fields(),
             of,
@@ -35,7 +35,7 @@ impl Decoder {
     }
 
     /// Reads a message into a struct of one row. What the type has no place for is told to the tally.
-    pub fn read(&self, data: &[u8], tally: &mut Tally) -> Result<StructArray, String> {
+    pub(super) fn read(&self, data: &[u8], tally: &mut Tally) -> Result<StructArray, String> {
         let mut columns = columns::of(&self.of);
         match &self.encoding {
             Encoding::Cdr { ends } => cdr::read(&self.of, data, *ends, &mut columns)?,

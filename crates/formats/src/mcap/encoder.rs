@@ -14,29 +14,29 @@ impl Cdr {
     /// The bytes before the message.
     const HEAD: [u8; 4] = [0, 1, 0, 0];
 
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut cdr = Self::default();
         cdr.clear();
         cdr
     }
 
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.extend(Self::HEAD);
     }
 
-    pub fn align(&mut self, size: usize) {
+    pub(super) fn align(&mut self, size: usize) {
         let at = (self.bytes.len() - Self::HEAD.len()).next_multiple_of(size);
         self.bytes.resize(at + Self::HEAD.len(), 0);
     }
 
     /// A number, at a multiple of its size.
-    pub fn put<const N: usize>(&mut self, number: &[u8; N]) {
+    pub(super) fn put<const N: usize>(&mut self, number: &[u8; N]) {
         self.align(N);
         self.bytes.extend(number);
     }
 
-    pub fn text(&mut self, text: &str) {
+    pub(super) fn text(&mut self, text: &str) {
         // A zero would end it.
         let text = text.replace('\0', " ");
         self.put(&(text.len() as u32 + 1).to_le_bytes());
@@ -44,13 +44,13 @@ impl Cdr {
         self.bytes.push(0);
     }
 
-    pub fn texts(&mut self, texts: &[String]) {
+    pub(super) fn texts(&mut self, texts: &[String]) {
         self.put(&(texts.len() as u32).to_le_bytes());
         texts.iter().for_each(|text| self.text(text));
     }
 
     /// Numbers of `size` bytes.
-    pub fn list(&mut self, size: usize, bytes: &[u8]) {
+    pub(super) fn list(&mut self, size: usize, bytes: &[u8]) {
         self.put(&((bytes.len() / size) as u32).to_le_bytes());
         if !bytes.is_empty() {
             self.align(size);
@@ -59,7 +59,7 @@ impl Cdr {
     }
 
     /// The header of a message.
-    pub fn header(&mut self, message: &Message) {
+    pub(super) fn header(&mut self, message: &Message) {
         let stamp_ns = message.timestamp_ns();
         let nanosec = stamp_ns.rem_euclid(1_000_000_000) as u32;
         let sec = i32::try_from(stamp_ns.div_euclid(1_000_000_000));
@@ -70,7 +70,7 @@ impl Cdr {
     }
 
     /// A PointCloud2 of points that `fill` appends.
-    pub fn cloud(
+    pub(super) fn cloud(
         &mut self,
         message: &Message,
         columns: &[(&str, Dtype)],

@@ -25,7 +25,7 @@ pub(super) enum Form {
 
 impl Form {
     /// The one that draws best of those that lose nothing.
-    pub fn of(message: &Message) -> Self {
+    pub(super) fn of(message: &Message) -> Self {
         let header = &message.header;
         let is_stamped = i32::try_from(message.timestamp_ns().div_euclid(1_000_000_000)).is_ok();
         let is_one = header.timestamps_ns.get().is_none_or(<[i64]>::is_empty)
@@ -47,7 +47,7 @@ impl Form {
         }
     }
 
-    pub fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             Self::Samples(_) => "samples",
             Self::Joints => "joints",
@@ -126,7 +126,7 @@ pub(super) struct About {
 }
 
 impl About {
-    pub fn to_text(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         let names: Vec<String> = self.parts.iter().map(|(name, ..)| name.clone()).collect();
         let types = self.parts.iter().map(|(_, dtype, cells)| cell_type(*dtype, *cells));
         let mut out = String::from("{");
@@ -142,7 +142,7 @@ impl About {
         out + "}"
     }
 
-    pub fn from_text(text: &str) -> Result<Self, String> {
+    pub(super) fn from_text(text: &str) -> Result<Self, String> {
         let (mut about, mut names, mut types) = (Self::default(), Vec::new(), Vec::new());
         for (name, value) in text::object(text)? {
             match (name.as_str(), value) {

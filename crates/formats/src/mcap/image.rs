@@ -31,7 +31,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// The kind of a message of these fields, if it is an image.
-    pub fn of(fields: &Fields) -> Option<Self> {
+    pub(super) fn of(fields: &Fields) -> Option<Self> {
         let are = |kinds: [&[&str]; 2]| kinds.iter().any(|names| has_all(fields, names));
         match (are(IMAGES), are(COMPRESSED)) {
             (true, _) => Some(Self::Plain),
@@ -42,7 +42,7 @@ impl Kind {
 
     /// Makes the payload of `message` the image: of a plain one `[H, W, C]` without what stands behind its rows, of a
     /// compressed one its bytes.
-    pub fn read(self, payload: &StructArray, message: &mut Message) -> Result<(), Unfit> {
+    pub(super) fn read(self, payload: &StructArray, message: &mut Message) -> Result<(), Unfit> {
         let useless = |problem: &str| Unfit::Useless(problem.to_owned());
         let text = |name: &str| row::text(payload, name);
         let number = |name: &str| Some(row::number::<UInt32Type>(payload, name)? as usize);

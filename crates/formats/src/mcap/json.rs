@@ -207,7 +207,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    pub fn parse(data: &[u8]) -> Result<Self, String> {
+    pub(super) fn parse(data: &[u8]) -> Result<Self, String> {
         let (mut value, mut twice) = (parse(data)?, None);
         name_fields(&mut value, &mut twice);
         Ok(Self { value, twice })

@@ -43,7 +43,7 @@ struct Held {
 }
 
 impl Ordered {
-    pub fn new(records: Records) -> Self {
+    pub(super) fn new(records: Records) -> Self {
         let mut keeps = false;
         records.describe(&mut |record| keeps |= is_by_stamp(&record));
         Self {

@@ -24,7 +24,7 @@ pub(super) struct Own {
 }
 
 impl Own {
-    pub fn new(about: About, first: &str, decoder: Decoder) -> Result<Self, String> {
+    pub(super) fn new(about: About, first: &str, decoder: Decoder) -> Result<Self, String> {
         if about.parts.is_empty() {
             return Err("a channel of no columns".to_owned());
         }
@@ -38,7 +38,7 @@ impl Own {
     }
 
     /// Makes `message` what was written. `changes` is where its metadata differ from those of the first message.
-    pub fn read(
+    pub(super) fn read(
         &mut self,
         payload: &Arc<StructArray>,
         stamp_ns: i64,

@@ -68,7 +68,7 @@ impl Take {
 
 impl Part {
     /// Numbers that could not be taken as they are, in words.
-    pub fn losses(&self) -> Vec<String> {
+    pub(super) fn losses(&self) -> Vec<String> {
         let Some(selector) = self.take.selector() else {
             return Vec::new();
         };
@@ -93,7 +93,7 @@ pub(super) struct Transforms {
 
 impl Plan {
     /// The plan for a type; `selection` is the configuration's selection of it, `unit` that of stamps which are numbers.
-    pub fn new(decoder: Decoder, selection: Option<&Selection>, unit: Option<TimeUnit>) -> Self {
+    pub(super) fn new(decoder: Decoder, selection: Option<&Selection>, unit: Option<TimeUnit>) -> Self {
         let fields = decoder.fields.clone();
         let mut plan = Self {
             decoder,
@@ -140,13 +140,13 @@ impl Plan {
     }
 
     /// True if each message holds several, with stamps of their own.
-    pub fn is_transforms(&self) -> bool {
+    pub(super) fn is_transforms(&self) -> bool {
         matches!(&self.parts[..], [part] if matches!(part.take, Take::Transforms(_)))
     }
 
     /// Streams that lack some of the `messages` because their source was empty, in words. If others have a value, a
     /// list that is empty in all messages is not reported.
-    pub fn empty(&self, messages: u64) -> Vec<String> {
+    pub(super) fn empty(&self, messages: u64) -> Vec<String> {
         let is_given = self.parts.iter().any(|part| part.given > 0);
         let is_all = !is_given && self.parts.iter().all(|part| part.empty > 0);
         let is_told = |part: &&Part| part.empty > 0 && (part.given > 0 || is_all);
@@ -162,7 +162,7 @@ impl Plan {
     }
 
     /// The fields of clouds that are in no column.
-    pub fn fields_left_out(&self) -> Vec<String> {
+    pub(super) fn fields_left_out(&self) -> Vec<String> {
         let selectors = self.parts.iter().filter_map(|part| part.take.selector());
         selectors.flat_map(Selector::left_out).collect()
     }

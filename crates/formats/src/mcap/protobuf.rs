@@ -232,7 +232,7 @@ impl<'a> Iterator for Wire<'a> {
 }
 
 impl<'a> Wire<'a> {
-    pub fn new(data: &'a [u8]) -> Self {
+    pub(super) fn new(data: &'a [u8]) -> Self {
         Self {
             rest: data,
             len: data.len(),

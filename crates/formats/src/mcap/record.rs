@@ -70,7 +70,7 @@ pub(super) struct Channel<'a> {
 }
 
 impl<'a> Channel<'a> {
-    pub fn new(id: u16, schema: u16, topic: &'a str, encoding: &'a str) -> Self {
+    pub(super) fn new(id: u16, schema: u16, topic: &'a str, encoding: &'a str) -> Self {
         Self {
             id,
             schema,
@@ -81,7 +81,7 @@ impl<'a> Channel<'a> {
     }
 
     /// The last value of that name in other metadata of the channel.
-    pub fn metadata(&self, name: &str) -> Option<&'a str> {
+    pub(super) fn metadata(&self, name: &str) -> Option<&'a str> {
         let mut fields = Fields(self.metadata);
         let all = std::iter::from_fn(|| Some((fields.text()?, fields.text()?)));
         all.filter(|(known, _)| *known == name).last().map(|(_, value)| value)
@@ -119,11 +119,11 @@ impl<'a> Fields<'a> {
         self.array().map(u16::from_le_bytes)
     }
 
-    pub fn u32(&mut self) -> Option<u32> {
+    pub(super) fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub fn u64(&mut self) -> Option<u64> {
+    pub(super) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
@@ -136,7 +136,7 @@ impl<'a> Fields<'a> {
         str::from_utf8(self.blob()?).ok()
     }
 
-    pub fn schema(mut self) -> Option<Schema<'a>> {
+    pub(super) fn schema(mut self) -> Option<Schema<'a>> {
         Some(Schema {
             id: self.u16()?,
             name: self.text()?,
@@ -145,7 +145,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    pub fn channel(mut self) -> Option<Channel<'a>> {
+    pub(super) fn channel(mut self) -> Option<Channel<'a>> {
         Some(Channel {
             id: self.u16()?,
             schema: self.u16()?,
@@ -155,7 +155,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    pub fn message(mut self) -> Option<RawMessage<'a>> {
+    pub(super) fn message(mut self) -> Option<RawMessage<'a>> {
         let channel = self.u16()?;
         self.u32()?; // the number of the message in its channel
         Some(RawMessage {
@@ -167,7 +167,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Description, in words, of an attachment whose beginning is there.
-    pub fn attachment(mut self) -> Option<String> {
+    pub(super) fn attachment(mut self) -> Option<String> {
         self.u64()?; // when it was logged, and when it was made
         self.u64()?;
         let (name, kind) = (self.text()?, self.text()?);
@@ -176,13 +176,13 @@ impl<'a> Fields<'a> {
     }
 
     /// The name of a record of metadata.
-    pub fn metadata(mut self) -> Option<&'a str> {
+    pub(super) fn metadata(mut self) -> Option<&'a str> {
         self.text()
     }
 
     /// Position of a chunk, the log times of its earliest and latest message, and the channels that have an index of their
     /// messages in it.
-    pub fn chunk_index(mut self) -> Option<(u64, [u64; 2], Vec<u16>)> {
+    pub(super) fn chunk_index(mut self) -> Option<(u64, [u64; 2], Vec<u16>)> {
         let times = [self.u64()?, self.u64()?];
         let at = self.u64()?;
         let mut indices = Self(self.bytes(8).and_then(|_| self.blob()).unwrap_or_default());
@@ -194,7 +194,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Makes `out` the records of a chunk, as many as can be had of one that is cut.
-    pub fn unpack_chunk(mut self, is_cut: bool, out: &mut Vec<u8>) -> Result<(), String> {
+    pub(super) fn unpack_chunk(mut self, is_cut: bool, out: &mut Vec<u8>) -> Result<(), String> {
         out.clear();
         let mut parts = || {
             self.bytes(16)?; // the times of its first and last message

@@ -70,7 +70,7 @@ pub(super) struct Records {
 
 impl Records {
     /// Reads a file, which errors call `path`.
-    pub fn open(path: &Path, file: File) -> Result<Self, Error> {
+    pub(super) fn open(path: &Path, file: File) -> Result<Self, Error> {
         let io = |source| Error::io(path, source);
         let length = file.metadata().map_err(io)?.len();
         let mut file = BufReader::with_capacity(1 << 17, file);
@@ -109,7 +109,7 @@ impl Records {
 
 impl Records {
     /// Hands over the schemas and channels that the end of the file repeats.
-    pub fn describe(&self, take: &mut dyn FnMut(Record<'_>)) {
+    pub(super) fn describe(&self, take: &mut dyn FnMut(Record<'_>)) {
         self.summary.records().for_each(take);
     }
 
@@ -117,7 +117,7 @@ impl Records {
     ///
     /// # Errors
     /// A part of the file that can't be read. The next call goes on behind it.
-    pub fn next_part(&mut self) -> Result<Option<Part>, Error> {
+    pub(super) fn next_part(&mut self) -> Result<Option<Part>, Error> {
         let part = self.advance();
         self.is_damaged |= part.is_err();
         if let Ok(Some(Part {
@@ -134,7 +134,7 @@ impl Records {
     ///
     /// # Errors
     /// A record that is shorter than its parts, or that no file may have.
-    pub fn record(&self, Part { op, body, of }: &Part) -> Result<Record<'_>, Error> {
+    pub(super) fn record(&self, Part { op, body, of }: &Part) -> Result<Record<'_>, Error> {
         let (bytes, at) = match of {
             Place::Chunk => (&self.chunk, self.chunk_at),
             _ => (&self.body, self.at - (HEAD + self.body.len()) as u64),
@@ -155,12 +155,12 @@ impl Records {
     }
 
     /// True if the end of the file says where the chunks are, and when their messages were logged.
-    pub fn is_indexed(&self) -> bool {
+    pub(super) fn is_indexed(&self) -> bool {
         self.summary.has_chunks()
     }
 
     /// The earliest log time of the messages that were not read yet: 0 where nothing tells it.
-    pub fn least_ahead(&self) -> u64 {
+    pub(super) fn least_ahead(&self) -> u64 {
         let in_chunk = self
             .earliest
             .get(self.chunk_messages)
@@ -173,12 +173,12 @@ impl Records {
     }
 
     /// False if the index of the chunks says that all messages were logged at 0.
-    pub fn has_log_times(&self) -> bool {
+    pub(super) fn has_log_times(&self) -> bool {
         self.summary.has_log_times()
     }
 
     /// Records beside the messages that were read, in words.
-    pub fn left_out(&self) -> Option<String> {
+    pub(super) fn left_out(&self) -> Option<String> {
         let more = (self.more_beside > 0).then(|| format!("and {} more", self.more_beside));
         let all: Vec<String> = self.beside.iter().cloned().chain(more).collect();
         (!all.is_empty()).then(|| format!("{}: left out: {}", self.path.display(), all.join(", ")))

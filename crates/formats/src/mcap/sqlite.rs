@@ -65,7 +65,7 @@ enum Then {
 
 impl Database {
     /// Opens the database that lies `at` a place; errors call it `path`. Returns with it what can't be read of it as a whole.
-    pub fn open(path: &Path, at: &Path) -> Result<(Self, Option<Error>), Error> {
+    pub(super) fn open(path: &Path, at: &Path) -> Result<(Self, Option<Error>), Error> {
         let io = |source| Error::io(path, source);
         let refused = |error: SqlError| Error::file(path, words(&error));
         let mut header = Vec::new();

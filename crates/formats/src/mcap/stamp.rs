@@ -63,7 +63,7 @@ impl Stamp {
         }
     }
 
-    pub fn of(fields: &Fields) -> Option<Self> {
+    pub(super) fn of(fields: &Fields) -> Option<Self> {
         PATHS.into_iter().find_map(|path| {
             let (path, field) = Path::find(path, fields).ok()?;
             let DataType::Struct(within) = field.data_type() else {
@@ -83,7 +83,7 @@ impl Stamp {
     }
 
     /// The same, if it is a number, in this unit.
-    pub fn in_unit(mut self, unit: Option<TimeUnit>) -> Self {
+    pub(super) fn in_unit(mut self, unit: Option<TimeUnit>) -> Self {
         if let (Form::Number, Some(unit)) = (&self.form, unit) {
             (self.form, self.is_said) = (Form::Units(unit), true);
         }
@@ -91,12 +91,12 @@ impl Stamp {
     }
 
     /// True if the field at a path is nothing but the stamp.
-    pub fn is_at(&self, path: &str) -> bool {
+    pub(super) fn is_at(&self, path: &str) -> bool {
         matches!(self.form, Form::Parts(_)) && self.path.text() == path
     }
 
     /// A line about a stamp that is a number: the unit that was found out, or a doubt.
-    pub fn guess(&self) -> Option<String> {
+    pub(super) fn guess(&self) -> Option<String> {
         match &self.form {
             Form::Parts(_) => None,
             Form::Number => self.doubt.clone(),
@@ -114,7 +114,7 @@ impl Stamp {
     ///
     /// # Errors
     /// The nanoseconds are more than a second has; the number is of another unit than those before it.
-    pub fn read(&mut self, payload: &StructArray, published_ns: i64) -> Result<Option<i64>, String> {
+    pub(super) fn read(&mut self, payload: &StructArray, published_ns: i64) -> Result<Option<i64>, String> {
         let whole = |path: &Path| {
             let array = path.follow(payload).ok()?;
             integer(&**array, 0).or_else(|| {

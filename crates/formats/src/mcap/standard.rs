@@ -61,7 +61,7 @@ impl Standard {
     }
 
     /// The type that samples with values of these names are of.
-    pub fn of_samples(names: &[String]) -> Option<&'static Self> {
+    pub(super) fn of_samples(names: &[String]) -> Option<&'static Self> {
         let is_pose = |[position, rotation]: &[&str; 2]| {
             let values = [position; 3].into_iter().zip(["x", "y", "z"]);
             let values = values.chain([rotation; 4].into_iter().zip(["x", "y", "z", "w"]));

@@ -26,7 +26,7 @@ pub(super) struct Summary {
 impl Summary {
     /// Reads the summary of a file of `length` bytes, whose records begin `from` there; an empty one if there is none that is
     /// whole.
-    pub fn read(file: &mut (impl Read + Seek), from: u64, length: u64) -> io::Result<Self> {
+    pub(super) fn read(file: &mut (impl Read + Seek), from: u64, length: u64) -> io::Result<Self> {
         let Some(footer_at) = length.checked_sub(TAIL).filter(|&at| at >= from) else {
             return Ok(Self::default());
         };
@@ -73,7 +73,7 @@ impl Summary {
     }
 
     /// The schemas and channels.
-    pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
+    pub(super) fn records(&self) -> impl Iterator<Item = Record<'_>> {
         split(&self.bytes).filter_map(|(op, body)| match op {
             // 0 stands for none.
             op::SCHEMA => Fields(body)
@@ -86,33 +86,33 @@ impl Summary {
     }
 
     /// True if a chunk begins at this byte.
-    pub fn has_chunk(&self, at: u64) -> bool {
+    pub(super) fn has_chunk(&self, at: u64) -> bool {
         self.chunks.contains_key(&at)
     }
 
     /// Position of the first chunk behind this byte.
-    pub fn next_chunk(&self, at: u64) -> Option<u64> {
+    pub(super) fn next_chunk(&self, at: u64) -> Option<u64> {
         let mut behind = self.chunks.range((Bound::Excluded(at), Bound::Unbounded));
         behind.next().map(|(&at, _)| at)
     }
 
     /// The earliest log time in the chunks from this byte on, if any of them has a message.
-    pub fn earliest_from(&self, at: u64) -> u64 {
+    pub(super) fn earliest_from(&self, at: u64) -> u64 {
         self.earliest.range(at..).next().map_or(u64::MAX, |(_, &time)| time)
     }
 
     /// False if there are chunks, and all of their messages were logged at 0.
-    pub fn has_log_times(&self) -> bool {
+    pub(super) fn has_log_times(&self) -> bool {
         self.latest > 0 || self.chunks.is_empty()
     }
 
     /// True if it says where the chunks are.
-    pub fn has_chunks(&self) -> bool {
+    pub(super) fn has_chunks(&self) -> bool {
         !self.chunks.is_empty()
     }
 
     /// Topics of the messages in the chunk at this byte, in words.
-    pub fn topics_at(&self, at: u64) -> String {
+    pub(super) fn topics_at(&self, at: u64) -> String {
         let channels = self.records().filter_map(|record| match record {
             Record::Channel(channel) => Some((channel.id, channel.topic)),
             _ => None,

@@ -48,7 +48,7 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    pub fn add(&mut self, count: u64, why: impl ToString) {
+    pub(super) fn add(&mut self, count: u64, why: impl ToString) {
         if self.count == 0 {
             self.first = why.to_string();
         }
@@ -56,7 +56,7 @@ impl Refusals {
     }
 
     /// A line about them, if there are any.
-    pub fn line(&self, messages: u64, what: &str) -> Option<String> {
+    pub(super) fn line(&self, messages: u64, what: &str) -> Option<String> {
         let Self { count, first } = self;
         (*count > 0).then(|| format!("of {messages} messages {count} {what}, the first: {first}"))
     }
@@ -64,7 +64,7 @@ impl Refusals {
 
 impl Tally {
     /// Counts a message by its stamp.
-    pub fn stamped(&mut self, stamp_ns: Option<i64>, published_ns: i64) {
+    pub(super) fn stamped(&mut self, stamp_ns: Option<i64>, published_ns: i64) {
         match stamp_ns {
             None => self.unstamped += 1,
             Some(ns) => self.apart_ns = self.apart_ns.max(ns.abs_diff(published_ns)),
@@ -72,7 +72,7 @@ impl Tally {
     }
 
     /// A line about messages for whose stamp that of their publication stands, where other stamps are of another clock.
-    pub fn far_from_others(&self) -> Option<String> {
+    pub(super) fn far_from_others(&self) -> Option<String> {
         const DAY_NS: u64 = 86_400_000_000_000;
         let (messages, unstamped) = (self.messages, self.unstamped);
         (unstamped > 0 && self.apart_ns > DAY_NS).then(|| {
@@ -85,15 +85,15 @@ impl Tally {
     }
 
     /// Words for whole numbers that float64 does not hold.
-    pub const ROUNDED: &str = "numbers beyond 2^53 that are rounded to float64:";
+    pub(super) const ROUNDED: &str = "numbers beyond 2^53 that are rounded to float64:";
 
     /// True if nothing of any message could be taken.
-    pub fn is_all_refused(&self) -> bool {
+    pub(super) fn is_all_refused(&self) -> bool {
         self.messages > 0 && self.refused.count == self.messages
     }
 
     /// Lines about the topic.
-    pub fn lines(&self) -> Vec<String> {
+    pub(super) fn lines(&self) -> Vec<String> {
         let (messages, unstamped, empty) = (self.messages, self.unstamped, self.empty);
         let no_stamp = "have no stamp; the time of their publication stands for it";
         let no_value = "hold no value, and came before any that does: they are left out";

@@ -30,13 +30,13 @@ pub(super) struct Open {
 }
 
 impl Open {
-    pub fn stamp(&self, own: Option<i64>) -> (&'static str, MetadataRef<'static>) {
+    pub(super) fn stamp(&self, own: Option<i64>) -> (&'static str, MetadataRef<'static>) {
         let stamp_ns = own.unwrap_or(self.published_ns);
         (key::timestamp_ns, MetadataRef::Integer(stamp_ns))
     }
 
     /// The next transform, as a struct of one row.
-    pub fn next_transform(&mut self, transforms: &Transforms) -> Option<StructArray> {
+    pub(super) fn next_transform(&mut self, transforms: &Transforms) -> Option<StructArray> {
         let all = match transforms.is_list {
             true => self.payload.column(0).as_list_opt::<i32>()?.values().as_struct_opt()?,
             false => &*self.payload,
@@ -107,13 +107,13 @@ pub(super) enum Content {
 
 impl Topics {
     /// The numbers of channels are those of one file.
-    pub fn forget_ids(&mut self) {
+    pub(super) fn forget_ids(&mut self) {
         self.schemas.clear();
         self.channels.clear();
     }
 
     /// Takes what a schema or a channel says.
-    pub fn describe(&mut self, record: Record<'_>) {
+    pub(super) fn describe(&mut self, record: Record<'_>) {
         match record {
             Record::Schema(schema) => {
                 let described = Described {
@@ -189,7 +189,7 @@ impl Topics {
     }
 
     /// Decodes a message. `None` where nothing of it can be taken.
-    pub fn message(&mut self, raw: RawMessage<'_>) -> Option<Open> {
+    pub(super) fn message(&mut self, raw: RawMessage<'_>) -> Option<Open> {
         let Some(&at) = self.channels.get(&raw.channel) else {
             self.undescribed += 1;
             return None;
@@ -322,7 +322,7 @@ impl Topic {
         self.schema.as_ref().map_or("no schema", |schema| &schema.name)
     }
 
-    pub fn left_out(&self) -> Vec<String> {
+    pub(super) fn left_out(&self) -> Vec<String> {
         let messages = self.tally.messages;
         let lines = match &self.content {
             _ if messages == 0 => Vec::new(),
@@ -353,7 +353,7 @@ impl Topic {
         lines.into_iter().map(|line| self.line(&line)).collect()
     }
 
-    pub fn broken(&self) -> Option<String> {
+    pub(super) fn broken(&self) -> Option<String> {
         let (topic, messages) = (&self.name, self.tally.messages);
         match &self.content {
             Err(why) if self.is_lost && messages > 0 => {

@@ -64,7 +64,7 @@ impl Kind {
 impl Type {
     /// The fields of the Arrow struct that a message becomes: as the ROS 2 bridge sends it, but for arrays, whose length is
     /// in their type.
-    pub fn arrow_fields(&self) -> Fields {
+    pub(super) fn arrow_fields(&self) -> Fields {
         let fields = self.fields.iter().map(|field| {
             let one = field.kind.arrow_type();
             let item = || Arc::new(ArrowField::new("item", one.clone(), true));
@@ -79,7 +79,7 @@ impl Type {
     }
 
     /// True if there are no values in it, but for structs without any.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         let is_empty = |field: &Field| matches!(&field.kind, Kind::Struct(of) if of.is_empty());
         self.fields.iter().all(is_empty)
     }
@@ -88,7 +88,7 @@ impl Type {
     ///
     /// # Errors
     /// More values than a type may have, or two fields of a name.
-    pub fn new(fields: Vec<Field>) -> Result<Arc<Self>, String> {
+    pub(super) fn new(fields: Vec<Field>) -> Result<Arc<Self>, String> {
         let mut names = HashSet::with_capacity(fields.len());
         if let Some(twice) = fields.iter().find(|field| !names.insert(field.name.as_str())) {
             return Err(format!("a type with two fields `{}`", twice.name));

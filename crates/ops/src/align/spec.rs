@@ -105,7 +105,7 @@ impl Spec {
     ///
     /// # Errors
     /// The mistake, by its key.
-    pub fn new(config: &AlignConfig) -> Result<(Self, Vec<StreamSpec>), ConfigError> {
+    pub(super) fn new(config: &AlignConfig) -> Result<(Self, Vec<StreamSpec>), ConfigError> {
         let grid = config.grid()?;
         let max_wait = max_wait_ns(config.max_wait_ms)?;
         config.check_attached()?;
@@ -141,13 +141,13 @@ impl Spec {
 
 impl StreamSpec {
     /// Most samples that its values need at or before a target, and most after it.
-    pub fn needs(&self) -> [usize; 2] {
+    pub(super) fn needs(&self) -> [usize; 2] {
         let needs = self.groups.iter().map(|group| group.rule.mode.needs());
         needs.fold([1, 0], |most, needs| [most[0].max(needs[0]), most[1].max(needs[1])])
     }
 
     /// True if a sample can be unusable because some of its channels are not a rotation.
-    pub fn has_rotations(&self) -> bool {
+    pub(super) fn has_rotations(&self) -> bool {
         self.groups.iter().any(|group| group.rule.mode.is_rotation())
     }
 }

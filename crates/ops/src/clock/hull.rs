@@ -25,7 +25,7 @@ pub(super) struct Point {
 
 impl Point {
     /// Distance above `line`, ns.
-    pub fn above(&self, line: &Line) -> f64 {
+    pub(super) fn above(&self, line: &Line) -> f64 {
         self.d as f64 - line.at(self.x)
     }
 }
@@ -41,7 +41,7 @@ pub(super) struct Line {
 
 impl Line {
     /// d at x.
-    pub fn at(&self, x: i128) -> f64 {
+    pub(super) fn at(&self, x: i128) -> f64 {
         self.d + self.slope * (x - self.x) as f64
     }
 }
@@ -64,7 +64,7 @@ pub(super) struct Window {
 
 impl Window {
     /// An empty window of `span_ns`.
-    pub fn new(span_ns: i64) -> Self {
+    pub(super) fn new(span_ns: i64) -> Self {
         Self {
             span: i128::from(span_ns),
             // All that they ever need: nothing is allocated for a message.
@@ -79,14 +79,14 @@ impl Window {
     }
 
     /// Forgets all points, keeping their memory.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.hull.clear();
         self.slots.clear();
         (self.sum_x, self.bias) = (0, 0.0);
     }
 
     /// Adds a point to the right of all others; of one that is not, nothing is taken. Returns whether a slot is complete.
-    pub fn push(&mut self, x: i128, d: i128) -> bool {
+    pub(super) fn push(&mut self, x: i128, d: i128) -> bool {
         let newest = self.hull.last();
         if newest.is_some_and(|newest| newest.x >= x) {
             return false;
@@ -127,7 +127,7 @@ impl Window {
     /// likelihood exp(n h / m), up to h = c(b), where it touches the hull. So slopes have weight exp(n c(b) / m), and under
     /// c(b) the mean height is m / n lower. c is concave, and linear where a line turns about a vertex, between the slopes
     /// of its edges; it is greatest at the slope of the edge over `mean`.
-    pub fn line(&self) -> Option<Line> {
+    pub(super) fn line(&self) -> Option<Line> {
         let (right, edge) = self.edge()?;
         if self.bias <= 0.0 {
             return Some(edge);
@@ -175,17 +175,17 @@ impl Window {
     }
 
     /// The least d.
-    pub fn lowest(&self) -> Option<i128> {
+    pub(super) fn lowest(&self) -> Option<i128> {
         self.hull.iter().map(|point| point.d).min()
     }
 
     /// The time that was spoken in since the window was empty, ns.
-    pub fn spoken(&self) -> i128 {
+    pub(super) fn spoken(&self) -> i128 {
         self.hull.last().map_or(0, |newest| newest.active)
     }
 
     /// Distance of the lowest points of [`PARTS`] parts of the window above a line, ns, as the root of the mean square.
-    pub fn spread(&self, line: &Line) -> f64 {
+    pub(super) fn spread(&self, line: &Line) -> f64 {
         let part = (self.span / PARTS).max(1);
         let (mut sum, mut parts) = (0.0, 0u32);
         let mut slots = self.slots.iter().peekable();

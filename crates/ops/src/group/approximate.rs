@@ -19,7 +19,7 @@ pub(super) struct Penalty {
 
 impl Penalty {
     /// The penalty, if it is 0 to 1000.
-    pub fn new(age_penalty: f64) -> Option<Self> {
+    pub(super) fn new(age_penalty: f64) -> Option<Self> {
         if !(0.0..=1000.0).contains(&age_penalty) {
             return None;
         }
@@ -102,7 +102,12 @@ pub(super) struct Approximate<M> {
 }
 
 impl<M> Approximate<M> {
-    pub fn new(min_periods: impl Iterator<Item = i64>, queue_size: usize, penalty: Penalty, max_span: i64) -> Self {
+    pub(super) fn new(
+        min_periods: impl Iterator<Item = i64>,
+        queue_size: usize,
+        penalty: Penalty,
+        max_span: i64,
+    ) -> Self {
         let queues: Vec<_> = min_periods
             .map(|min_period| Queue {
                 entries: VecDeque::new(),
@@ -122,7 +127,7 @@ impl<M> Approximate<M> {
         }
     }
 
-    pub fn push(&mut self, input: usize, entry: Entry<M>, ledger: &mut Ledger<M>) {
+    pub(super) fn push(&mut self, input: usize, entry: Entry<M>, ledger: &mut Ledger<M>) {
         let queue = &mut self.queues[input];
         let was_empty = queue.head().is_none();
         queue.is_closed = false;
@@ -136,7 +141,7 @@ impl<M> Approximate<M> {
     }
 
     /// Drops the oldest message of an input, which has one, and begins the search anew.
-    pub fn drop_oldest(&mut self, input: usize, reason: DropReason, ledger: &mut Ledger<M>) {
+    pub(super) fn drop_oldest(&mut self, input: usize, reason: DropReason, ledger: &mut Ledger<M>) {
         self.queues.iter_mut().for_each(|queue| queue.past = 0);
         let queue = &mut self.queues[input];
         queue.has_gap = true;
@@ -149,18 +154,18 @@ impl<M> Approximate<M> {
     }
 
     /// Nothing more comes on an input: its next message is infinitely late.
-    pub fn close(&mut self, input: usize, ledger: &mut Ledger<M>) {
+    pub(super) fn close(&mut self, input: usize, ledger: &mut Ledger<M>) {
         self.queues[input].is_closed = true;
         if self.candidate.is_some() && self.is_proven_best(ledger) {
             self.process(ledger);
         }
     }
 
-    pub fn open(&mut self, input: usize) {
+    pub(super) fn open(&mut self, input: usize) {
         self.queues[input].is_closed = false;
     }
 
-    pub fn clear(&mut self, reason: DropReason, ledger: &mut Ledger<M>) {
+    pub(super) fn clear(&mut self, reason: DropReason, ledger: &mut Ledger<M>) {
         self.candidate = None;
         for (input, queue) in self.queues.iter_mut().enumerate() {
             (queue.past, queue.has_gap) = (0, false);

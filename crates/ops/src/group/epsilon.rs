@@ -11,7 +11,7 @@ pub(super) struct Epsilon<M> {
 }
 
 impl<M> Epsilon<M> {
-    pub fn new(inputs: usize, queue_size: usize, max_span: i64) -> Self {
+    pub(super) fn new(inputs: usize, queue_size: usize, max_span: i64) -> Self {
         Self {
             queues: (0..inputs).map(|_| VecDeque::new()).collect(),
             queue_size,
@@ -19,7 +19,7 @@ impl<M> Epsilon<M> {
         }
     }
 
-    pub fn push(&mut self, input: usize, entry: Entry<M>, ledger: &mut Ledger<M>) {
+    pub(super) fn push(&mut self, input: usize, entry: Entry<M>, ledger: &mut Ledger<M>) {
         self.queues[input].push_back(entry);
         self.process(ledger);
         if self.queues[input].len() > self.queue_size {
@@ -27,13 +27,13 @@ impl<M> Epsilon<M> {
         }
     }
 
-    pub fn drop_oldest(&mut self, input: usize, reason: DropReason, ledger: &mut Ledger<M>) {
+    pub(super) fn drop_oldest(&mut self, input: usize, reason: DropReason, ledger: &mut Ledger<M>) {
         if let Some(entry) = self.queues[input].pop_front() {
             ledger.drop(input, entry, reason);
         }
     }
 
-    pub fn clear(&mut self, reason: DropReason, ledger: &mut Ledger<M>) {
+    pub(super) fn clear(&mut self, reason: DropReason, ledger: &mut Ledger<M>) {
         for (input, queue) in self.queues.iter_mut().enumerate() {
             for entry in queue.drain(..) {
                 ledger.drop(input, entry, reason);

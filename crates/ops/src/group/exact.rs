@@ -19,7 +19,7 @@ pub(super) struct Exact<M> {
 }
 
 impl<M> Exact<M> {
-    pub fn new(inputs: usize, queue_size: usize) -> Self {
+    pub(super) fn new(inputs: usize, queue_size: usize) -> Self {
         Self {
             sets: VecDeque::new(),
             free: Vec::new(),
@@ -28,7 +28,7 @@ impl<M> Exact<M> {
         }
     }
 
-    pub fn push(&mut self, input: usize, entry: Entry<M>, ledger: &mut Ledger<M>) {
+    pub(super) fn push(&mut self, input: usize, entry: Entry<M>, ledger: &mut Ledger<M>) {
         let time = entry.time;
         let at = self.sets.partition_point(|set| set.time < time);
         if self.sets.get(at).is_none_or(|set| set.time != time) {
@@ -54,7 +54,7 @@ impl<M> Exact<M> {
     }
 
     /// Drops the oldest set.
-    pub fn drop_first(&mut self, reason: DropReason, ledger: &mut Ledger<M>) {
+    pub(super) fn drop_first(&mut self, reason: DropReason, ledger: &mut Ledger<M>) {
         if let Some(mut set) = self.sets.pop_front() {
             for (input, member) in set.members.drain(..).enumerate() {
                 if let Some(entry) = member {
@@ -65,7 +65,7 @@ impl<M> Exact<M> {
         }
     }
 
-    pub fn clear(&mut self, reason: DropReason, ledger: &mut Ledger<M>) {
+    pub(super) fn clear(&mut self, reason: DropReason, ledger: &mut Ledger<M>) {
         while !self.sets.is_empty() {
             self.drop_first(reason, ledger);
         }

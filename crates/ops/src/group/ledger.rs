@@ -89,7 +89,7 @@ pub(super) struct Ledger<M> {
 }
 
 impl<M> Ledger<M> {
-    pub fn new(inputs: usize) -> Self {
+    pub(super) fn new(inputs: usize) -> Self {
         Self {
             outcomes: VecDeque::new(),
             held: vec![0; inputs],
@@ -100,12 +100,12 @@ impl<M> Ledger<M> {
     }
 
     /// A message is held from now on.
-    pub fn hold(&mut self, input: usize, bytes: usize) {
+    pub(super) fn hold(&mut self, input: usize, bytes: usize) {
         self.held[input] += bytes;
     }
 
     /// A message is in no set.
-    pub fn drop(&mut self, input: usize, entry: Entry<M>, reason: DropReason) {
+    pub(super) fn drop(&mut self, input: usize, entry: Entry<M>, reason: DropReason) {
         self.held[input] -= entry.bytes;
         self.count(input, reason);
         let item = entry.item;
@@ -113,12 +113,12 @@ impl<M> Ledger<M> {
     }
 
     /// A message that was not held is in no set.
-    pub fn count(&mut self, input: usize, reason: DropReason) {
+    pub(super) fn count(&mut self, input: usize, reason: DropReason) {
         self.dropped[input][reason as usize] += 1;
     }
 
     /// A set is complete. `members` gives its messages in the order of the inputs.
-    pub fn emit(&mut self, newest_ns: i64, span_ns: i64, members: impl Iterator<Item = Entry<M>>) {
+    pub(super) fn emit(&mut self, newest_ns: i64, span_ns: i64, members: impl Iterator<Item = Entry<M>>) {
         let set = SetInfo {
             number: self.sets,
             newest_ns,
@@ -132,20 +132,20 @@ impl<M> Ledger<M> {
         }
     }
 
-    pub fn next(&mut self) -> Option<Outcome<M>> {
+    pub(super) fn next(&mut self) -> Option<Outcome<M>> {
         self.outcomes.pop_front()
     }
 
-    pub fn dropped(&self, input: usize, reason: DropReason) -> u64 {
+    pub(super) fn dropped(&self, input: usize, reason: DropReason) -> u64 {
         self.dropped[input][reason as usize]
     }
 
-    pub fn held(&self) -> usize {
+    pub(super) fn held(&self) -> usize {
         self.held.iter().sum()
     }
 
     /// The input that holds most; the first of several.
-    pub fn greatest(&self) -> usize {
+    pub(super) fn greatest(&self) -> usize {
         let inputs = (0..self.held.len()).rev();
         inputs.max_by_key(|&input| self.held[input]).unwrap_or(0)
     }

@@ -7,7 +7,7 @@ use crate::refused;
 use robocache_time::ms_to_ns;
 
 /// The rule by which messages become sets, with the messages that wait.
-pub enum Policy<M> {
+pub(super) enum Policy<M> {
     Approximate(Approximate<M>),
     Exact(Exact<M>),
     Epsilon(Epsilon<M>),
@@ -15,7 +15,7 @@ pub enum Policy<M> {
 
 impl<M> Policy<M> {
     /// Checks the keys of the policy, and makes it for inputs that [`GroupingConfig::checked_inputs`] checks afterwards.
-    pub fn new(config: &GroupingConfig, queue_size: usize) -> Result<Self, ConfigError> {
+    pub(super) fn new(config: &GroupingConfig, queue_size: usize) -> Result<Self, ConfigError> {
         let (policy, inputs) = (config.policy, &config.inputs);
         if config.age_penalty.is_some() && policy != GroupingPolicy::Approximate {
             return unused("age_penalty", policy, "approximate");

@@ -23,7 +23,7 @@ impl Spec {
     ///
     /// # Errors
     /// The first key that is not allowed.
-    pub fn new(config: &ResampleConfig) -> Result<Self, ConfigError> {
+    pub(super) fn new(config: &ResampleConfig) -> Result<Self, ConfigError> {
         // A number too large for float32 reads as an infinity. A NaN is only there if it was asked for.
         if config.fill_value.is_infinite() {
             let problem = format!("`{}` (allowed: a finite float32 or .nan)", config.fill_value);
@@ -50,7 +50,7 @@ impl Spec {
     }
 
     /// The groups of a batch whose samples have `dim` values.
-    pub fn groups(&self, dim: usize) -> impl Iterator<Item = ChannelGroup> + Clone + '_ {
+    pub(super) fn groups(&self, dim: usize) -> impl Iterator<Item = ChannelGroup> + Clone + '_ {
         let of_dim = move |group: &ChannelGroup| ChannelGroup {
             to: group.to.min(dim),
             ..group.clone()
@@ -59,7 +59,7 @@ impl Spec {
     }
 
     /// The reason why no device can do the work, if none can.
-    pub fn not_on_gpu(&self) -> Option<String> {
+    pub(super) fn not_on_gpu(&self) -> Option<String> {
         let mode = channel_groups::not_on_gpu(self.groups.iter());
         mode.or_else(|| {
             let (count, most) = (self.groups.len(), channel_groups::MOST_GROUPS);
@@ -71,7 +71,7 @@ impl Spec {
     ///
     /// # Errors
     /// The reason why not, and what is allowed.
-    pub fn check(&self, batch: &Trajectories<'_>) -> Result<(), ConfigError> {
+    pub(super) fn check(&self, batch: &Trajectories<'_>) -> Result<(), ConfigError> {
         let dim = batch.dim();
         match &*self.groups {
             [all] if all.to == usize::MAX => {

@@ -311,12 +311,12 @@ impl<'a> Trajectories<'a> {
 
 impl<'a> Rows<'a> {
     /// Number of rows.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.time_offsets.len() - 1
     }
 
     /// Some of these rows.
-    pub fn range(&self, rows: Range<usize>) -> Self {
+    pub(super) fn range(&self, rows: Range<usize>) -> Self {
         let span =
             |offsets: &[i32]| (offsets[rows.start] - offsets[0]) as usize..(offsets[rows.end] - offsets[0]) as usize;
         let (samples, targets) = (span(self.time_offsets), span(self.target_offsets));
@@ -331,36 +331,36 @@ impl<'a> Rows<'a> {
     }
 
     /// Bytes of the values of a sample, and of the answer to a target.
-    pub fn row_bytes(&self) -> usize {
+    pub(super) fn row_bytes(&self) -> usize {
         self.dim * self.values.dtype().size()
     }
 
     /// Bytes of the values of the answer.
-    pub fn output_bytes(&self) -> usize {
+    pub(super) fn output_bytes(&self) -> usize {
         self.targets.len() * self.row_bytes()
     }
 
     /// The samples of a row, counted over these rows.
-    pub fn samples_of(&self, row: usize) -> Range<usize> {
+    pub(super) fn samples_of(&self, row: usize) -> Range<usize> {
         span(self.time_offsets, row)
     }
 
     /// The targets of a row, counted over these rows.
-    pub fn targets_of(&self, row: usize) -> Range<usize> {
+    pub(super) fn targets_of(&self, row: usize) -> Range<usize> {
         span(self.target_offsets, row)
     }
 
-    pub fn times_of(&self, row: usize) -> &'a [i64] {
+    pub(super) fn times_of(&self, row: usize) -> &'a [i64] {
         &self.times[self.samples_of(row)]
     }
 
-    pub fn values_of<T: Primitive>(&self, row: usize) -> &'a [T] {
+    pub(super) fn values_of<T: Primitive>(&self, row: usize) -> &'a [T] {
         let samples = self.samples_of(row);
         &self.values.as_slice()[samples.start * self.dim..samples.end * self.dim]
     }
 
     /// Number of samples and of targets of each row, if all have the same.
-    pub fn regular(&self) -> Option<(usize, usize)> {
+    pub(super) fn regular(&self) -> Option<(usize, usize)> {
         let rows = self.len().max(1);
         let (samples, targets) = (self.times.len() / rows, self.targets.len() / rows);
         let even = |offsets: &[i32], len: usize| offsets.windows(2).all(|pair| (pair[1] - pair[0]) as usize == len);

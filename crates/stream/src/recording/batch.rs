@@ -54,7 +54,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Reads the schema of the file `path`.
-    pub fn new(path: &Path, schema: &Schema) -> Result<Self, ReadError> {
+    pub(super) fn new(path: &Path, schema: &Schema) -> Result<Self, ReadError> {
         let form = |problem| ReadError::Form {
             path: path.to_owned(),
             problem,
@@ -160,7 +160,7 @@ impl Plan {
     }
 
     /// Error that names the columns which are not read.
-    pub fn unknown(&self, path: &Path) -> Option<ReadError> {
+    pub(super) fn unknown(&self, path: &Path) -> Option<ReadError> {
         (!self.unknown.is_empty()).then(|| ReadError::UnknownColumns {
             path: path.to_owned(),
             columns: self.unknown.join(", "),
@@ -168,37 +168,37 @@ impl Plan {
     }
 
     /// True if a column of the file holds the elements of a payload.
-    pub fn has_elements(&self, column: usize) -> bool {
+    pub(super) fn has_elements(&self, column: usize) -> bool {
         let of_file = |read: usize| self.projection.as_ref().map_or(read, |columns| columns[read]);
         self.parts.iter().any(|&(_, read)| of_file(read) == column)
     }
 
     /// The capture times of a batch.
-    pub fn timestamps<'a>(&self, batch: &'a Batch) -> &'a Int64Array {
+    pub(super) fn timestamps<'a>(&self, batch: &'a Batch) -> &'a Int64Array {
         self.times(&batch.rows)
     }
 
     /// Number of samples of a batch's messages.
-    pub fn samples(&self, batch: &Batch) -> usize {
+    pub(super) fn samples(&self, batch: &Batch) -> usize {
         let [_, timestamps, _] = self.lists;
         let of_row = |row| int64_row(&batch.rows, timestamps, row).len().max(1);
         (0..batch.rows.num_rows()).map(of_row).sum()
     }
 
     /// Arrivals of a batch's messages, if the recorder kept them.
-    pub fn arrivals<'a>(&self, batch: &'a Batch) -> Option<&'a Int64Array> {
+    pub(super) fn arrivals<'a>(&self, batch: &'a Batch) -> Option<&'a Int64Array> {
         self.arrival
             .map(|column| batch.rows.column(column).as_primitive::<Int64Type>())
     }
 
     /// True if the file has the arrivals of its messages.
-    pub fn has_arrivals(&self) -> bool {
+    pub(super) fn has_arrivals(&self) -> bool {
         self.arrival.is_some()
     }
 
     /// Parses the metadata of each row that differs from the schema's; empty if no row has any. An error is the first row
     /// whose text can't be read, and what is wrong with it.
-    pub fn differences(&self, rows: &RecordBatch) -> Result<Vec<Vec<Change>>, (usize, String)> {
+    pub(super) fn differences(&self, rows: &RecordBatch) -> Result<Vec<Vec<Change>>, (usize, String)> {
         let texts = self.metadata.map(|column| rows.column(column).as_string::<i32>());
         let Some(texts) = texts.filter(|texts| texts.null_count() < texts.len()) else {
             return Ok(Vec::new());
@@ -215,7 +215,7 @@ impl Plan {
     }
 
     /// Finds the first row of a batch that is not a message, and what is wrong with it.
-    pub fn check(&self, batch: &Batch) -> Result<(), (usize, String)> {
+    pub(super) fn check(&self, batch: &Batch) -> Result<(), (usize, String)> {
         let changed_shape = |row: usize| {
             let shape = batch.differences(row).iter().find(|(name, _)| name == key::shape);
             shape.and_then(|(_, value)| match value {
@@ -310,7 +310,7 @@ impl Plan {
     }
 
     /// Reads a row of a checked batch into `message`. An error is that of the file, if the row's elements were left there.
-    pub fn read(&self, batch: &Batch, row: usize, message: &mut Message) -> io::Result<()> {
+    pub(super) fn read(&self, batch: &Batch, row: usize, message: &mut Message) -> io::Result<()> {
         message.clear();
         message.arrival_ns = self.arrivals(batch).map(|times| times.value(row));
         let (left, differences) = (&batch.left, batch.differences(row));

@@ -161,12 +161,12 @@ enum Body {
 
 impl Frame {
     /// Header of the message, which describes its body.
-    pub fn header(&self) -> Result<Message<'_>, Stop> {
+    pub(super) fn header(&self) -> Result<Message<'_>, Stop> {
         root_as_message(&self.header).map_err(|error| Stop::Bad(error.to_string()))
     }
 
     /// The body of a batch. If it was left in the file, its parts are read, but for `elements`, which are zeros here.
-    pub fn body(&self, batch: &RecordBatch<'_>, elements: &[Part]) -> Result<(Buffer, Option<Elements>), Stop> {
+    pub(super) fn body(&self, batch: &RecordBatch<'_>, elements: &[Part]) -> Result<(Buffer, Option<Elements>), Stop> {
         let (file, at, bytes) = match &self.body {
             Body::Read(body) => return Ok((body.clone(), None)),
             &Body::Left { ref file, at, bytes } => (file, at, bytes),
@@ -196,7 +196,7 @@ pub(super) struct Elements {
 
 impl Elements {
     /// Reads elements. `place` is where an array has them, in zeros.
-    pub fn read(&self, place: &[u8], into: &mut HostBuf) -> io::Result<()> {
+    pub(super) fn read(&self, place: &[u8], into: &mut HostBuf) -> io::Result<()> {
         into.resize(place.len());
         if place.is_empty() {
             return Ok(());
@@ -281,32 +281,32 @@ fn spans(footer: &Footer<'_>, footer_at: u64) -> Option<Vec<Span>> {
 
 impl Messages {
     /// Leaves elements of long batches in the file until they are asked for.
-    pub fn leave_elements(&mut self) {
+    pub(super) fn leave_elements(&mut self) {
         self.leaves_elements = true;
     }
 
     /// The schema by the footer, which is that of the start.
-    pub fn schema_of_footer(&self) -> Option<SchemaRef> {
+    pub(super) fn schema_of_footer(&self) -> Option<SchemaRef> {
         self.footer.as_ref()?.schema.clone()
     }
 
     /// True if the footer says that the recorder goes on.
-    pub fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         self.footer.as_ref().is_some_and(|footer| footer.is_open)
     }
 
     /// The bytes of the file that are still to be read.
-    pub fn left(&self) -> u64 {
+    pub(super) fn left(&self) -> u64 {
         self.len.saturating_sub(self.at)
     }
 
     /// Number of batches by the footer; `None` without a valid one.
-    pub fn expected(&self) -> Option<usize> {
+    pub(super) fn expected(&self) -> Option<usize> {
         self.footer.as_ref().map(|footer| footer.batches.len())
     }
 
     /// Skips to the next batch by the footer, and says whether there is one.
-    pub fn skip(&mut self) -> bool {
+    pub(super) fn skip(&mut self) -> bool {
         let mut batches = self.footer.iter().flat_map(|footer| &footer.batches);
         let next = batches.find(|span| span.at > self.at).map(|span| span.at);
         self.at = next.unwrap_or(self.at);
@@ -314,7 +314,7 @@ impl Messages {
     }
 
     /// The next message.
-    pub fn next(&mut self) -> Result<Frame, Stop> {
+    pub(super) fn next(&mut self) -> Result<Frame, Stop> {
         let mut prefix = [0; 8];
         if self.at == self.len {
             return Err(Stop::Torn("the stream has no end".to_owned()));

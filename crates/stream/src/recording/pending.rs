@@ -94,7 +94,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    pub fn new(common: Common) -> Self {
+    pub(super) fn new(common: Common) -> Self {
         let mut pending = Self {
             schema: Arc::new(common.schema()),
             timestamps: Vec::new(),
@@ -111,18 +111,18 @@ impl Pending {
         pending
     }
 
-    pub fn rows(&self) -> usize {
+    pub(super) fn rows(&self) -> usize {
         self.timestamps.len()
     }
 
     /// Bytes of payloads and metadata; or the number of rows if that is higher, as with empty lists.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let bytes = |list: &List| (list.bytes.len() + size_of::<i32>() * list.cells.len()).max(list.rows());
         let lists = self.payload.iter().chain(&self.lists);
         lists.map(bytes).sum::<usize>() + self.metadata.len()
     }
 
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.timestamps.clear();
         self.arrivals.clear();
         self.metadata.clear();
@@ -134,7 +134,7 @@ impl Pending {
 
     /// Adds a message that fits [`Common`] and came at `arrival_ns`. Refuses one whose metadata takes more than `most` bytes as text, and returns
     /// how many.
-    pub fn push(&mut self, message: &Message, arrival_ns: i64, most: usize) -> Result<(), usize> {
+    pub(super) fn push(&mut self, message: &Message, arrival_ns: i64, most: usize) -> Result<(), usize> {
         let before = self.metadata.len();
         self.metadata.push('{');
         let empty = self.metadata.len();
@@ -164,7 +164,7 @@ impl Pending {
     }
 
     /// All rows as a batch.
-    pub fn batch(&self) -> Result<RecordBatch, ArrowError> {
+    pub(super) fn batch(&self) -> Result<RecordBatch, ArrowError> {
         let common = &self.common;
         let payload = self.payload.iter().zip(common.parts.iter().map(|part| part.dtype));
         let optional = self.lists.iter().zip(common.has).filter(|(_, has)| *has);

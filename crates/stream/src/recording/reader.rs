@@ -192,7 +192,7 @@ impl Reader {
 impl StreamFiles {
     /// Opens those files that can be opened, the first of them to be read. Says of each other one why it can't; if that is
     /// all of them, there is no stream.
-    pub fn open(name: &str, files: Vec<PathBuf>, leaves_elements: bool) -> (Option<Self>, Vec<ReadError>) {
+    pub(super) fn open(name: &str, files: Vec<PathBuf>, leaves_elements: bool) -> (Option<Self>, Vec<ReadError>) {
         let (mut stream, mut refused): (Option<Self>, _) = (None, Vec::new());
         for path in files {
             match Self::open_file(name, path, leaves_elements) {
@@ -271,12 +271,12 @@ impl StreamFiles {
     }
 
     /// The batch at hand, and how its rows are read.
-    pub fn at_hand(&self) -> Option<(&Plan, &Batch)> {
+    pub(super) fn at_hand(&self) -> Option<(&Plan, &Batch)> {
         self.schema.as_ref().map(|(_, plan)| plan).zip(self.batch.as_ref())
     }
 
     /// Reads the batch that starts at `at` of a file.
-    pub fn go_to(&mut self, file: usize, at: u64) -> Result<(), ReadError> {
+    pub(super) fn go_to(&mut self, file: usize, at: u64) -> Result<(), ReadError> {
         self.failed = None;
         if file != self.at_file || !self.is_open {
             self.begin(file)?;
@@ -293,7 +293,7 @@ impl StreamFiles {
     }
 
     /// Reads a message of the batch at hand.
-    pub fn read_row(&self, row: usize, message: &mut Message) -> Result<(), ReadError> {
+    pub(super) fn read_row(&self, row: usize, message: &mut Message) -> Result<(), ReadError> {
         let (plan, batch) = match self.at_hand() {
             Some((plan, batch)) if row < batch.rows.num_rows() => (plan, batch),
             _ => return Err(self.changed("written over")),
@@ -305,7 +305,7 @@ impl StreamFiles {
     }
 
     /// Error of a batch that is not what it was when the file was opened.
-    pub fn changed(&self, how: &str) -> ReadError {
+    pub(super) fn changed(&self, how: &str) -> ReadError {
         ReadError::Damaged {
             path: self.path.clone(),
             at: self.batch_at,

@@ -36,7 +36,7 @@ impl From<&Column> for Part {
 }
 
 impl Part {
-    pub fn in_words(&self) -> String {
+    pub(super) fn in_words(&self) -> String {
         match self.cells {
             Cells::One => self.dtype.to_string(),
             Cells::Fixed(n) => format!("FixedSizeList<{}, {n}>", self.dtype),
@@ -46,7 +46,7 @@ impl Part {
     }
 
     /// The name of its column. A struct's field that is called like one of a recording's own gets `data.` before it.
-    pub fn column(&self) -> String {
+    pub(super) fn column(&self) -> String {
         let own = [
             key::timestamp_ns,
             key::timestamps_ns,
@@ -74,7 +74,7 @@ pub(super) struct Common {
 }
 
 impl Common {
-    pub fn of(stream: &str, message: &Message, has_arrival: bool) -> Result<Self, WriteError> {
+    pub(super) fn of(stream: &str, message: &Message, has_arrival: bool) -> Result<Self, WriteError> {
         let parts: Vec<Part> = message.columns().iter().map(Part::from).collect();
         if parts.is_empty() {
             return Err(WriteError::Form {
@@ -97,12 +97,12 @@ impl Common {
     }
 
     /// True if the payload is a primitive array and not a struct.
-    pub fn is_flat(&self) -> bool {
+    pub(super) fn is_flat(&self) -> bool {
         matches!(self.parts.as_slice(), [only] if only.name.is_empty())
     }
 
     /// Checks that `message` has the same columns. Allocates only for the error.
-    pub fn check(&self, stream: &str, message: &Message) -> Result<(), WriteError> {
+    pub(super) fn check(&self, stream: &str, message: &Message) -> Result<(), WriteError> {
         let misfit = |what, came: String, recorded: String| {
             Err(WriteError::Misfit {
                 stream: stream.to_owned(),
@@ -151,13 +151,13 @@ impl Common {
     }
 
     /// Appends where the metadata of a message differs from that of the first one, as entries of an object.
-    pub fn push_differences(&self, message: &Message, scratch: &mut Metadata, out: &mut String) {
+    pub(super) fn push_differences(&self, message: &Message, scratch: &mut Metadata, out: &mut String) {
         self.metadata_of(message, scratch);
         push_differences(&self.metadata, scratch, out);
     }
 
     /// The schema of the stream's file.
-    pub fn schema(&self) -> Schema {
+    pub(super) fn schema(&self) -> Schema {
         let list = |name: &str, row: DataType| {
             let item = Field::new_list_field(row, true);
             Field::new(name, DataType::List(item.into()), false)

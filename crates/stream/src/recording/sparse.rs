@@ -18,7 +18,7 @@ unsafe impl Send for Sparse {}
 unsafe impl Sync for Sparse {}
 
 impl Sparse {
-    pub fn new(bytes: usize) -> io::Result<Self> {
+    pub(super) fn new(bytes: usize) -> io::Result<Self> {
         // There is no mapping of nothing.
         let bytes = bytes.max(1);
         let (protection, flags) = (
@@ -31,13 +31,13 @@ impl Sparse {
         Ok(Self { address, bytes })
     }
 
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the mapping is of that length, and borrowed as the value is.
         unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.bytes) }
     }
 
     /// All of it, which nobody writes any more.
-    pub fn into_buffer(self) -> Buffer {
+    pub(super) fn into_buffer(self) -> Buffer {
         let (address, bytes) = (self.address, self.bytes);
         // SAFETY: the mapping is of that length, and lives as long as the buffer.
         unsafe { Buffer::from_custom_allocation(address, bytes, Arc::new(self)) }

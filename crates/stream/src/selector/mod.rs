@@ -18,7 +18,7 @@ pub use cloud::DATATYPES;
 pub use config::{FromConfig, FromError, MetadataStamp, NamesConfig, NumberStamp, StampConfig, TimeUnit};
 pub use error::SelectError;
 pub use path::{Path, integer, number};
-pub use samples::Losses;
+pub(crate) use samples::Losses;
 pub use stamp::ns_of;
 pub use types::FRAMES;
 

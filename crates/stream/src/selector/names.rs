@@ -17,7 +17,7 @@ impl NewNames {
     const MOST: usize = 64;
 
     /// Counts a message with such names.
-    pub fn add<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+    pub(super) fn add<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
         self.messages += 1;
         for name in names {
             if self.names.len() < Self::MOST && !self.names.iter().any(|known| known == name) {
@@ -27,7 +27,7 @@ impl NewNames {
     }
 
     /// Number of messages with a problem, and the problem, if there are any.
-    pub fn line(&self, what: &str) -> Option<String> {
+    pub(super) fn line(&self, what: &str) -> Option<String> {
         let names: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
         let new = match names.is_empty() {
             true => String::new(),
@@ -54,7 +54,7 @@ pub(super) struct Names {
 
 impl Names {
     /// Names at a path, of which `order` are taken; without any, those of the first message, in its order.
-    pub fn find(path: &str, order: Vec<String>, fields: &Fields) -> Result<Self, SelectError> {
+    pub(super) fn find(path: &str, order: Vec<String>, fields: &Fields) -> Result<Self, SelectError> {
         let is_list = |data_type: &DataType| item_of(data_type).is_some_and(|item| is_text(item.data_type()));
         let (path, _) = Path::typed(path, fields, is_list, "a list of texts")?;
         Ok(Self {
@@ -69,17 +69,17 @@ impl Names {
     }
 
     /// The path of the names.
-    pub fn key(&self) -> &str {
+    pub(super) fn key(&self) -> &str {
         self.path.text()
     }
 
     /// The names of the elements that are taken, as far as they are known.
-    pub fn order(&self) -> &[String] {
+    pub(super) fn order(&self) -> &[String] {
         &self.order
     }
 
     /// Finds the elements that are taken in a message.
-    pub fn look(&mut self, payload: &StructArray) -> Result<(), SelectError> {
+    pub(super) fn look(&mut self, payload: &StructArray) -> Result<(), SelectError> {
         let (values, range) = self.path.list(payload)?;
         let is_last = self.is_known
             && range.len() == self.last.len()
@@ -101,7 +101,7 @@ impl Names {
     }
 
     /// Takes the names of the message that was looked at last in later ones, too, if nothing has said yet which.
-    pub fn keep(&mut self) {
+    pub(super) fn keep(&mut self) {
         if self.order.is_empty() {
             self.order.clone_from(&self.last);
         }
@@ -114,7 +114,7 @@ impl Names {
     }
 
     /// Number of messages with elements that the first did not have, in words.
-    pub fn others(&self) -> Option<String> {
+    pub(super) fn others(&self) -> Option<String> {
         let what = format!(
             "have names in `{}` that the first did not have, whose values are left out",
             self.key()
@@ -123,12 +123,12 @@ impl Names {
     }
 
     /// Number of names that the message has.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.last.len()
     }
 
     /// Indices of the elements that are taken in a list of the message.
-    pub fn places(&self) -> &[usize] {
+    pub(super) fn places(&self) -> &[usize] {
         &self.places
     }
 

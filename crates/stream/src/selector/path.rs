@@ -157,7 +157,7 @@ fn first_row(array: &ArrayRef) -> Option<(&ArrayRef, Range<usize>)> {
 
 impl Numbers {
     /// The numbers of a field. `None` if it holds none.
-    pub fn of(path: &Path, field: &FieldRef) -> Option<Self> {
+    pub(super) fn of(path: &Path, field: &FieldRef) -> Option<Self> {
         let item = item_of(field.data_type());
         Some(Self {
             path: path.clone(),
@@ -167,7 +167,7 @@ impl Numbers {
     }
 
     /// The numbers of a message, as a range of an array. A number that is null is one of the array's nulls.
-    pub fn find<'a>(&self, payload: &'a StructArray) -> Result<(&'a ArrayRef, Range<usize>), SelectError> {
+    pub(super) fn find<'a>(&self, payload: &'a StructArray) -> Result<(&'a ArrayRef, Range<usize>), SelectError> {
         match self.is_list {
             true => self.path.list(payload),
             false => Ok((self.path.follow(payload)?, 0..1)),

@@ -52,14 +52,14 @@ impl Loss {
 
 impl Samples {
     /// Samples that a configuration names.
-    pub fn find(config: &FromConfig, fields: &Fields) -> Result<Self, SelectError> {
+    pub(super) fn find(config: &FromConfig, fields: &Fields) -> Result<Self, SelectError> {
         let names = config.names.as_ref();
         let names = names.map(|names| Names::find(&names.key, names.order.clone(), fields));
         Self::new(config.columns.iter().map(String::as_str), names.transpose()?, fields)
     }
 
     /// Samples at these paths. With names, each path is that of a list.
-    pub fn new<'a>(
+    pub(super) fn new<'a>(
         paths: impl IntoIterator<Item = &'a str>,
         names: Option<Names>,
         fields: &Fields,
@@ -86,7 +86,7 @@ impl Samples {
     }
 
     /// Numbers that could not be taken as they are, up to now.
-    pub fn losses(&self) -> Losses<'_> {
+    pub(super) fn losses(&self) -> Losses<'_> {
         let [rounded, missing] = &self.losses;
         let place = |loss: &Loss| self.numbers.get(loss.first).map_or("", |numbers| numbers.path.text());
         let of = |loss: &Loss| (loss.count, place(loss));
@@ -113,12 +113,12 @@ impl Samples {
     }
 
     /// The names of the values, as far as they have names that are known.
-    pub fn names(&self) -> &[String] {
+    pub(super) fn names(&self) -> &[String] {
         self.names.as_ref().map_or(&[], Names::order)
     }
 
     /// Number of messages with elements that the first did not have, in words.
-    pub fn others(&self) -> Option<String> {
+    pub(super) fn others(&self) -> Option<String> {
         let (names, numbers) = (self.names.as_ref()?, self.numbers.first()?);
         names
             .others()
@@ -126,7 +126,12 @@ impl Samples {
     }
 
     /// Makes the payload of `message` a flat array of the values, of which there are to be as many as `width` says.
-    pub fn read(&mut self, payload: &StructArray, width: Width, message: &mut Message) -> Result<(), SelectError> {
+    pub(super) fn read(
+        &mut self,
+        payload: &StructArray,
+        width: Width,
+        message: &mut Message,
+    ) -> Result<(), SelectError> {
         if let Some(names) = &mut self.names {
             names.look(payload)?;
         }

@@ -25,7 +25,7 @@ pub(super) enum Stamp {
 }
 
 impl Stamp {
-    pub fn find(text: &str, fields: &Fields) -> Result<Self, SelectError> {
+    pub(super) fn find(text: &str, fields: &Fields) -> Result<Self, SelectError> {
         let (path, field) = Path::find(text, fields)?;
         let data_type = field.data_type();
         if let DataType::Struct(parts) = data_type {
@@ -47,13 +47,13 @@ impl Stamp {
     }
 
     /// The number at a path.
-    pub fn number(stamp: &NumberStamp, fields: &Fields) -> Result<Self, SelectError> {
+    pub(super) fn number(stamp: &NumberStamp, fields: &Fields) -> Result<Self, SelectError> {
         let (path, _) = Path::typed(&stamp.path, fields, DataType::is_numeric, "a number")?;
         Ok(Self::Number(path, stamp.unit.ns()))
     }
 
     /// The time, ns.
-    pub fn read(&self, payload: &StructArray) -> Result<i64, SelectError> {
+    pub(super) fn read(&self, payload: &StructArray) -> Result<i64, SelectError> {
         let (path, ns) = match self {
             Self::Parts([sec, nanosec]) => {
                 let (whole, rest) = (sec.integer(payload)?, nanosec.integer(payload)?);

@@ -33,7 +33,7 @@ struct Input {
 }
 
 impl Silence {
-    pub fn new(operation: &str, inputs: &[String]) -> Self {
+    pub(super) fn new(operation: &str, inputs: &[String]) -> Self {
         let input = |name: &String| Input {
             name: name.clone(),
             messages: 0,
@@ -51,18 +51,18 @@ impl Silence {
     }
 
     /// Complaint about an input.
-    pub fn ailment(&self, input: usize) -> Option<&Ailment> {
+    pub(super) fn ailment(&self, input: usize) -> Option<&Ailment> {
         let of_input = self.ailment.as_ref().filter(|(guilty, _)| *guilty == input);
         of_input.map(|(_, ailment)| ailment)
     }
 
-    pub fn message(&mut self, input: usize) {
+    pub(super) fn message(&mut self, input: usize) {
         self.inputs[input].messages += 1;
         self.inputs[input].is_closed = false;
     }
 
     /// A member of a set of this number is published. Says whether it is the first of its set.
-    pub fn set(&mut self, number: i64) -> bool {
+    pub(super) fn set(&mut self, number: i64) -> bool {
         if number == self.last {
             return false;
         }
@@ -75,12 +75,12 @@ impl Silence {
         true
     }
 
-    pub fn changed(&mut self, input: usize, to: Change) {
+    pub(super) fn changed(&mut self, input: usize, to: Change) {
         self.inputs[input].is_closed = to == Change::Closed;
     }
 
     /// Says why there is no set, if there is none for long. Returns when it wants to be called again.
-    pub fn check<M>(&mut self, now: Instant, grouper: &Grouper<M>) -> Instant {
+    pub(super) fn check<M>(&mut self, now: Instant, grouper: &Grouper<M>) -> Instant {
         let quiet = now.saturating_duration_since(*self.since.get_or_insert(now));
         let some_speak = self.inputs.iter().any(|input| input.messages > 0);
         self.ailment = None;

@@ -53,7 +53,7 @@ struct Form {
 
 impl Attach {
     /// For the attached streams of a timeline; `None` if there is none.
-    pub fn new(timeline: &Timeline) -> Option<Self> {
+    pub(super) fn new(timeline: &Timeline) -> Option<Self> {
         if timeline.attached().is_empty() {
             return None;
         }
@@ -76,17 +76,22 @@ impl Attach {
     }
 
     /// The attached stream of an input, if it is one.
-    pub fn stream(&self, input: usize) -> Option<usize> {
+    pub(super) fn stream(&self, input: usize) -> Option<usize> {
         input.checked_sub(self.modalities)
     }
 
     /// The output `observation`: it follows `fused`, and those of the attached streams.
-    pub fn observation(&self) -> usize {
+    pub(super) fn observation(&self) -> usize {
         1 + self.inputs.len()
     }
 
     /// Takes a message of an attached stream.
-    pub fn push(&mut self, aligner: &mut Aligner, stream: usize, message: InputMessage<'_>) -> Result<Arrival, String> {
+    pub(super) fn push(
+        &mut self,
+        aligner: &mut Aligner,
+        stream: usize,
+        message: InputMessage<'_>,
+    ) -> Result<Arrival, String> {
         let Input { form, pool, .. } = &mut self.inputs[stream];
         let stamp_ns = message
             .header
@@ -116,7 +121,7 @@ impl Attach {
     }
 
     /// Finds the messages of the window of a target.
-    pub fn select(&mut self, timeline: &Timeline, target: &Target, out: &Outbox<'_>) {
+    pub(super) fn select(&mut self, timeline: &Timeline, target: &Target, out: &Outbox<'_>) {
         self.held.select(timeline, target);
         self.give_back();
         let is_whole_wanted = out.is_wanted(self.observation());
@@ -128,7 +133,7 @@ impl Attach {
     }
 
     /// Says how old what the newest row has of each stream is.
-    pub fn report(&self, timeline: &Timeline, watch: &mut Watch, out: &mut Outbox<'_>) {
+    pub(super) fn report(&self, timeline: &Timeline, watch: &mut Watch, out: &mut Outbox<'_>) {
         let ages = self.held.age_ns();
         let newest = &ages[ages.len() - self.inputs.len()..];
         let mut figures = out.figures();
@@ -143,7 +148,7 @@ impl Attach {
 
     /// Publishes the messages of the window that was selected last, each stream's on its own output. `request` is the one
     /// that the window answers.
-    pub fn publish(&self, target: &Target, request: Option<&Header>, out: &mut Outbox<'_>) {
+    pub(super) fn publish(&self, target: &Target, request: Option<&Header>, out: &mut Outbox<'_>) {
         for (i, input) in self.inputs.iter().enumerate() {
             // Until its first message has come, nobody knows what they are.
             if input.form.is_none() || !out.is_wanted(1 + i) {
@@ -168,7 +173,7 @@ impl Attach {
 
     /// Publishes everything of the window in one message: its values, of this type, and the messages. `describe` writes
     /// what the header of `fused` says.
-    pub fn publish_whole(&mut self, dtype: Dtype, out: &mut Outbox<'_>, describe: impl FnOnce(&mut Header)) {
+    pub(super) fn publish_whole(&mut self, dtype: Dtype, out: &mut Outbox<'_>, describe: impl FnOnce(&mut Header)) {
         if let Err(problem) = self.lay_out_whole(dtype) {
             return out.fault_of_output(self.observation(), 1, problem);
         }
@@ -200,7 +205,7 @@ impl Attach {
     }
 
     /// Writes what the header of every output of the observation says of the attached streams.
-    pub fn describe(&self, header: &mut Header) {
+    pub(super) fn describe(&self, header: &mut Header) {
         align::key::attached.set(header, &self.outputs);
         align::key::grid_index.set(header, self.held.index());
         align::key::grid_age_ns.set(header, self.held.age_ns());

@@ -83,7 +83,7 @@ impl Observe {
 
 impl Published {
     /// The outputs of an aligner. `has_frames`: each is that of one stream, whose frame it passes on.
-    pub fn of(aligner: &Aligner, has_frames: bool) -> Vec<Self> {
+    pub(super) fn of(aligner: &Aligner, has_frames: bool) -> Vec<Self> {
         let timeline = aligner.timeline();
         let published = aligner.outputs().iter().map(|output| {
             let modalities = output.modalities();

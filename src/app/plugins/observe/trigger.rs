@@ -17,30 +17,30 @@ pub(super) struct Requests {
 
 impl Requests {
     /// Keeps the metadata of a request.
-    pub fn put(&mut self, number: u64, header: &Header) {
+    pub(super) fn put(&mut self, number: u64, header: &Header) {
         let mut kept = self.free.pop().unwrap_or_default();
         kept.copy_from(header);
         self.waiting.push_back((number, Instant::now(), kept));
     }
 
     /// Takes the metadata of a request out.
-    pub fn take(&mut self, number: u64) -> Option<Header> {
+    pub(super) fn take(&mut self, number: u64) -> Option<Header> {
         let at = self.waiting.iter().position(|(of, ..)| *of == number)?;
         self.waiting.remove(at).map(|(.., header)| header)
     }
 
     /// Takes that of the oldest request out.
-    pub fn take_oldest(&mut self) -> Option<Header> {
+    pub(super) fn take_oldest(&mut self) -> Option<Header> {
         self.waiting.pop_front().map(|(.., header)| header)
     }
 
     /// Gives the memory of metadata back.
-    pub fn give_back(&mut self, header: Option<Header>) {
+    pub(super) fn give_back(&mut self, header: Option<Header>) {
         self.free.extend(header);
     }
 
     /// Arrival of the oldest one.
-    pub fn oldest(&self) -> Option<Instant> {
+    pub(super) fn oldest(&self) -> Option<Instant> {
         self.waiting.front().map(|&(_, came, _)| came)
     }
 }

@@ -74,7 +74,7 @@ impl Figure for RecentRows {
 }
 
 impl StreamWatch {
-    pub fn new(name: &str, now: Instant) -> Self {
+    pub(crate) fn new(name: &str, now: Instant) -> Self {
         Self {
             name: name.to_owned(),
             samples: 0,
@@ -97,7 +97,7 @@ impl StreamWatch {
 
     /// Complaint about its stamps, after a sample with this one: its kind, if it is new. Its words are then the
     /// `stamp_problem`.
-    pub fn judge(&mut self, now: Instant, stamp_ns: i64, arrival_ns: Option<i64>) -> Option<&'static str> {
+    pub(crate) fn judge(&mut self, now: Instant, stamp_ns: i64, arrival_ns: Option<i64>) -> Option<&'static str> {
         let stands = self.step(now, stamp_ns);
         let Some((since, first_ns)) = self.since else {
             (self.first, self.since) = (Some(now), Some((now, stamp_ns)));
@@ -164,7 +164,7 @@ impl StreamWatch {
     }
 
     /// Makes what is wrong with its stamps its ailment, if it has no other.
-    pub fn set_stamp_ailment(&mut self) {
+    pub(crate) fn set_stamp_ailment(&mut self) {
         if self.ailment.is_none() {
             self.ailment = self.stamp_problem.as_ref().map(|stamp_problem| Ailment {
                 level: Level::Warn,
@@ -175,7 +175,7 @@ impl StreamWatch {
     }
 
     /// For how long it has been quiet, if that is longer than it ever should be.
-    pub fn quiet(&self, now: Instant, since: Instant) -> Option<Duration> {
+    pub(crate) fn quiet(&self, now: Instant, since: Instant) -> Option<Duration> {
         let quiet = now.saturating_duration_since(self.last.unwrap_or(since));
         let usual = match (self.first, self.last) {
             (Some(first), Some(last)) if self.samples > 1 => {
@@ -187,7 +187,7 @@ impl StreamWatch {
     }
 
     /// Warns if it is quiet, now and then. `besides` says what goes on without it.
-    pub fn warn_if_quiet(&mut self, [now, since]: [Instant; 2], operation: &str, besides: &str) {
+    pub(crate) fn warn_if_quiet(&mut self, [now, since]: [Instant; 2], operation: &str, besides: &str) {
         if self.said_quiet.is_due(now, SAY_AGAIN)
             && let Some(quiet) = self.quiet(now, since)
         {
@@ -197,14 +197,14 @@ impl StreamWatch {
     }
 
     /// A sample that can be used came.
-    pub fn came(&mut self, now: Instant) {
+    pub(crate) fn came(&mut self, now: Instant) {
         self.samples += 1;
         self.refused = 0;
         self.last = Some(now);
     }
 
     /// Silence of this length, in words.
-    pub fn silence(&self, quiet: Duration) -> String {
+    pub(crate) fn silence(&self, quiet: Duration) -> String {
         let seconds = quiet.as_secs_f64();
         match self.refused {
             0 => format!("has sent nothing for {seconds:.1} s"),

@@ -84,12 +84,12 @@ unsafe impl Params for FuseParams<'_> {}
 
 impl<'a> FuseParams<'a> {
     /// True if these numbers of modalities and groups can travel in the launch parameters.
-    pub fn holds(modalities: usize, groups: usize) -> bool {
+    pub(super) fn holds(modalities: usize, groups: usize) -> bool {
         modalities <= INLINE && groups <= INLINE
     }
 
     /// Puts modalities and groups into the parameters, which [`hold`](Self::holds) them.
-    pub fn embed(
+    pub(super) fn embed(
         &mut self,
         modalities: impl Iterator<Item = ModalityParams<'a>>,
         groups: impl Iterator<Item = GroupParams>,
@@ -102,7 +102,7 @@ impl<'a> FuseParams<'a> {
     }
 
     /// Points to modalities and groups in device memory.
-    pub fn point_to(&mut self, modalities: DevicePtr<'a>, groups: DevicePtr<'a>) {
+    pub(super) fn point_to(&mut self, modalities: DevicePtr<'a>, groups: DevicePtr<'a>) {
         (self.modalities, self.groups) = (modalities, groups);
     }
 }
@@ -128,7 +128,7 @@ unsafe impl Staged for Fresh<'_> {}
 
 impl Fresh<'_> {
     /// Elements that it copies, one for each sample at least.
-    pub fn elements(&self) -> u32 {
+    pub(super) fn elements(&self) -> u32 {
         self.count.saturating_mul(self.dim.max(1))
     }
 }

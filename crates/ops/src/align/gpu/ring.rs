@@ -22,7 +22,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    pub fn new(gpu: &Gpu, budget: &Budget, dim: usize) -> Self {
+    pub(super) fn new(gpu: &Gpu, budget: &Budget, dim: usize) -> Self {
         Self {
             samples: DeviceBuf::new(gpu, budget),
             dim,
@@ -32,13 +32,13 @@ impl Ring {
     }
 
     /// Forgets that the ring holds anything, so that it is copied anew: but for rows that are nowhere else.
-    pub fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.end = 0;
     }
 
     /// The samples of the history that the ring lacks, by their index in the history. They count as copied from now on,
     /// until [`forget`](Self::forget).
-    pub fn lacking(&mut self, history: &History) -> Result<Range<usize>, DeviceFault> {
+    pub(super) fn lacking(&mut self, history: &History) -> Result<Range<usize>, DeviceFault> {
         let held = history.times().len();
         let (first, end) = (history.first(), history.first() + held as u64);
         let mut known = self.end.min(history.take_rewritten());
@@ -51,14 +51,14 @@ impl Ring {
     }
 
     /// An empty ring with room for `held` samples.
-    pub fn larger(&self, gpu: &Gpu, budget: &Budget, held: usize) -> Result<Self, DeviceFault> {
+    pub(super) fn larger(&self, gpu: &Gpu, budget: &Budget, held: usize) -> Result<Self, DeviceFault> {
         let mut larger = Self::new(gpu, budget, self.dim);
         larger.grow(held)?;
         Ok(larger)
     }
 
     /// True if there is room for `held` samples.
-    pub fn has_room(&self, held: usize) -> bool {
+    pub(super) fn has_room(&self, held: usize) -> bool {
         self.slots > 0 && held <= self.slots
     }
 
@@ -77,7 +77,7 @@ impl Ring {
     }
 
     /// The copies that bring the rows of the history from `old` into this ring: one for each run that is contiguous there.
-    pub fn moves<'a>(&'a self, history: &'a History, old: &'a Self) -> impl Iterator<Item = Fresh<'a>> {
+    pub(super) fn moves<'a>(&'a self, history: &'a History, old: &'a Self) -> impl Iterator<Item = Fresh<'a>> {
         let held = history.times().len();
         let wrap = match old.slots {
             0 => 0,
@@ -93,7 +93,7 @@ impl Ring {
     }
 
     /// Copies the rows of samples of these numbers to the host, and waits for it.
-    pub fn fetch(&self, numbers: Range<u64>, rows: &mut [f32]) -> Result<(), DeviceFault> {
+    pub(super) fn fetch(&self, numbers: Range<u64>, rows: &mut [f32]) -> Result<(), DeviceFault> {
         let (mut number, mut rows) = (numbers.start, rows);
         while number < numbers.end {
             let slot = self.slot(number) as usize;
@@ -108,30 +108,30 @@ impl Ring {
     }
 
     /// The slot of the sample of that number.
-    pub fn slot(&self, number: u64) -> u32 {
+    pub(super) fn slot(&self, number: u64) -> u32 {
         number as u32 & self.mask()
     }
 
     /// The slot of a sample, by its index in the history.
-    pub fn slot_of(&self, history: &History, sample: usize) -> u32 {
+    pub(super) fn slot_of(&self, history: &History, sample: usize) -> u32 {
         self.slot(history.first() + sample as u64)
     }
 
-    pub fn mask(&self) -> u32 {
+    pub(super) fn mask(&self) -> u32 {
         self.slots as u32 - 1
     }
 
-    pub fn times(&self) -> DevicePtr<'_> {
+    pub(super) fn times(&self) -> DevicePtr<'_> {
         self.samples.pointer()
     }
 
-    pub fn values(&self) -> DevicePtr<'_> {
+    pub(super) fn values(&self) -> DevicePtr<'_> {
         self.samples.pointer().offset(self.slots * size_of::<i64>())
     }
 
     /// The copy that brings samples of the history, which lie at these addresses of the device, into the ring. Without
     /// times it brings their rows alone.
-    pub fn fresh<'a>(
+    pub(super) fn fresh<'a>(
         &'a self,
         history: &History,
         samples: &Range<usize>,

@@ -39,7 +39,7 @@ impl Pace {
     }
 
     /// Moves the times of its stream by `ns`.
-    pub fn shift(&mut self, ns: i64) {
+    pub(super) fn shift(&mut self, ns: i64) {
         for time in [&mut self.led_until, &mut self.catches_up_to] {
             *time = time.map(|time| time.saturating_add(ns));
         }

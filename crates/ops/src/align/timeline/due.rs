@@ -23,7 +23,7 @@ pub(super) struct Next {
 }
 
 impl Next {
-    pub fn at(time_ns: i64) -> Self {
+    pub(super) fn at(time_ns: i64) -> Self {
         Self {
             time_ns,
             leaves_behind: false,

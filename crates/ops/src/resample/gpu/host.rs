@@ -78,7 +78,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    pub fn new(gpu: &Gpu, budget: &Budget) -> Self {
+    pub(super) fn new(gpu: &Gpu, budget: &Budget) -> Self {
         Self {
             memory: DeviceBuf::new(gpu, budget),
             tiles: PinnedBuf::new(gpu),
@@ -88,7 +88,7 @@ impl Block {
     }
 
     /// The device, and the stream that the work on it goes to.
-    pub fn gpu(&self) -> &Gpu {
+    pub(super) fn gpu(&self) -> &Gpu {
         self.memory.gpu()
     }
 
@@ -99,7 +99,7 @@ impl Block {
     ///
     /// # Safety
     /// As [`upload`](Self::upload).
-    pub unsafe fn start(&mut self, spec: &Spec, rows: &Rows<'_>) -> Result<(), DeviceFault> {
+    pub(super) unsafe fn start(&mut self, spec: &Spec, rows: &Rows<'_>) -> Result<(), DeviceFault> {
         let gpu = self.gpu().clone();
         // SAFETY: as the caller promises; the block leaves each part the room that the batch says.
         unsafe {
@@ -177,7 +177,7 @@ impl Block {
     ///
     /// # Errors
     /// The driver's error.
-    pub fn fetch(&mut self, values: &mut [u8], valid: &mut [u8]) -> Result<ResampleCounters, DeviceFault> {
+    pub(super) fn fetch(&mut self, values: &mut [u8], valid: &mut [u8]) -> Result<ResampleCounters, DeviceFault> {
         let dropped = self.out + values.len().next_multiple_of(ALIGNMENT);
         DeviceBuf::fetch_each([
             (&self.memory, dropped, self.head.bytes_mut()),

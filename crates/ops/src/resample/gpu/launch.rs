@@ -211,7 +211,7 @@ impl Batch<'_> {
 
     /// Number of targets that a block takes of `targets`. A block spends some time on brackets before it loads the
     /// first row, so it takes many, but leaves enough for every multiprocessor.
-    pub fn tile_targets(&self, gpu: &Gpu, targets: usize) -> usize {
+    pub(super) fn tile_targets(&self, gpu: &Gpu, targets: usize) -> usize {
         const BLOCKS_PER_MULTIPROCESSOR: usize = 2;
         const LEAST: usize = 16;
         const MOST_VECTORS: usize = 2048;

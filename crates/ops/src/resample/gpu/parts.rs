@@ -5,14 +5,14 @@ use std::ops::Range;
 
 impl Rows<'_> {
     /// Cuts the rows into `parts` parts of about the same work.
-    pub fn cut(&self, parts: usize) -> impl Iterator<Item = Range<usize>> {
+    pub(crate) fn cut(&self, parts: usize) -> impl Iterator<Item = Range<usize>> {
         cut(self.len(), parts, |row| {
             self.samples_of(row).len() + self.targets_of(row).len()
         })
     }
 
     /// Bytes that they and their answer take on a device, without what is small.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         (self.times.len() + self.targets.len()) * (size_of::<i64>() + self.row_bytes())
     }
 }

@@ -4,13 +4,13 @@ use super::super::grid::VoxelGrid;
 use robocache_geometry::RigidTransform;
 
 /// A bitmap and the bitmap of its words in use: cell `i` is bit `i % 64` of word `i / 64`, and so again.
-pub struct Bitmap<'a> {
+pub(crate) struct Bitmap<'a> {
     pub words: &'a mut [u64],
     pub used: &'a mut [u64],
 }
 
 /// The points of a block that are in the grid.
-pub struct Kept<'a> {
+pub(crate) struct Kept<'a> {
     /// Their cells.
     pub cells: &'a mut [u32],
     /// Their indices in the block.
@@ -19,7 +19,7 @@ pub struct Kept<'a> {
 
 /// Result of indexing points.
 #[derive(Clone, Copy, Default)]
-pub struct Indexed {
+pub(crate) struct Indexed {
     pub finite: u32,
     /// Number of points in the grid.
     pub kept: usize,
@@ -44,7 +44,7 @@ kernel! {
 /// # Safety
 /// It is a cell of the grid that the bitmap was made for.
 #[inline(always)]
-pub unsafe fn set_bit(words: &mut [u64], used: &mut [u64], cell: u32) {
+pub(super) unsafe fn set_bit(words: &mut [u64], used: &mut [u64], cell: u32) {
     let word = cell as usize / 64;
     // SAFETY: there is a bit for each cell, and one for each word.
     unsafe {
@@ -54,10 +54,10 @@ pub unsafe fn set_bit(words: &mut [u64], used: &mut [u64], cell: u32) {
 }
 
 /// Number of elements for which `kept` must have room beyond the points.
-pub const INDEX_SLACK: usize = 16;
+pub(crate) const INDEX_SLACK: usize = 16;
 
 /// Finds the cells of a block of points, puts those in the grid into the bitmap, and lists them.
-pub fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept: Kept<'_>) -> Indexed {
+pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept: Kept<'_>) -> Indexed {
     const LANES: usize = INDEX_SLACK;
     let ([ox, oy, oz], [ix, iy, iz]) = (grid.origin_m(), grid.inverse());
     let [sx, sy, sz] = grid.shape().map(|n| n as f32);
@@ -107,7 +107,7 @@ pub fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept: Kept<
 }
 
 /// Cells that are listed at a time. [`rank`] needs room for as many beyond those that there are.
-pub const LIST_STEP: usize = 4;
+pub(crate) const LIST_STEP: usize = 4;
 
 kernel! {
     /// Numbers the cells of a bitmap, an exclusive scan over its words; lists them, and returns how many there are.

@@ -6,7 +6,7 @@ macro_rules! kernel {
     ($(#[$meta:meta])* fn $name:ident($($arg:ident: $T:ty),* $(,)?) $(-> $R:ty)? $body:block) => {
         $(#[$meta])*
         #[allow(clippy::too_many_arguments)]
-        pub fn $name($($arg: $T),*) $(-> $R)? {
+        pub(crate) fn $name($($arg: $T),*) $(-> $R)? {
             #[inline(always)]
             #[allow(clippy::too_many_arguments)]
             fn body($($arg: $T),*) $(-> $R)? $body

@@ -4,7 +4,7 @@ use super::BLOCK;
 
 /// The points of a block that are in the grid: their indices in the block, and the numbers of their cells.
 #[derive(Clone, Copy)]
-pub struct Block<'a> {
+pub(crate) struct Block<'a> {
     pub indices: &'a [u16],
     pub slots: &'a [u32],
 }
@@ -12,7 +12,7 @@ pub struct Block<'a> {
 impl Block<'_> {
     /// The index in the block and the number of the cell of each point.
     #[inline(always)]
-    pub fn points(&self) -> impl Iterator<Item = (usize, usize)> {
+    pub(crate) fn points(&self) -> impl Iterator<Item = (usize, usize)> {
         let indices = self.indices.iter().map(|&i| usize::from(i));
         indices.zip(self.slots.iter().map(|&slot| slot as usize))
     }
@@ -44,13 +44,13 @@ kernel! {
 ///
 /// Adding 1.5 * 2^52 leaves no place for a fraction, and the integer in the low bits.
 #[inline(always)]
-pub fn round(value: f64) -> i64 {
+pub(super) fn round(value: f64) -> i64 {
     const MAGIC: f64 = 6_755_399_441_055_744.0;
     ((value + MAGIC).to_bits() as i64).wrapping_sub(MAGIC.to_bits() as i64)
 }
 
 /// Rounds as [`round`] does, for magnitudes up to 2^62. From 2^50 on there is no fraction that needs the trick.
-pub fn round_large(value: f64) -> i64 {
+pub(crate) fn round_large(value: f64) -> i64 {
     const FROM: f64 = 1_125_899_906_842_624.0;
     if value.abs() < FROM { round(value) } else { value as i64 }
 }
@@ -67,11 +67,11 @@ kernel! {
 /// The sums of the scaled x, y and z of the points of a cell, and their count.
 #[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(32))]
-pub struct Row(pub(in crate::voxelize) [i64; 4]);
+pub(crate) struct Row(pub(in crate::voxelize) [i64; 4]);
 
 impl Row {
     /// Index of the count.
-    pub const COUNT: usize = 3;
+    pub(crate) const COUNT: usize = 3;
 }
 
 kernel! {
@@ -93,14 +93,14 @@ kernel! {
 }
 
 /// Counts points.
-pub fn add_ones(rows: &mut [Row], block: Block<'_>) {
+pub(crate) fn add_ones(rows: &mut [Row], block: Block<'_>) {
     for &slot in block.slots {
         rows[slot as usize].0[Row::COUNT] += 1;
     }
 }
 
 /// Sums the values of points that are integers already.
-pub fn add_fixed(sums: &mut [i64], block: Block<'_>, values: &[i64; BLOCK]) {
+pub(crate) fn add_fixed(sums: &mut [i64], block: Block<'_>, values: &[i64; BLOCK]) {
     for (i, slot) in block.points() {
         sums[slot] += values[i];
     }
@@ -108,12 +108,12 @@ pub fn add_fixed(sums: &mut [i64], block: Block<'_>, values: &[i64; BLOCK]) {
 
 /// An integer that is ordered as the value is, -0 before +0. It is its own inverse on the bits.
 #[inline(always)]
-pub fn order_key(bits: i32) -> i32 {
+pub(super) fn order_key(bits: i32) -> i32 {
     bits ^ (((bits >> 31) as u32) >> 1) as i32
 }
 
 /// Keeps the greatest (or the least) key of each cell, of the values that are not NaN.
-pub fn add_extreme(keys: &mut [i32], block: Block<'_>, values: &[f32], greatest: bool) {
+pub(crate) fn add_extreme(keys: &mut [i32], block: Block<'_>, values: &[f32], greatest: bool) {
     for (i, slot) in block.points() {
         if values[i].is_nan() {
             continue;
@@ -126,7 +126,7 @@ pub fn add_extreme(keys: &mut [i32], block: Block<'_>, values: &[f32], greatest:
 
 /// Part of a field that its sum can't take in a cell.
 #[derive(Clone, Copy, Default)]
-pub struct Exceptions {
+pub(crate) struct Exceptions {
     /// Part that is summed apart, in units of 2^40.
     pub high: i64,
     /// The values that are unusable.

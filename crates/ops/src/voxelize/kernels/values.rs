@@ -4,11 +4,11 @@ use super::super::quantum;
 use super::sums::{Exceptions, Row, order_key};
 
 /// The constants of [`to_f64`].
-pub mod to_f64 {
-    pub const HIGH: u64 = 0x4530_0000_0000_0000;
-    pub const LOW: u64 = 0x4330_0000_0000_0000;
+pub(super) mod to_f64 {
+    pub(crate) const HIGH: u64 = 0x4530_0000_0000_0000;
+    pub(crate) const LOW: u64 = 0x4330_0000_0000_0000;
     /// 2^84 + 2^63 + 2^52
-    pub const BIAS: f64 = 19_342_822_341_709_703_277_445_120.0;
+    pub(crate) const BIAS: f64 = 19_342_822_341_709_703_277_445_120.0;
 }
 
 /// The nearest float64, as `as f64` gives it, in operations that there are vectors for.
@@ -50,7 +50,7 @@ kernel! {
 }
 
 /// [`means`] of the usable values of cells with exceptions; 0 where there is none.
-pub fn means_of_usable(sums: &[i64], rows: &[Row], exceptions: &[Exceptions], unit: f64, out: &mut [f32]) {
+pub(crate) fn means_of_usable(sums: &[i64], rows: &[Row], exceptions: &[Exceptions], unit: f64, out: &mut [f32]) {
     for (((&sum, Row(of_row)), exceptions), out) in sums.iter().zip(rows).zip(exceptions).zip(out) {
         let count = of_row[Row::COUNT] - exceptions.unusable;
         *out = if count == 0 {
@@ -62,12 +62,12 @@ pub fn means_of_usable(sums: &[i64], rows: &[Row], exceptions: &[Exceptions], un
 }
 
 /// Columns that [`features`] can write of a row: the means of x, y and z, the count, and ones.
-pub const TABLE: usize = 8;
-pub const TABLE_COUNT: u8 = 3;
-pub const TABLE_ONE: u8 = 4;
+pub(super) const TABLE: usize = 8;
+pub(crate) const TABLE_COUNT: u8 = 3;
+pub(crate) const TABLE_ONE: u8 = 4;
 
 /// Writes the features of rows: each column is the entry of the table that `columns` says.
-pub fn features(rows: &[Row], units: [f64; 3], columns: &[u8], out: &mut [f32]) {
+pub(super) fn features(rows: &[Row], units: [f64; 3], columns: &[u8], out: &mut [f32]) {
     let mut table = [1.0f32; TABLE];
     for (row, out) in rows.iter().zip(out.chunks_exact_mut(columns.len())) {
         let sums = row.0.map(to_f64);

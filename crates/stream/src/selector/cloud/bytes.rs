@@ -14,7 +14,7 @@ pub(in crate::selector) struct Bytes {
 }
 
 impl Bytes {
-    pub fn find(fields: &Fields) -> Result<Self, SelectError> {
+    pub(crate) fn find(fields: &Fields) -> Result<Self, SelectError> {
         let size = |name| Ok(Path::typed(name, fields, DataType::is_integer, "an integer")?.0);
         Ok(Self {
             points: Path::typed("points", fields, is_bytes, "binary, or a list of uint8")?.0,
@@ -24,7 +24,7 @@ impl Bytes {
     }
 
     /// Makes the payload of `message` a flat array `[N, C]`.
-    pub fn read(&self, payload: &StructArray, message: &mut Message) -> Result<(), SelectError> {
+    pub(crate) fn read(&self, payload: &StructArray, message: &mut Message) -> Result<(), SelectError> {
         let bytes = self.points.bytes(payload)?;
         let points = self.width.size(payload)? * self.height.size(payload)?;
         let header = &mut message.header;

@@ -29,7 +29,7 @@ struct ListColumn {
 impl Lists {
     /// The one at these paths: a list of numbers is a column by the last name of its path; of structs, each of their fields
     /// is one.
-    pub fn find<'a>(
+    pub(crate) fn find<'a>(
         paths: impl IntoIterator<Item = &'a str>,
         fields: &Fields,
         wanted: &CloudFields,
@@ -69,7 +69,12 @@ impl Lists {
     }
 
     /// As [`PointCloud2::read`].
-    pub fn read(&mut self, payload: &StructArray, stamp_ns: i64, message: &mut Message) -> Result<(), SelectError> {
+    pub(crate) fn read(
+        &mut self,
+        payload: &StructArray,
+        stamp_ns: i64,
+        message: &mut Message,
+    ) -> Result<(), SelectError> {
         message.header.forget_form();
         for (i, column) in self.columns.iter().enumerate() {
             let (values, range) = column.path.list(payload)?;

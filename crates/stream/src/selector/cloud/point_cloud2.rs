@@ -105,12 +105,12 @@ pub const DATATYPES: [Dtype; 8] = [
 
 impl PointCloud2 {
     /// The one of ROS whose fields are at the places `of`, which is empty or ends with a dot.
-    pub fn ros(of: &str, fields: &Fields, wanted: &CloudFields) -> Result<Self, SelectError> {
+    pub(crate) fn ros(of: &str, fields: &Fields, wanted: &CloudFields) -> Result<Self, SelectError> {
         Self::find(&ROS, of, fields, wanted)
     }
 
     /// The one of Foxglove.
-    pub fn foxglove(fields: &Fields, wanted: &CloudFields) -> Result<Self, SelectError> {
+    pub(crate) fn foxglove(fields: &Fields, wanted: &CloudFields) -> Result<Self, SelectError> {
         Self::find(&FOXGLOVE, "", fields, wanted)
     }
 
@@ -151,7 +151,12 @@ impl PointCloud2 {
 
     /// Makes the payload of `message` a struct of a column for each field. `stamp_ns` is the stamp that the points' own
     /// absolute times belong to.
-    pub fn read(&mut self, payload: &StructArray, stamp_ns: i64, message: &mut Message) -> Result<(), SelectError> {
+    pub(crate) fn read(
+        &mut self,
+        payload: &StructArray,
+        stamp_ns: i64,
+        message: &mut Message,
+    ) -> Result<(), SelectError> {
         self.look(payload)?;
         let data = self.data.bytes(payload)?;
         let point_step = self.point_step.size(payload)?;
@@ -261,7 +266,7 @@ impl PointCloud2 {
     }
 
     /// Number of messages that have other columns than the first, in words.
-    pub fn others(&self) -> Option<String> {
+    pub(crate) fn others(&self) -> Option<String> {
         let first = self.first.join(", ");
         self.others
             .line(&format!("have other columns than the first ({first})"))

@@ -61,7 +61,7 @@ const FUNCTIONS: [&str; 46] = [
 ];
 
 /// The driver, which is loaded once in a process and stays.
-pub fn driver() -> Result<&'static Cuda, Unavailable> {
+pub(crate) fn driver() -> Result<&'static Cuda, Unavailable> {
     static DRIVER: OnceLock<Result<Cuda, Unavailable>> = OnceLock::new();
     DRIVER.get_or_init(probe).as_ref().map_err(Clone::clone)
 }
@@ -95,7 +95,7 @@ fn probe() -> Result<Cuda, Unavailable> {
 }
 
 /// True if the driver has a function, once it is known that there is a driver.
-pub fn has(function: &'static str) -> bool {
+pub(super) fn has(function: &'static str) -> bool {
     find(function).is_ok()
 }
 
@@ -104,7 +104,7 @@ pub fn has(function: &'static str) -> bool {
 ///
 /// # Safety
 /// Both events live, and their context is that of the calling thread.
-pub unsafe fn event_elapsed_ms(ms: &mut f32, since: CUevent, until: CUevent) -> Result<(), DriverError> {
+pub(super) unsafe fn event_elapsed_ms(ms: &mut f32, since: CUevent, until: CUevent) -> Result<(), DriverError> {
     type Elapsed = unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> CUresult;
     if has("cuEventElapsedTime_v2") {
         // SAFETY: the function is there; the events are the caller's promise.

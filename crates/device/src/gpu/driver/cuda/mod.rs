@@ -5,7 +5,7 @@
 mod library;
 mod sharing;
 
-pub use library::driver;
+pub(super) use library::driver;
 
 use super::{
     Address, Context, Driver, Event, Executable, Fault, Function, Graph, Image, Kind, Loaded, Module, Optional, Stream,
@@ -16,7 +16,7 @@ use std::ffi::{CString, c_void};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// The driver of CUDA, which has at least one device.
-pub struct Cuda {
+pub(super) struct Cuda {
     version: i32,
     devices: usize,
 }

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// The calls that this needs and nothing else does: drivers that lack them are used for everything else.
-pub const FUNCTIONS: [&str; 11] = [
+pub(super) const FUNCTIONS: [&str; 11] = [
     "cuMemAddressFree",
     "cuMemAddressReserve",
     "cuMemCreate",
@@ -35,7 +35,7 @@ impl Drop for Pages {
 }
 
 /// See [`Driver::can_share`](super::Driver::can_share).
-pub fn can_share(ordinal: usize) -> Result<bool, Fault> {
+pub(super) fn can_share(ordinal: usize) -> Result<bool, Fault> {
     for wanted in [
         Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
         Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
@@ -48,7 +48,7 @@ pub fn can_share(ordinal: usize) -> Result<bool, Fault> {
 }
 
 /// See [`Driver::uuid`](super::Driver::uuid).
-pub fn uuid(ordinal: usize) -> Result<[u8; 16], Fault> {
+pub(super) fn uuid(ordinal: usize) -> Result<[u8; 16], Fault> {
     let device = result::device::get(ordinal as i32).map_err(failed("cuDeviceGet"))?;
     let mut uuid = sys::CUuuid { bytes: [0; 16] };
     // SAFETY: the device is there, and `uuid` is a place for its UUID.
@@ -59,7 +59,7 @@ pub fn uuid(ordinal: usize) -> Result<[u8; 16], Fault> {
 }
 
 /// See [`Driver::shareable_bytes`](super::Driver::shareable_bytes).
-pub fn rounded(ordinal: usize, bytes: usize) -> Result<usize, Fault> {
+pub(super) fn rounded(ordinal: usize, bytes: usize) -> Result<usize, Fault> {
     let prop = properties(ordinal);
     let option = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
     let mut granularity = 0;
@@ -71,7 +71,7 @@ pub fn rounded(ordinal: usize, bytes: usize) -> Result<usize, Fault> {
 }
 
 /// See [`Driver::create_shareable`](super::Driver::create_shareable).
-pub fn create(ordinal: usize, bytes: usize) -> Result<(Address, OwnedFd), Fault> {
+pub(super) fn create(ordinal: usize, bytes: usize) -> Result<(Address, OwnedFd), Fault> {
     let prop = properties(ordinal);
     let mut handle = 0;
     // SAFETY: the context is current, and the properties are whole.
@@ -90,7 +90,7 @@ pub fn create(ordinal: usize, bytes: usize) -> Result<(Address, OwnedFd), Fault>
 }
 
 /// See [`Driver::map_shareable`](super::Driver::map_shareable).
-pub fn import(ordinal: usize, descriptor: BorrowedFd<'_>, bytes: usize) -> Result<Address, Fault> {
+pub(super) fn import(ordinal: usize, descriptor: BorrowedFd<'_>, bytes: usize) -> Result<Address, Fault> {
     let mut handle = 0;
     let os_handle = descriptor.as_raw_fd() as usize as *mut c_void;
     // SAFETY: the context is current; a descriptor is passed by value.
@@ -131,7 +131,7 @@ fn map(ordinal: usize, pages: &Pages, bytes: usize) -> Result<Address, Fault> {
 ///
 /// # Safety
 /// The range was mapped by this module, and is not used again.
-pub unsafe fn unmap(address: Address, bytes: usize) {
+pub(super) unsafe fn unmap(address: Address, bytes: usize) {
     // SAFETY: the caller's promise. Unmapping does not wait for the device.
     unsafe {
         let _ = sys::cuCtxSynchronize();

@@ -25,7 +25,7 @@ macro_rules! functions {
     ($($name:ident($($arg:ty),*);)*) => {
         /// The functions of the library, which stays loaded.
         #[expect(non_snake_case, reason = "the library's names")]
-        pub struct Functions {
+        pub(super) struct Functions {
             $(pub $name: unsafe extern "C" fn($($arg),*) -> c_int,)*
             hipGetErrorName: unsafe extern "C" fn(c_int) -> *const c_char,
             _library: Library,
@@ -100,7 +100,7 @@ impl Functions {
     ///
     /// # Errors
     /// The error, by its name and number.
-    pub fn check(&self, call: &'static str, code: c_int) -> Result<(), Fault> {
+    pub(super) fn check(&self, call: &'static str, code: c_int) -> Result<(), Fault> {
         if code == 0 {
             return Ok(());
         }
@@ -125,7 +125,7 @@ impl Functions {
 }
 
 /// The driver, which is loaded once in a process and stays.
-pub fn driver() -> Result<&'static Hip, Unavailable> {
+pub(crate) fn driver() -> Result<&'static Hip, Unavailable> {
     static DRIVER: OnceLock<Result<Hip, Unavailable>> = OnceLock::new();
     DRIVER.get_or_init(probe).as_ref().map_err(Clone::clone)
 }

@@ -4,7 +4,7 @@
 
 mod library;
 
-pub use library::driver;
+pub(super) use library::driver;
 
 use super::{
     Address, Context, Driver, Event, Executable, Fault, Function, Graph, Image, Kind, Loaded, Module, Optional, Stream,
@@ -19,7 +19,7 @@ use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The driver of HIP, which has at least one device.
-pub struct Hip {
+pub(super) struct Hip {
     functions: Functions,
     version: i32,
     devices: usize,

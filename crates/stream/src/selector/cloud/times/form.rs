@@ -23,11 +23,11 @@ const NAMES: [(&str, Since); 9] = [
 ];
 
 /// A point is no further from the stamp of its cloud, ns: that may be of the sweep's start or its end, or of when it came.
-pub const REACH_NS: f64 = 2e9;
+pub(super) const REACH_NS: f64 = 2e9;
 
 /// The origin of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Since {
+pub(super) enum Since {
     /// The stamp of the cloud.
     Stamp,
     /// The origin of the stamp itself.
@@ -36,14 +36,14 @@ pub enum Since {
 
 /// The meaning of a field's times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Form {
+pub(super) struct Form {
     pub unit: TimeUnit,
     pub since: Since,
 }
 
 /// A number of a field.
 #[derive(Clone, Copy, Debug)]
-pub enum Number {
+pub(crate) enum Number {
     Float(f64),
     /// One beyond int64 is the greatest of it, which is near no stamp.
     Whole(i64),
@@ -51,7 +51,7 @@ pub enum Number {
 
 impl Form {
     /// The form that is usual of a field of this name, if it is one of times.
-    pub fn usual(name: &str, is_float: bool) -> Option<Self> {
+    pub(super) fn usual(name: &str, is_float: bool) -> Option<Self> {
         let (_, since) = NAMES.into_iter().find(|(known, _)| *known == name)?;
         let unit = match is_float && !name.ends_with("_ns") {
             true => TimeUnit::Second,
@@ -61,7 +61,7 @@ impl Form {
     }
 
     /// A time in ns since the stamp of the cloud. One that is not finite stays so, so that nothing uses it.
-    pub fn ns(self, time: Number, stamp_ns: i64) -> f64 {
+    pub(super) fn ns(self, time: Number, stamp_ns: i64) -> f64 {
         let origin = match self.since {
             Since::Stamp => 0,
             Since::Epoch => stamp_ns,
@@ -87,7 +87,7 @@ impl Form {
 
     /// The same for the column: NaN is what lies too far from the stamp to be the time of one of its points, as 0 does that
     /// stands for a point that came back from nowhere.
-    pub fn t_ns(self, time: Number, stamp_ns: i64) -> f64 {
+    pub(super) fn t_ns(self, time: Number, stamp_ns: i64) -> f64 {
         let ns = self.ns(time, stamp_ns);
         let is_none = self.since == Since::Epoch && stamp_ns != 0 && time.as_f64() == 0.0;
         if is_none || ns.is_finite() && ns.abs() > REACH_NS {
@@ -98,14 +98,14 @@ impl Form {
     }
 
     /// A whole number since the stamp in ns.
-    pub fn whole_ns(self, time: Number) -> i64 {
+    pub(super) fn whole_ns(self, time: Number) -> i64 {
         match time {
             Number::Whole(time) => time.saturating_mul(self.unit.ns()),
             Number::Float(time) => time as i64,
         }
     }
 
-    pub fn words(self) -> String {
+    pub(super) fn words(self) -> String {
         let since = match self.since {
             Since::Stamp => "since the stamp",
             Since::Epoch => "by the clock of the stamp",
@@ -115,7 +115,7 @@ impl Form {
 }
 
 impl Number {
-    pub fn as_f64(self) -> f64 {
+    pub(crate) fn as_f64(self) -> f64 {
         match self {
             Self::Float(number) => number,
             Self::Whole(number) => number as f64,
@@ -124,7 +124,7 @@ impl Number {
 }
 
 impl Since {
-    pub fn other(self) -> Self {
+    pub(super) fn other(self) -> Self {
         match self {
             Self::Stamp => Self::Epoch,
             Self::Epoch => Self::Stamp,

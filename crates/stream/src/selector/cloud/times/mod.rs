@@ -128,12 +128,12 @@ impl Times {
     }
 
     /// A line about them that is new, to be told once.
-    pub fn take_note(&mut self) -> Option<String> {
+    pub(crate) fn take_note(&mut self) -> Option<String> {
         self.note.take()
     }
 
     /// A line about them, if they were not in all clouds what is usual, or of no use.
-    pub fn unusual(&self) -> Option<String> {
+    pub(crate) fn unusual(&self) -> Option<String> {
         let is_usual = self.taken.iter().all(|(form, _)| *form == self.usual);
         let is_one = self.taken.len() == 1;
         let words = |(form, clouds): &(Form, u64)| match is_one {
