@@ -1,6 +1,6 @@
 //! An argument: an array of any library, taken by DLPack where it lies.
 
-use crate::dlpack::{self, DlDevice, Imported};
+use crate::dlpack::{self, Imported};
 use crate::element::{self, Element, Place};
 use crate::tensor::{Memory, Part, Tensor};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -253,20 +253,12 @@ pub fn place_of(name: &dyn Display, object: &Bound<'_, PyAny>) -> PyResult<Place
         )));
     }
     let (kind, ordinal): (i32, i32) = method.call0()?.extract()?;
-    let device = DlDevice { kind, ordinal };
-    match device {
-        DlDevice {
-            kind: dlpack::CPU | dlpack::CUDA_HOST | dlpack::ROCM_HOST,
-            ..
-        } => Ok(Place::Host),
-        DlDevice {
-            kind: dlpack::CUDA,
-            ordinal: 0..,
-        } => Ok(Place::Gpu(Kind::Cuda, ordinal as usize)),
-        DlDevice {
-            kind: dlpack::ROCM,
-            ordinal: 0..,
-        } => Ok(Place::Gpu(Kind::Hip, ordinal as usize)),
+    if let dlpack::CPU | dlpack::CUDA_HOST | dlpack::ROCM_HOST = kind {
+        return Ok(Place::Host);
+    }
+    let of_gpus = Kind::ALL.into_iter().find(|of| of.dlpack() == kind);
+    match (of_gpus, usize::try_from(ordinal)) {
+        (Some(kind), Ok(ordinal)) => Ok(Place::Gpu(kind, ordinal)),
         _ => Err(PyValueError::new_err(format!(
             "`{name}` is on device {ordinal} of DLPack's kind {kind} (allowed: 1 the host, 2 CUDA, 10 ROCm, 3 and 11 the host's page-locked)"
         ))),

@@ -6,15 +6,12 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use robocache::device::gpu::Kind;
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 
 pub const CPU: i32 = 1;
-pub const CUDA: i32 = 2;
 /// Page-locked host memory.
 pub const CUDA_HOST: i32 = 3;
-pub const ROCM: i32 = 10;
 /// Page-locked host memory of ROCm.
 pub const ROCM_HOST: i32 = 11;
 
@@ -28,14 +25,6 @@ const VERSIONED: &CStr = c"dltensor_versioned";
 /// The consumer has taken the tensor out of the capsule, and calls its deleter.
 const USED_PLAIN: &CStr = c"used_dltensor";
 const USED_VERSIONED: &CStr = c"used_dltensor_versioned";
-
-/// DLPack's number for the memory of a kind of GPU.
-pub const fn number_of(kind: Kind) -> i32 {
-    match kind {
-        Kind::Cuda => CUDA,
-        Kind::Hip => ROCM,
-    }
-}
 
 /// `DLDevice`.
 #[repr(C)]

@@ -166,7 +166,7 @@ impl From<Place> for DlDevice {
                 ordinal: 0,
             },
             Place::Gpu(kind, ordinal) => Self {
-                kind: dlpack::number_of(kind),
+                kind: kind.dlpack(),
                 ordinal: ordinal as i32,
             },
         }

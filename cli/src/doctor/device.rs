@@ -39,10 +39,9 @@ fn of_kind(kind: Kind, root: &Path) -> Vec<Check> {
         }
     };
     let installed = installed.map_or_else(String::new, |module| format!("{module}, "));
-    let verified = if kind.is_verified() {
-        ""
-    } else {
-        "; not verified on a device: it must be named, `device: hip`"
+    let verified = match kind.is_verified() {
+        true => String::new(),
+        false => format!("; not verified on a device: it must be named, `device: {kind}`"),
     };
     let found = format!("{installed}{}, {devices} devices{verified}", kind.version_text(version));
     let mut checks = vec![Check::new(Level::Ok, name, found)];

@@ -31,9 +31,6 @@ use gpu::Kind;
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
 
-/// The texts that name a choice, for a refusal.
-const ALLOWED: &str = "auto, cpu, cuda, cuda:N, hip, hip:N";
-
 /// Choice that the key `device` of a configuration makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
@@ -56,6 +53,12 @@ pub enum Device {
 }
 
 impl DeviceChoice {
+    /// The texts that name a choice, for a refusal.
+    fn allowed() -> String {
+        let kinds = Kind::ALL.map(|kind| format!(", {kind}, {kind}:N"));
+        format!("auto, cpu{}", kinds.concat())
+    }
+
     /// The choice that a text names, if it names one.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -96,7 +99,8 @@ impl fmt::Display for Device {
 impl<'de> Deserialize<'de> for DeviceChoice {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Self::parse(&text).ok_or_else(|| de::Error::custom(format!("`{text}` is not a device (allowed: {ALLOWED})")))
+        Self::parse(&text)
+            .ok_or_else(|| de::Error::custom(format!("`{text}` is not a device (allowed: {})", Self::allowed())))
     }
 }
 

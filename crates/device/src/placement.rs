@@ -25,7 +25,7 @@ pub enum DeviceError {
         other: Option<Device>,
     },
     /// `devices:` beside a `device:` that names another one.
-    #[error("{asked:?} does not go with `device: {choice}` (allowed with it: auto, cuda, hip)")]
+    #[error("{asked:?} does not go with `device: {choice}` (allowed with it: auto{})", Kind::ALL.map(|kind| format!(", {kind}")).concat())]
     Conflict {
         /// `devices:`.
         asked: Vec<usize>,

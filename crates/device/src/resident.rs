@@ -1,11 +1,13 @@
 //! A home for state that lives on a device: chosen once, and after a failure brought back or said to be reset.
 
-use super::Backend;
-use super::gpu::DeviceFault;
+use super::gpu::{DeviceFault, Gpu};
+use super::{Backend, Device};
+use std::time::Duration;
 
 /// State of an operation that may live on a device, beside a host side that is always there.
 ///
-/// The host side holds all of the state, or what is left of it while the device holds the rest.
+/// The host side holds all of the state, or what is left of it while the device holds the rest. It knows which: work that
+/// moves state to the device notes it there.
 pub trait State {
     /// The host side.
     type Host;
@@ -13,10 +15,12 @@ pub trait State {
     /// Returns true if the device holds state that `host` lacks.
     fn is_on_device(host: &Self::Host) -> bool;
 
-    /// Moves the state that only the device holds back to `host`, and gives the device's memory back.
+    /// Moves the state that only the device holds back to `host`, and gives the device's memory back. Afterwards the device
+    /// holds nothing, whatever is returned.
     ///
     /// # Errors
-    /// Returns the device's fault. State that did not come back is lost; [`is_on_device`](Self::is_on_device) stays true.
+    /// Returns the device's fault. State that did not come back is lost, and [`is_on_device`](Self::is_on_device) stays true
+    /// until the host side begins anew.
     fn bring_back(&mut self, host: &mut Self::Host) -> Result<(), DeviceFault>;
 }
 
@@ -30,15 +34,21 @@ pub enum Outcome<T> {
     /// and the state came back.
     FellBack,
     /// The work is still to be done, on the host, and the state that only the device held is lost: the host side has to
-    /// begin anew first.
+    /// begin anew first, and the user has to be told.
     Reset,
 }
 
 /// State `S` of an operation that a device may hold, with the choice of the device.
 ///
-/// State moves to the device once, with an input that lies there, and stays: work on it is never moved by a trial. Only
-/// work on state that the host holds goes to where it is quicker. When the device fails, the state comes back to the
-/// host, or is lost, and every caller has to say what happens then.
+/// State moves to the device with an input that lies there, by the work that [takes](Self::take_input) it, and stays: work
+/// on it is never moved by a trial. Only work on state that the host holds goes to where it is quicker. When the device
+/// fails, the state comes back to the host, or is lost, and every caller has to say what happens then.
+///
+/// Work that returns a fault must have left the state as it was, since it is done again on the host. If a part of it may
+/// be done by then, the work itself has to keep what is needed to undo it in `bring_back`.
+///
+/// A fault is logged. Under a device that was asked for by name the operation ends after any but a lack of memory:
+/// [`take_lost`](Self::take_lost) gives the fault, and the outcome is what it would be without.
 ///
 /// ```
 /// use robocache_device::gpu::DeviceFault;
@@ -69,7 +79,12 @@ pub enum Outcome<T> {
 /// let placement = Placement::cpu("an example");
 /// let mut resident = Resident::new(Backend::new("sum", &placement, 0, |_| Ok::<_, DeviceFault>(Sum(0)))?);
 /// let mut host = HostSum::default();
-/// match resident.update(&mut host, |device, _| Ok(device.0 += 5)) {
+/// let added = resident.take_input(&mut host, |device, host| {
+///     device.0 += 5;
+///     host.is_on_device = true;
+///     Ok(())
+/// });
+/// match added {
 ///     Outcome::Done(()) => {}
 ///     Outcome::FellBack => host.sum += 5,
 ///     Outcome::Reset => host = HostSum { sum: 5, ..HostSum::default() },
@@ -87,28 +102,22 @@ impl<S: State> Resident<S> {
         Self { backend }
     }
 
-    /// Returns the backend: its device, and whether that is lost.
-    pub fn backend(&self) -> &Backend<S> {
-        &self.backend
-    }
-
-    /// Returns the backend, to report times and to take what it has to say.
-    pub fn backend_mut(&mut self) -> &mut Backend<S> {
-        &mut self.backend
-    }
-
-    /// Takes an input that lies in the memory of the device: with it the state may move there. The host does it while the
+    /// Takes an input that lies in the memory of the device: with it the state may move there. The host takes it while the
     /// device is short of memory.
     pub fn take_input<T>(
         &mut self,
         host: &mut S::Host,
         work: impl FnOnce(&mut S, &mut S::Host) -> Result<T, DeviceFault>,
     ) -> Outcome<T> {
-        let done = self.backend.gpu_for_input().map(|state| work(state, host));
+        let state = match self.is_on_device(host) {
+            true => self.backend.on_gpu(),
+            false => self.backend.gpu_for_input(),
+        };
+        let done = state.map(|state| work(state, host));
         self.outcome(host, 0, done)
     }
 
-    /// Updates the state where it is: on the device if any of it is there.
+    /// Updates the state, by an input of the host, where it is: on the device if any of it is there.
     pub fn update<T>(
         &mut self,
         host: &mut S::Host,
@@ -120,7 +129,7 @@ impl<S: State> Resident<S> {
     }
 
     /// Computes `bytes` bytes from the state: on the device if any of the state is there, else where that is quicker. A
-    /// result that `stays` is wanted on the device.
+    /// result that `stays` is wanted on the device. The work leaves the state where it is; [`took`](Self::took) ends a trial.
     pub fn compute<T>(
         &mut self,
         host: &mut S::Host,
@@ -128,8 +137,7 @@ impl<S: State> Resident<S> {
         stays: bool,
         work: impl FnOnce(&mut S, &mut S::Host) -> Result<T, DeviceFault>,
     ) -> Outcome<T> {
-        let is_on_device = self.backend.on_gpu().is_some() && S::is_on_device(host);
-        let state = match is_on_device {
+        let state = match self.is_on_device(host) {
             true => self.backend.on_gpu(),
             false => self.backend.gpu_for_work(bytes, stays),
         };
@@ -141,32 +149,77 @@ impl<S: State> Resident<S> {
         match done {
             Some(Ok(done)) => Outcome::Done(done),
             Some(Err(fault)) => self.failed(host, bytes, fault),
-            None => Outcome::FellBack,
+            None => Self::left(host),
         }
     }
 
-    /// Reports that the device failed at work of `bytes` bytes, 0 for an input. Never gives [`Outcome::Done`].
+    fn is_on_device(&mut self, host: &S::Host) -> bool {
+        self.backend.on_gpu().is_some() && S::is_on_device(host)
+    }
+
+    /// The outcome of work that the device did not do. State that should be there then is lost.
+    fn left<T>(host: &S::Host) -> Outcome<T> {
+        match S::is_on_device(host) {
+            true => Outcome::Reset,
+            false => Outcome::FellBack,
+        }
+    }
+
+    /// Reports that the device failed at work of `bytes` bytes, 0 for an input, outside of the calls above: what they made
+    /// could not be handed on, say. Never gives [`Outcome::Done`].
     pub fn failed<T>(&mut self, host: &mut S::Host, bytes: usize, fault: DeviceFault) -> Outcome<T> {
         // Before the backend gives up a device that failed for good: its memory may be readable still.
         let brought_back = self.backend.on_gpu().map_or(Ok(()), |state| state.bring_back(host));
         let is_memory = fault.is_memory();
         self.backend.failed(bytes, fault);
         match brought_back {
+            Ok(()) => {}
             // The first fault is the reason, unless the device could have gone on after it.
             Err(fault) if is_memory => self.backend.failed(bytes, fault),
-            _ => {}
+            Err(fault) => tracing::error!("what it held does not come back: {fault}"),
         }
-        match S::is_on_device(host) {
-            true => Outcome::Reset,
-            false => Outcome::FellBack,
-        }
+        Self::left(host)
+    }
+
+    /// Returns the state on the device, to read results of the work before: they are there until the next work.
+    pub fn on_gpu(&mut self) -> Option<&mut S> {
+        self.backend.on_gpu()
+    }
+
+    /// Returns the device; the CPU where there is none.
+    pub fn device(&self) -> Device {
+        self.backend.device()
+    }
+
+    /// See [`Backend::input_gpu`].
+    pub fn input_gpu(&self) -> Option<&Gpu> {
+        self.backend.input_gpu()
+    }
+
+    /// See [`Backend::output_gpu`].
+    pub fn output_gpu(&mut self) -> Option<&Gpu> {
+        self.backend.output_gpu()
+    }
+
+    /// See [`Backend::took`].
+    pub fn took(&mut self, bytes: usize, on: Device, time: Duration) {
+        self.backend.took(bytes, on, time);
+    }
+
+    /// See [`Backend::is_lost`].
+    pub fn is_lost(&self) -> bool {
+        self.backend.is_lost()
+    }
+
+    /// See [`Backend::take_lost`].
+    pub fn take_lost(&mut self) -> Option<DeviceFault> {
+        self.backend.take_lost()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Device;
     use crate::gpu::SliceError;
 
     /// Numbers on a device, whose memory can be read or not.
@@ -264,8 +317,22 @@ mod tests {
             assert_eq!(came, outcome, "{fault}");
             let held: &[u32] = if outcome == Outcome::FellBack { &[1, 2] } else { &[] };
             assert_eq!(host.held, held, "{fault}");
-            assert_eq!(resident.backend_mut().take_lost(), lost, "{fault}");
+            assert_eq!(resident.take_lost(), lost, "{fault}");
         }
+    }
+
+    #[test]
+    fn state_of_a_device_that_is_gone_is_lost_until_the_host_begins_anew() {
+        let (mut resident, mut host) = two(Some(end(9)));
+        let fails = |_: &mut _, _: &mut _| -> Result<(), _> { Err(end(8)) };
+        assert_eq!(resident.update(&mut host, fails), Outcome::Reset);
+        // Nobody looked.
+        let none = |_: &mut _, _: &mut _| -> Result<(), _> { unreachable!("the device is gone") };
+        assert_eq!(resident.update(&mut host, none), Outcome::Reset);
+        assert_eq!(resident.take_input(&mut host, none), Outcome::Reset);
+        assert_eq!(resident.compute(&mut host, 1, true, none), Outcome::Reset);
+        host = HostNumbers::default();
+        assert_eq!(resident.compute(&mut host, 1, true, none), Outcome::FellBack);
     }
 
     #[test]

@@ -33,7 +33,9 @@ impl Context {
         }
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|context| context.strong_count() > 0);
-        let is_it = |context: &Arc<Self>| context.ordinal == ordinal && std::ptr::addr_eq(context.driver, driver);
+        // Drivers without fields may share an address.
+        let is_drivers = |it: &dyn Driver| it.kind() == kind && std::ptr::addr_eq(it, driver);
+        let is_it = |context: &Arc<Self>| context.ordinal == ordinal && is_drivers(context.driver);
         if let Some(context) = open.iter().filter_map(Weak::upgrade).find(is_it) {
             return Ok(context);
         }

@@ -319,10 +319,10 @@ impl DeviceBuf {
     }
 
     /// Enqueues a copy of `bytes` bytes of another buffer, from its byte `from` on, to byte `offset` of this one. The other
-    /// may be on another device; its stream must be idle.
+    /// may be on another device of the same kind; its stream must be idle.
     ///
     /// # Errors
-    /// The driver's error.
+    /// The other is of another kind; the driver's error.
     ///
     /// # Panics
     /// If a range is not within its buffer.
@@ -330,6 +330,13 @@ impl DeviceBuf {
         let (to, from) = (self.range(offset, bytes), other.range(from, bytes));
         if bytes == 0 {
             return Ok(());
+        }
+        let [kind, other_kind] = [&self.gpu, &other.gpu].map(|gpu| gpu.stream.context.driver.kind());
+        if kind != other_kind {
+            return Err(DeviceFault::WrongDevice {
+                expected: self.gpu.device(),
+                came: other.gpu.device(),
+            });
         }
         let (driver, stream) = self.gpu.stream.bound()?;
         let copied = if self.gpu.device() == other.gpu.device() {

@@ -254,7 +254,7 @@ impl Aligner {
     /// Returns the next observation that is due. Call [`window`](Self::window) for it before the next call of `due`.
     /// After the loss of a device that the configuration names, nothing is due.
     pub fn due(&mut self) -> Option<Target> {
-        match self.resident.backend().is_lost() {
+        match self.resident.is_lost() {
             true => None,
             false => self.timeline.due(),
         }
@@ -263,18 +263,18 @@ impl Aligner {
     /// Returns the fault that ends the operation, on the first call after it: the loss of a device that the
     /// configuration names. Nothing is due after the loss.
     pub fn take_lost(&mut self) -> Option<DeviceFault> {
-        self.resident.backend_mut().take_lost()
+        self.resident.take_lost()
     }
 
     /// Returns the device that takes samples without a copy to the host, or `None` while it is short of memory.
     pub fn input_gpu(&self) -> Option<&Gpu> {
-        self.resident.backend().input_gpu()
+        self.resident.input_gpu()
     }
 
     /// Returns the device that may keep an output, and the budget that counts the memory of that output. Returns `None`
     /// while the device is short of memory for outputs.
     pub fn output_gpu(&mut self) -> Option<(&Gpu, &Budget)> {
-        let gpu = self.resident.backend_mut().output_gpu()?;
+        let gpu = self.resident.output_gpu()?;
         Some((gpu, &self.budget))
     }
 

@@ -49,7 +49,7 @@ impl Aligner {
                     fuser.make(timeline, &target, outputs, destinations)
                 });
             match made {
-                Outcome::Done(()) => device = self.resident.backend().device(),
+                Outcome::Done(()) => device = self.resident.device(),
                 Outcome::FellBack => {}
                 Outcome::Reset => self.timeline.forget_rows_on_device(),
             }
@@ -116,7 +116,7 @@ impl Window<'_> {
             out,
             masks,
         };
-        match (self.device, resident.backend_mut().on_gpu()) {
+        match (self.device, resident.on_gpu()) {
             (Device::Gpu(..), Some(on_gpu)) => {
                 let Ok(()) = writing.on_gpu(on_gpu);
             }
@@ -139,7 +139,7 @@ impl Window<'_> {
         let start = Instant::now();
         assert_eq!(self.destination(output), Destination::Device, "output {output}");
         let aligner = &mut *self.aligner;
-        if let Some(on_gpu) = aligner.resident.backend_mut().on_gpu() {
+        if let Some(on_gpu) = aligner.resident.on_gpu() {
             on_gpu.masks(output, &aligner.timeline, &self.target, &mut aligner.masks);
             on_gpu.leave(output, aligner.outputs[output].bytes(), memory)?;
         }
@@ -234,7 +234,7 @@ impl Drop for Window<'_> {
         let wanted = &self.aligner.destinations;
         if self.taken > Duration::ZERO && !wanted.contains(&Destination::Device) {
             let time = self.pass + self.taken;
-            self.aligner.resident.backend_mut().took(self.work, self.device, time);
+            self.aligner.resident.took(self.work, self.device, time);
         }
     }
 }

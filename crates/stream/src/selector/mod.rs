@@ -487,7 +487,8 @@ impl Plan {
             header.timestamp_ns.set(stamp_ns);
         }
         self.read_frame(payload, header);
-        // The times of points are by the clock of the payload's own stamp.
+        // The times of points are by the clock of the payload's own stamp. A 0 may be none: then the message has another.
+        let stamp_ns = stamp_ns.filter(|&ns| ns != 0);
         let stamp_ns = stamp_ns.or(header.timestamp_ns.get()).unwrap_or(0);
         match &mut self.take {
             Take::Everything => message.copy(array, text)?,

@@ -73,8 +73,16 @@ impl Kind {
         }
     }
 
+    /// DLPack's number for its devices.
+    pub const fn dlpack(self) -> i32 {
+        match self {
+            Self::Cuda => 2,
+            Self::Hip => 10,
+        }
+    }
+
     /// The library that is looked for, as the reason names it.
-    const fn library(self) -> &'static str {
+    pub const fn library(self) -> &'static str {
         match self {
             Self::Cuda => "libcuda.so.1",
             Self::Hip => "libamdhip64.so",

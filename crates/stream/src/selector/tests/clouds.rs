@@ -774,6 +774,85 @@ fn what_is_plausible_and_may_be_wrong_is_told() {
     assert_eq!(told("t", 6, &packets), "");
 }
 
+/// A cloud without a stamp has that of its message, and its times count from there.
+#[test]
+fn times_by_the_clock_are_since_the_stamp_that_stands_for_none() {
+    let cloud = sweep(0, "timestamp", 8, &[1e8 + 0.01, 1e8 + 0.06, 1e8 + 0.11]);
+    let mut message = Message::default();
+    let stamp = [(key::timestamp_ns, MetadataRef::Integer(100_000_000 * S))];
+    every().read(stamp, &cloud, &mut message).unwrap();
+    let times = message.column("t_ns").unwrap().values();
+    let ms: Vec<f64> = times.as_slice::<f64>().iter().map(|ns| (ns / 1e6).round()).collect();
+    assert_eq!(ms, [10.0, 60.0, 110.0]);
+}
+
+/// A sweep of 50 points in 0.1 s, in some unit: every fifth time, the others are 0.
+fn with_zeros(unit: f64) -> Vec<f64> {
+    (0..50)
+        .map(|i| if i % 5 == 4 { unit * f64::from(i) * 2e-3 } else { 0.0 })
+        .collect()
+}
+
+#[test]
+fn points_without_a_return_do_not_decide_either() {
+    // Of a sweep in ms most times are 0, which are near in seconds.
+    let mut reader = every();
+    let (found, _) = t_ns(&mut reader, &sweep(100 * S, "time", 7, &with_zeros(1e3)));
+    assert_eq!(found.unwrap()[49], 98e6);
+    // Nor do they hide that all others are lost.
+    let mut reader = every();
+    t_ns(&mut reader, &sweep(100 * S, "time", 7, &with_zeros(1.0)))
+        .0
+        .unwrap();
+    let late: Vec<f64> = with_zeros(1.0)
+        .into_iter()
+        .map(|time| if time == 0.0 { 0.0 } else { time + 5.0 })
+        .collect();
+    let (_, note) = t_ns(&mut reader, &sweep(101 * S, "time", 7, &late));
+    assert!(
+        note.starts_with("a cloud, without a usable `t_ns`: `time` is 5.0"),
+        "{note}"
+    );
+}
+
+#[test]
+fn a_time_without_meaning_in_a_cloud_decides_nothing() {
+    // Microseconds of a sweep, whose last point is anything.
+    let mut reader = every();
+    let mut times: Vec<f64> = (0..24).map(|i| f64::from(i) * 4e3).collect();
+    times[23] = 4e9;
+    for i in 0..20 {
+        let (found, note) = t_ns(&mut reader, &sweep(100 * S + i * S / 10, "t", 6, &times));
+        assert_eq!(found.unwrap()[22], 88e6, "{note}");
+    }
+    // One a second is plausible in ns, and doubted all the same; so if one cloud of ten is none such.
+    for first_of_ten in [9.2e4, 1e9] {
+        let mut reader = every();
+        for i in 0..60 {
+            times[22] = if i % 10 == 0 { first_of_ten } else { 8.8e4 };
+            let slow: Vec<f64> = times.iter().map(|time| time * 10.0).collect();
+            read(&mut reader, &sweep(100 * S + i * S, "t", 6, &slow)).unwrap();
+        }
+        let told = reader.times().unwrap();
+        assert!(told.contains("may be in another unit: a cloud lasts"), "{told}");
+    }
+}
+
+#[test]
+fn a_cloud_that_lasts_three_times_its_distance_is_doubted() {
+    // Milliseconds of 1.5 ms, ten times a second, are plausible as seconds.
+    let mut reader = every();
+    let times: Vec<f64> = (0..24).map(|i| f64::from(i) * 0.065).collect();
+    for i in 0..20 {
+        read(&mut reader, &sweep(100 * S + i * S / 10, "time", 7, &times)).unwrap();
+    }
+    let told = reader.times().unwrap();
+    assert!(
+        told.starts_with("`t_ns` from `time` may be in another unit: a cloud lasts 1"),
+        "{told}"
+    );
+}
+
 #[test]
 fn a_doubt_outlives_the_form_that_is_found_after_it() {
     let mut reader = every();

@@ -23,14 +23,21 @@ const SHARE: f64 = 0.75;
 const SWEEPS: u32 = 16;
 
 /// Points of a cloud that are looked at.
-const LOOKED_AT: usize = 4096;
+const LOOKED_AT: usize = 512;
 
-/// Clouds one after the other that are too short or too long for their distance, before that is told: at first, and once there
-/// was one that is neither, as a cloud may be cut to a region.
+/// One in so many times is left out at either end of a cloud of four or more: some have no meaning.
+const LEFT_OUT: usize = 8;
+
+/// Clouds that are too short or too long for their distance, before that is told: at first, and once there was one that is
+/// neither, as a cloud may be cut to a region. Each one that is neither takes two back.
 const ODD_CLOUDS: [u32; 2] = [3, 16];
 
-/// The longest cloud that may be too short, ns.
+/// The longest cloud that may be too short, ns, and the share of the distance that it is shorter than.
 const SHORT_NS: f64 = 2e6;
+const SHORT: f64 = 1.0 / 50.0;
+
+/// The multiple of the distance that a cloud is too long from.
+const LONG: f64 = 3.0;
 
 /// The distance from the stamp from which on points of one time can't be a flash, ns.
 const NO_FLASH_NS: f64 = 1e9;
@@ -47,14 +54,52 @@ enum Doubt {
     Pace,
 }
 
-/// Some times of a cloud in the form that they are taken for.
+/// Some times of a cloud in the form that they are taken for, ns since the stamp.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
-    points: usize,
-    /// Number of those near the stamp, and the first and last of these but for 0, which stands for no return, too; ns since it.
+    /// Number of times that there are, and of those near the stamp. A 0 is none of them: it stands for no return, too.
+    times: usize,
     near: usize,
+    /// The first and the last of all near the stamp, but for the outermost; infinite without any.
     first: f64,
     last: f64,
+}
+
+impl Extent {
+    /// The extent of numbers of a cloud, each with what it is in ns since the stamp.
+    fn of(numbers: impl Iterator<Item = (f64, f64)>) -> Self {
+        let mut all = [0.0; LOOKED_AT];
+        let (mut times, mut near, mut within) = (0, 0, 0);
+        for (number, ns) in numbers.take(LOOKED_AT) {
+            let is_near = ns.abs() <= REACH_NS;
+            times += usize::from(is_time(number));
+            near += usize::from(is_time(number) && is_near);
+            if is_near {
+                all[within] = ns;
+                within += 1;
+            }
+        }
+        let [first, last] = ends(&mut all[..within]);
+        Self {
+            times,
+            near,
+            first,
+            last,
+        }
+    }
+
+    fn lasts_ns(self) -> f64 {
+        self.last - self.first
+    }
+}
+
+/// The first and the last of the times of a cloud once the outermost are left out.
+fn ends(times: &mut [f64]) -> [f64; 2] {
+    let Some(last) = times.len().checked_sub(1) else {
+        return [f64::INFINITY, f64::NEG_INFINITY];
+    };
+    let cut = if last < 3 { 0 } else { times.len().div_ceil(LEFT_OUT) };
+    [cut, last - cut].map(|i| *times.select_nth_unstable_by(i, f64::total_cmp).1)
 }
 
 /// The field of times of a cloud, and what is known of them.
@@ -73,11 +118,11 @@ pub(in crate::selector) struct Times {
     sweeps: u32,
     /// The forms in which they were taken, and in how many clouds.
     taken: Vec<(Form, u64)>,
-    /// The times of the cloud that is looked at.
-    looked_at: Vec<f64>,
+    /// Some times of the last cloud, as they came and in ns since the stamp.
+    looked_at: Vec<(f64, f64)>,
     /// The stamp of the last cloud with points.
     last_stamp_ns: Option<i64>,
-    /// Clouds up to now that were too short or too long for their distance, one after the other, and whether one was neither.
+    /// Clouds that were too short or too long for their distance, less twice those that were neither, and whether one was.
     odd_clouds: u32,
     had_even: bool,
     /// Clouds without a time that is near the stamp, while there was none with one.
@@ -186,30 +231,33 @@ impl Times {
         }
         let (form, out) = (self.form.unwrap_or(self.usual), column.data.bytes_mut());
         let is_fine = self.is_fine(form, stamp_ns);
-        let extent = match self.dtype {
-            Dtype::Int32 => write(out, times.clone(), |time| {
+        let mut seen = std::mem::take(&mut self.looked_at);
+        seen.clear();
+        match self.dtype {
+            Dtype::Int32 => write(out, times.clone(), &mut seen, |time| {
                 form.whole_ns(time).clamp(i32::MIN.into(), i32::MAX.into()) as i32
             }),
-            Dtype::UInt32 => write(out, times.clone(), |time| {
+            Dtype::UInt32 => write(out, times.clone(), &mut seen, |time| {
                 form.whole_ns(time).clamp(0, u32::MAX.into()) as u32
             }),
-            _ if !is_fine => write(out, times.clone(), |_| f64::NAN),
-            _ => write(out, times.clone(), |time| form.t_ns(time, stamp_ns)),
-        };
-        if 2 * extent.near < extent.points && !self.has_told(Doubt::Far) {
-            let times = times.map(Number::as_f64);
-            let times: Vec<f64> = times.filter(|time| time.is_finite() && *time != 0.0).collect();
-            if 2 * extent.near * points < extent.points * times.len() {
-                self.tell_far(&times, stamp_ns);
-            }
+            _ if !is_fine => write(out, times.clone(), &mut seen, |_| f64::NAN),
+            _ => write(out, times.clone(), &mut seen, |time| form.t_ns(time, stamp_ns)),
         }
-        self.check(form, extent, stamp_ns);
+        let has_zero = seen.iter().any(|(time, ns)| *time == 0.0 && ns.is_finite());
+        let extent = Extent::of(seen.iter().copied().filter(|(time, _)| is_time(*time)));
+        self.looked_at = seen;
+        if 2 * extent.near < extent.times && !self.has_told(Doubt::Far) {
+            let times: Vec<f64> = times.map(Number::as_f64).filter(|time| is_time(*time)).collect();
+            self.tell_far(&times, stamp_ns);
+        }
+        self.check(form, extent, has_zero, stamp_ns);
     }
 
-    /// Looks whether a cloud lasts about as long as it is from the one before, and whether any cloud had a time.
-    fn check(&mut self, form: Form, extent: Extent, stamp_ns: i64) {
+    /// Looks whether a cloud lasts about as long as it is from the one before, and whether any cloud had a time. `has_zero` says
+    /// that some of its points are at 0.
+    fn check(&mut self, form: Form, extent: Extent, has_zero: bool, stamp_ns: i64) {
         let before_ns = self.last_stamp_ns.replace(stamp_ns);
-        if extent.near == 0 {
+        if extent.near == 0 && !has_zero {
             self.unusable += u32::from(!self.is_usable);
             if self.unusable == SWEEPS && !self.has_told(Doubt::Far) {
                 self.tell(Doubt::Far, self.unusable_line());
@@ -218,17 +266,20 @@ impl Times {
         }
         (self.is_usable, self.unusable) = (true, 0);
         let apart_ns = before_ns.map_or(0, |before_ns| stamp_ns.saturating_sub(before_ns)) as f64;
-        let lasts_ns = extent.last - extent.first;
+        let lasts_ns = extent.lasts_ns();
         // A number of another unit is not near the stamp by its clock, but for a clock that begins.
         let is_sure = form.since == Since::Epoch && stamp_ns.unsigned_abs() as f64 > 2.0 * REACH_NS;
         if is_sure || apart_ns <= 0.0 || !lasts_ns.is_finite() {
             return;
         }
         let is_flash = lasts_ns == 0.0 && extent.first.abs() < NO_FLASH_NS;
-        let is_short = lasts_ns <= SHORT_NS && 50.0 * lasts_ns < apart_ns && !is_flash;
-        let is_odd = is_short || lasts_ns > 20.0 * apart_ns;
+        let is_short = lasts_ns <= SHORT_NS && lasts_ns < SHORT * apart_ns && !is_flash;
+        let is_odd = is_short || lasts_ns > LONG * apart_ns;
         self.had_even |= !is_odd && !is_flash;
-        self.odd_clouds = if is_odd { self.odd_clouds + 1 } else { 0 };
+        self.odd_clouds = match is_odd {
+            true => self.odd_clouds + 1,
+            false => self.odd_clouds.saturating_sub(2),
+        };
         if self.odd_clouds == ODD_CLOUDS[usize::from(self.had_even)] {
             let line = format!(
                 "`{T_NS}` from `{}` may be in another unit: a cloud lasts {lasts_ns} ns, {apart_ns} ns after the one before it",
@@ -241,14 +292,14 @@ impl Times {
     fn look_at(&mut self, times: impl Iterator<Item = Number>, points: usize, stamp_ns: i64) {
         if !self.is_settled() {
             let some = times.step_by(points.div_ceil(LOOKED_AT)).map(Number::as_f64);
-            let mut times = std::mem::take(&mut self.looked_at);
-            times.clear();
-            times.extend(some.filter(|time| time.is_finite()));
-            // 0 stands for a point without a return, too.
-            if times.iter().any(|time| *time != 0.0) {
-                self.find(&times, stamp_ns);
+            let (mut all, mut count) = ([0.0; LOOKED_AT], 0);
+            for (to, time) in all.iter_mut().zip(some.filter(|time| time.is_finite())) {
+                *to = time;
+                count += 1;
             }
-            self.looked_at = times;
+            if all.iter().any(|time| is_time(*time)) {
+                self.find(&all[..count], stamp_ns);
+            }
         }
         let Some(form) = self.form else { return };
         match self.taken.iter_mut().find(|(taken, _)| *taken == form) {
@@ -300,7 +351,7 @@ impl Times {
     fn of_sweep(&self, times: &[f64], stamp_ns: i64) -> Option<Form> {
         let fits = |form: Form, lasts: &RangeInclusive<f64>| {
             let near = self.near(form, times, stamp_ns);
-            near.is_some_and(|[first, last]| lasts.contains(&(last - first)))
+            near.is_some_and(|extent| lasts.contains(&extent.lasts_ns()))
         };
         if fits(self.usual, &USUAL_NS) {
             return Some(self.usual);
@@ -313,7 +364,7 @@ impl Times {
     fn of_short(&self, times: &[f64], stamp_ns: i64) -> Option<Form> {
         let reach = |form: Form| {
             let near = self.near(form, times, stamp_ns);
-            near.map(|[first, last]| first.abs().max(last.abs()))
+            near.map(|extent| extent.first.abs().max(extent.last.abs()))
         };
         let is_near = |form: &Form| reach(*form).is_some();
         let by_clock = self.forms().filter(|form| form.since == Since::Epoch);
@@ -340,22 +391,15 @@ impl Times {
         !self.is_float32 || form.since == Since::Stamp || form.unit.step_of_float32_ns(stamp) <= STEP_NS
     }
 
-    /// The first and the last of those times, ns, that are near the stamp in a form, if most are.
-    fn near(&self, form: Form, times: &[f64], stamp_ns: i64) -> Option<[f64; 2]> {
+    /// The extent of times in a form, if most are near the stamp.
+    fn near(&self, form: Form, times: &[f64], stamp_ns: i64) -> Option<Extent> {
         if !self.is_fine(form, stamp_ns) {
             return None;
         }
-        let (mut extent, mut near) = ([f64::INFINITY, f64::NEG_INFINITY], 0);
-        let is_there = |time: &&f64| form.since == Since::Stamp || **time != 0.0;
-        let times = || times.iter().filter(is_there);
-        for &time in times() {
-            let ns = form.ns(Number::Float(time), stamp_ns);
-            if ns.abs() <= REACH_NS {
-                extent = [extent[0].min(ns), extent[1].max(ns)];
-                near += 1;
-            }
-        }
-        (near > 0 && near as f64 >= SHARE * times().count() as f64).then_some(extent)
+        let of_form = |&time: &f64| (time, form.ns(Number::Float(time), stamp_ns));
+        let times = times.iter().map(of_form);
+        let extent = Extent::of(times.filter(|(time, _)| form.since == Since::Stamp || *time != 0.0));
+        (extent.near as f64 >= SHARE * extent.times as f64).then_some(extent)
     }
 
     fn allowed(&self) -> String {
@@ -410,32 +454,28 @@ impl Times {
     }
 }
 
-/// Writes what `convert` makes of each time, and looks at some of that.
+/// Writes what `convert` makes of each time, and keeps some, as they came and as they are written.
 fn write<T: Pod + Into<f64>>(
     out: &mut [u8],
     times: impl Iterator<Item = Number>,
+    seen: &mut Vec<(f64, f64)>,
     convert: impl Fn(Number) -> T,
-) -> Extent {
+) {
     let out: &mut [T] = bytemuck::cast_slice_mut(out);
-    let mut rest = out.iter_mut();
+    let step = out.len().div_ceil(LOOKED_AT);
+    let (mut rest, mut passed_over) = (out.iter_mut(), 0);
     times.for_each(|time| {
-        if let Some(to) = rest.next() {
-            *to = convert(time);
+        let Some(to) = rest.next() else { return };
+        *to = convert(time);
+        if passed_over == 0 {
+            seen.push((time.as_f64(), (*to).into()));
+            passed_over = step;
         }
+        passed_over -= 1;
     });
-    let some = out.iter().step_by(out.len().div_ceil(LOOKED_AT).max(1));
-    let mut extent = Extent {
-        points: some.len(),
-        near: 0,
-        first: f64::INFINITY,
-        last: f64::NEG_INFINITY,
-    };
-    for ns in some.map(|&ns| ns.into()).filter(|ns: &f64| ns.abs() <= REACH_NS) {
-        extent.near += 1;
-        if ns != 0.0 {
-            extent.first = extent.first.min(ns);
-            extent.last = extent.last.max(ns);
-        }
-    }
-    extent
+}
+
+/// True if a number is a time: 0 stands for a point without a return, too.
+fn is_time(number: f64) -> bool {
+    number.is_finite() && number != 0.0
 }
