@@ -219,7 +219,11 @@ _LEAST_STEP_OF_ALL_NS = 200_001
 _SINCE_1970_NS = 10**17
 
 
-def _doubts(spans: Sequence[tuple[str, int, int, int, int]], observations: int | None = None) -> Iterator[str]:
+# Name, first and last time, samples, and those whose time is before the one before them.
+Span = tuple[str, int, int, int, int]
+
+
+def _doubts(spans: Sequence[Span], observations: int | None = None) -> Iterator[str]:
     """Signs that times are not nanoseconds, not of one clock, or out of order; or the times, if nothing was observed."""
     is_doubted = False
     # One sample, such as of a map that does not change, may be of any time.
@@ -238,6 +242,15 @@ def _doubts(spans: Sequence[tuple[str, int, int, int, int]], observations: int |
                 f"nanoseconds?"
             )
     if several:
+        longest = max(several, key=_lasts)
+        for span in several:
+            unit = _unit_of(_lasts(span), _lasts(longest)) if span[2] < _SINCE_1970_NS else None
+            if unit and span[3] > 2:
+                is_doubted = True
+                yield (
+                    f"stream `{span[0]}` lasts {_lasts(span)} ns, stream `{longest[0]}` {_lasts(longest)} ns: are those of "
+                    f"`{span[0]}` {unit}? They are to be nanoseconds"
+                )
         early, late = min(several, key=lambda span: span[2]), max(several, key=lambda span: span[1])
         if early[2] < late[1]:
             is_doubted = True
@@ -250,12 +263,22 @@ def _doubts(spans: Sequence[tuple[str, int, int, int, int]], observations: int |
         yield f"there is no observation: none is due where the streams are ({times})"
 
 
-def _unit(early: tuple[str, int, int, int, int], late: tuple[str, int, int, int, int]) -> str:
-    """The unit that the times of a stream seem to be in."""
-    for unit, ns in (("microseconds", 10**3), ("milliseconds", 10**6), ("seconds", 10**9)):
-        if early[1] > 0 and abs(early[1] * ns / late[1] - 1) < 0.1:
-            return f" Those of `{early[0]}` seem to be {unit}: they are to be times {ns}."
-    return ""
+def _lasts(span: Span) -> int:
+    return span[2] - span[1]
+
+
+_UNITS = {"microseconds": 10**3, "milliseconds": 10**6, "seconds": 10**9}
+
+
+def _unit(early: Span, late: Span) -> str:
+    """The unit that the times of a stream seem to be in, in words."""
+    unit = _unit_of(early[1], late[1])
+    return f" Those of `{early[0]}` seem to be {unit}: they are to be times {_UNITS[unit]}." if unit else ""
+
+
+def _unit_of(time: int, time_ns: int) -> str | None:
+    """The unit in which a number is about so many nanoseconds."""
+    return next((unit for unit, ns in _UNITS.items() if time > 0 and abs(time * ns / time_ns - 1) < 0.1), None)
 
 
 def _pair(name: str, pair: tuple[Array, Array]) -> tuple[Array, Array]:

@@ -194,6 +194,16 @@ def test_what_is_attached_is_left_out_with_a_warning():
 SECOND = 1_000_000_000
 
 
+@pytest.mark.parametrize(("unit", "divisor"), [("microseconds", 10**3), ("milliseconds", 10**6), ("seconds", 10**9)])
+def test_a_stream_that_lasts_as_long_in_another_unit_is_doubted(unit, divisor):
+    # Ten times a second is far enough apart, even in microseconds.
+    slow, quick = np.arange(36000) * 10**8, np.arange(72000) * 5 * 10**7
+    streams = {"a": (slow // divisor, np.zeros((36000, 1))), "b": (quick, np.zeros((72000, 1)))}
+    modalities = [{"input": name, "dim": 1, "interpolation": "previous"} for name in streams]
+    with pytest.warns(UserWarning, match=rf"stream `a` lasts \d+ ns, stream `b` \d+ ns: are those of `a` {unit}\?"):
+        rc.fuse(streams, {"rate_hz": 1, "modalities": modalities})
+
+
 @pytest.mark.parametrize("unit", [1, 1_000, 1_000_000])
 def test_times_that_are_no_nanoseconds_are_doubted(unit):
     """A minute at 50 Hz in seconds, milliseconds or microseconds."""
