@@ -104,7 +104,8 @@ impl Plan {
             is_stamp_said: selection.is_some_and(Selection::has_payload_stamp),
         };
         if plan.is_stamp_said {
-            plan.stamp = None;
+            let number = selection.and_then(Selection::number_stamp);
+            plan.stamp = number.and_then(|(path, unit)| Stamp::configured(path, &fields, unit));
         }
         if let Some(selection) = selection {
             plan.push("", Take::select(selection.clone()), None);

@@ -41,6 +41,8 @@ pub(super) struct Stamp {
     form: Form,
     /// True if somebody said its unit.
     is_said: bool,
+    /// True if no other time may stand for it: a configuration names it.
+    is_needed: bool,
     /// The reason why it is not taken, or why the unit that was said may not be its own.
     doubt: Option<String>,
 }
@@ -59,6 +61,7 @@ impl Stamp {
             path,
             form,
             is_said: false,
+            is_needed: false,
             doubt: None,
         }
     }
@@ -79,6 +82,17 @@ impl Stamp {
                 .find_map(|[sec, nanosec]| Some([part(sec)?, part(nanosec)?]))?;
             let form = Form::Parts(parts);
             Some(Self::new(path, form))
+        })
+    }
+
+    /// The number at the path that a configuration names, in the unit that it says; `None` if something else is there.
+    pub(super) fn configured(path: &str, fields: &Fields, unit: TimeUnit) -> Option<Self> {
+        let (path, field) = Path::find(path, fields).ok()?;
+        let is_number = field.data_type().is_numeric();
+        let stamp = is_number.then(|| Self::new(path, Form::Number).in_unit(Some(unit)))?;
+        Some(Self {
+            is_needed: true,
+            ..stamp
         })
     }
 
@@ -144,6 +158,12 @@ impl Stamp {
             }
             Form::Units(unit) => {
                 let (ns, times) = (units(unit), TimeUnit::ALL.map(|unit| (units(unit), unit)));
+                if self.is_needed && ns.is_none() {
+                    let (path, unit) = (self.path.text(), unit.name());
+                    return Err(format!(
+                        "`{path}` is no time in {unit}, as was said (allowed: about 292 years around 1970)"
+                    ));
+                }
                 let apart_ns = |ns: i64| ns.abs_diff(published_ns);
                 let own_ns = ns.map_or(u64::MAX, apart_ns);
                 let is_other = |(ns, other): &(i64, TimeUnit)| *other != unit && apart_ns(*ns) < own_ns / 10;
@@ -333,6 +353,19 @@ mod tests {
             stamp.guess().unwrap(),
             "`time` is next to the time of its publication in s, and not in us, as was said"
         );
+    }
+
+    #[test]
+    fn a_number_that_a_configuration_names_is_doubted_and_needed() {
+        let fields = payload(0.0).fields().clone();
+        let mut stamp = Stamp::configured("time", &fields, TimeUnit::Millisecond).unwrap();
+        assert_eq!(read(&mut stamp, 1.7e9, 1_700_000_000 * S), Some(1_700_000 * S));
+        assert!(stamp.guess().unwrap().contains("in s, and not in ms, as was said"));
+        // A 0 has none, and what is no time breaks its message.
+        assert_eq!(read(&mut stamp, 0.0, 1_700_000_000 * S), None);
+        let broken = stamp.read(&payload(f64::NAN), 1_700_000_000 * S).unwrap_err();
+        assert!(broken.starts_with("`time` is no time in ms, as was said"), "{broken}");
+        assert!(Stamp::configured("nowhere", &fields, TimeUnit::Second).is_none());
     }
 
     #[test]

@@ -255,7 +255,7 @@ impl Topics {
             if let Some(stamp) = &mut plan.stamp {
                 stamp_ns = stamp.read(&payload, published_ns)?;
             }
-            if !plan.is_stamp_said {
+            if !plan.is_stamp_said || plan.stamp.is_some() {
                 topic.tally.stamped(stamp_ns, published_ns);
             }
         }

@@ -143,6 +143,16 @@ impl Selection {
         matches!(self.stamp(), Some(StampConfig::Path(_) | StampConfig::Number(_)))
     }
 
+    /// The path of the number that `from` takes as the stamp, and its unit: ns where it says none. The path may be that of
+    /// another form of stamp, too.
+    pub fn number_stamp(&self) -> Option<(&str, TimeUnit)> {
+        match self.stamp()? {
+            StampConfig::Path(path) => Some((path, TimeUnit::Nanosecond)),
+            StampConfig::Number(stamp) => Some((&stamp.path, stamp.unit)),
+            StampConfig::Metadata(_) => None,
+        }
+    }
+
     fn stamp(&self) -> Option<&StampConfig> {
         self.from.as_ref()?.stamp.as_ref()
     }
@@ -483,11 +493,13 @@ impl Plan {
             Some(Err(error)) if is_needed => return Err(error.into()),
             stamp_ns => stamp_ns.and_then(Result::ok),
         };
-        if let Some(stamp_ns) = stamp_ns.filter(|_| is_needed) {
+        // A 0 may be none: then another stamp of the message stands for it.
+        let has_other = header.timestamp_ns.is_present();
+        if let Some(stamp_ns) = stamp_ns.filter(|&ns| is_needed && !(ns == 0 && has_other)) {
             header.timestamp_ns.set(stamp_ns);
         }
         self.read_frame(payload, header);
-        // The times of points are by the clock of the payload's own stamp. A 0 may be none: then the message has another.
+        // The times of points are by the clock of the payload's own stamp.
         let stamp_ns = stamp_ns.filter(|&ns| ns != 0);
         let stamp_ns = stamp_ns.or(header.timestamp_ns.get()).unwrap_or(0);
         match &mut self.take {
