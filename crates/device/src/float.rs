@@ -1,7 +1,7 @@
 use super::Primitive;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use std::ops::{Add, Div, Mul, Neg, Sub};
+use robocache_geometry::Real;
 
 /// A float type that samples come in or values go out in: float32, float64, float16 or bfloat16.
 ///
@@ -11,7 +11,7 @@ pub trait Float: Primitive + Send + Sync {
     /// True if a slice converts faster than its elements one by one.
     const CONVERTS_SLICES: bool = false;
     /// The type that its values are computed in: float64 for itself, float32 for the others.
-    type Real: Real;
+    type Real: Real + Float<Real = Self::Real>;
     /// The nearest value of this type, ties to even.
     fn from_f32(value: f32) -> Self;
     /// The value, exactly.
@@ -41,30 +41,6 @@ pub trait Float: Primitive + Send + Sync {
             *out = Self::from_real(value);
         }
     }
-}
-
-/// A type that values are computed in: float32 or float64.
-pub trait Real:
-    Float<Real = Self>
-    + Add<Output = Self>
-    + Sub<Output = Self>
-    + Mul<Output = Self>
-    + Div<Output = Self>
-    + Neg<Output = Self>
-    + PartialOrd
-{
-    /// The nearest value of this type.
-    fn from_f64(value: f64) -> Self;
-    /// The value, exactly.
-    fn to_f64(self) -> f64;
-    /// The square root, rounded to nearest.
-    fn sqrt(self) -> Self;
-    /// The nearest integer, ties to even.
-    fn rint(self) -> Self;
-    /// The magnitude.
-    fn abs(self) -> Self;
-    /// True if it is neither NaN nor infinite.
-    fn is_finite(self) -> bool;
 }
 
 /// Number of elements that are converted at a time, if slices are: they fit the nearest cache.
@@ -148,48 +124,9 @@ macro_rules! exponents_below {
     }};
 }
 
-/// Implements both traits for a type that values are computed in, with `$mantissa` bits of mantissa.
+/// Implements the trait for a type that values are computed in, with `$mantissa` bits of mantissa.
 macro_rules! real {
     ($T:ty, $Bits:ty, $mantissa:literal) => {
-        impl Real for $T {
-            #[inline(always)]
-            fn from_f64(value: f64) -> Self {
-                value as Self
-            }
-
-            #[inline(always)]
-            fn to_f64(self) -> f64 {
-                self as f64
-            }
-
-            #[inline(always)]
-            fn sqrt(self) -> Self {
-                Self::sqrt(self)
-            }
-
-            #[inline(always)]
-            fn rint(self) -> Self {
-                // Adding 1.5 times the first number of which each neighbour is an integer rounds to one. By itself
-                // `round_ties_even` is a call where the CPU may lack the instruction.
-                const ROUNDS: $T = 1.5 * (1u64 << $mantissa) as $T;
-                if self.abs() < (1u64 << ($mantissa - 1)) as $T {
-                    ((self + ROUNDS) - ROUNDS).copysign(self)
-                } else {
-                    self.round_ties_even()
-                }
-            }
-
-            #[inline(always)]
-            fn abs(self) -> Self {
-                Self::abs(self)
-            }
-
-            #[inline(always)]
-            fn is_finite(self) -> bool {
-                Self::is_finite(self)
-            }
-        }
-
         impl Float for $T {
             type Real = Self;
 
@@ -378,32 +315,6 @@ mod tests {
             }
         }
         assert!(f32::all_finite(&[]));
-    }
-
-    #[test]
-    fn the_nearest_integer_is_that_of_the_standard_library() {
-        let halves = (-40..40).map(|i| f64::from(i) * 0.25);
-        let large = [
-            4_194_303.5,
-            4_194_304.5,
-            8_388_607.5,
-            1e30,
-            2_251_799_813_685_247.5,
-            4_503_599_627_370_495.5,
-        ];
-        for value in halves.chain(large).flat_map(|value| [value, -value]) {
-            assert_eq!(
-                Real::rint(value).to_bits(),
-                value.round_ties_even().to_bits(),
-                "{value}"
-            );
-            let single = value as f32;
-            assert_eq!(
-                Real::rint(single).to_bits(),
-                single.round_ties_even().to_bits(),
-                "{single}"
-            );
-        }
     }
 
     /// Slices of every length, across the pieces that are converted at a time.

@@ -21,11 +21,11 @@ pub mod ring;
 
 pub use backend::{Backend, FIRST_RETRY, LONGEST_RETRY, Work};
 pub use dtype::{Dtype, Element, Primitive, Values};
-pub use float::{Float, Real};
-pub use float::{convert, zip_map};
+pub use float::{Float, convert, zip_map};
 pub use host::{HostBuf, HostMemory};
 pub use placement::{DeviceError, Placement};
 pub use resident::{Outcome, Resident, State};
+pub use robocache_geometry::Real;
 
 use gpu::Kind;
 use serde::{Deserialize, Deserializer, de};

@@ -12,8 +12,11 @@
 #![warn(unreachable_pub)]
 
 pub mod angle;
+pub mod polynomial;
 pub mod quaternion;
+mod real;
 mod rigid;
 pub mod vector;
 
+pub use real::Real;
 pub use rigid::RigidTransform;

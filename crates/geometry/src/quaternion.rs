@@ -1,28 +1,39 @@
 //! Rotations as unit quaternions, matrices and rotation vectors.
 
+use crate::Real;
 use crate::angle::{arc, sin_cos};
 use crate::vector::{cross, norm, unit};
-use robocache_device::Real;
 
 /// A quaternion, x y z w.
 pub type Quaternion<R> = [R; 4];
 
 /// The unit quaternion of the rotation matrix with these first two rows, after Shepperd, Quaternion from rotation matrix,
 /// Journal of Guidance and Control 1(3), 1978.
+#[inline(always)]
 pub fn from_rows<R: Real>([x, y]: [[R; 3]; 2]) -> Quaternion<R> {
     let z = cross(x, y);
     let (zero, one) = (R::from_f64(0.0), R::from_f64(1.0));
-    let (sum, diagonal) = ((x[0] + y[1]) + z[2], [x[0], y[1], z[2]]);
-    // Each component times 4 times the largest, which is not small.
-    unit(if sum > zero {
-        [z[1] - y[2], x[2] - z[0], y[0] - x[1], one + sum]
-    } else if diagonal[0] >= diagonal[1] && diagonal[0] >= diagonal[2] {
-        [((one + x[0]) - y[1]) - z[2], x[1] + y[0], x[2] + z[0], z[1] - y[2]]
-    } else if diagonal[1] >= diagonal[2] {
-        [x[1] + y[0], ((one - x[0]) + y[1]) - z[2], y[2] + z[1], x[2] - z[0]]
-    } else {
-        [x[2] + z[0], y[2] + z[1], ((one - x[0]) - y[1]) + z[2], y[0] - x[1]]
-    })
+    let sum = (x[0] + y[1]) + z[2];
+    let is_w = sum > zero;
+    let is_x = (x[0] >= y[1]) & (x[0] >= z[2]);
+    let is_y = y[1] >= z[2];
+    // Each component times 4 times the largest, which is not small. Choices in place of branches: they vectorize.
+    let choose = |with_w, with_x, with_y, with_z| {
+        let of_axis = if is_x {
+            with_x
+        } else if is_y {
+            with_y
+        } else {
+            with_z
+        };
+        if is_w { with_w } else { of_axis }
+    };
+    unit([
+        choose(z[1] - y[2], ((one + x[0]) - y[1]) - z[2], x[1] + y[0], x[2] + z[0]),
+        choose(x[2] - z[0], x[1] + y[0], ((one - x[0]) + y[1]) - z[2], y[2] + z[1]),
+        choose(y[0] - x[1], x[2] + z[0], y[2] + z[1], ((one - x[0]) - y[1]) + z[2]),
+        choose(one + sum, z[1] - y[2], x[2] - z[0], y[0] - x[1]),
+    ])
 }
 
 /// The rotation matrix of a unit quaternion, by rows.
