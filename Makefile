@@ -118,7 +118,7 @@ doc:
 # The library without dora and without CUDA: neither is among its dependencies, its own tests pass,
 # and its documentation has no warning. Then with CUDA; with dora and HIP it is looked at and not built: cargo would
 # build all of dora again, since the command's dependencies want other features of what dora depends on.
-LAYERS := robocache-yaml robocache-device robocache-geometry robocache-time robocache-stream robocache-ops robocache
+LAYERS := robocache-yaml robocache-device robocache-geometry robocache-kinematics robocache-time robocache-stream robocache-ops robocache
 ENGINE := --no-default-features $(addprefix -p ,$(LAYERS)) --locked
 check-engine:
 	@if $(CARGO) tree $(ENGINE) --edges normal,build --prefix none | grep -E '^(cudarc|dora|zenoh)'; then \

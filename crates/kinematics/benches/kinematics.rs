@@ -1,0 +1,189 @@
+//! The cost of poses, Jacobians and joints on one core: `cargo bench --profile release -p robocache-kinematics -- FILE BASE TIP`,
+//! one JSON line per row.
+//!
+//! Targets are the poses of uniform joints within their limits, to be met within 1e-5 m and rad from up to 64 starts. `cold` begins
+//! in the middle of the limits; `warm` at the last answer, some 0.01 rad away.
+
+use robocache_geometry::Real;
+use robocache_kinematics::{Chain, ChainConfig, Frame, InverseConfig, JointKind, Model, Pose, Solver};
+use std::hint::black_box;
+use std::path::Path;
+use std::time::Instant;
+
+/// Rows of joints that poses are computed of, so often that the fastest pass is not disturbed.
+const ROWS: usize = 4096;
+const PASSES: usize = 60;
+/// Targets of inverse kinematics. Each is solved as often, and its fastest time counts.
+const TARGETS: usize = 5000;
+const REPEATS: usize = 3;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| argument != "--bench")
+        .collect();
+    let [file, base, tip] = &arguments[..] else {
+        eprintln!("usage: cargo bench --profile release -p robocache-kinematics -- FILE BASE TIP");
+        return;
+    };
+    let config = ChainConfig {
+        base: base.clone(),
+        tip: tip.clone(),
+        ..ChainConfig::default()
+    };
+    match Chain::read(Path::new(file), &config) {
+        Ok(chain) => {
+            measure::<f64>(&chain, "f64");
+            measure::<f32>(&chain, "f32");
+        }
+        Err(error) => eprintln!("{error}"),
+    }
+}
+
+/// Numbers from 0 to 1 by SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ z >> 31) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// A row of joints at parts of their ranges.
+fn row(chain: &Chain, mut part: impl FnMut() -> f64) -> Vec<f64> {
+    let joints = chain.joints().iter();
+    let value = joints.map(|joint| {
+        let [lower, upper] = match joint.kind {
+            JointKind::Continuous => [-std::f64::consts::PI, std::f64::consts::PI],
+            JointKind::Revolute | JointKind::Prismatic => joint.limits,
+        };
+        lower + part() * (upper - lower)
+    });
+    value.collect()
+}
+
+fn rounded<R: Real>(values: &[f64]) -> Vec<R> {
+    values.iter().map(|&value| R::from_f64(value)).collect()
+}
+
+fn measure<R: Real>(chain: &Chain, name: &str) {
+    let exact = Model::<f64>::new(chain);
+    let pose = |q: &[f64]| exact.pose(q).map(|pose| pose.map(R::from_f64)).unwrap_or_default();
+    let mut random = Random(3);
+    let rows: Vec<f64> = (0..ROWS).flat_map(|_| row(chain, || random.next())).collect();
+    forward::<R>(chain, name, &rounded(&rows));
+
+    let mut random = Random(1);
+    let targets: Vec<_> = (0..TARGETS).map(|_| pose(&row(chain, || random.next()))).collect();
+    cold(chain, name, &targets);
+
+    let mut random = Random(7);
+    let (mut at, mut speed) = (Vec::new(), Vec::new());
+    let mut steps = Vec::new();
+    for i in 0..TARGETS {
+        if i % 100 == 0 {
+            at = row(chain, || 0.25 + 0.5 * random.next());
+            speed = at.iter().map(|_| 0.004 * (random.next() - 0.5)).collect();
+            steps.push((rounded(&at), Vec::new()));
+        }
+        at.iter_mut().zip(&speed).for_each(|(at, speed)| *at += speed);
+        if let Some((_, targets)) = steps.last_mut() {
+            targets.push(pose(&at));
+        }
+    }
+    warm(chain, name, &steps);
+}
+
+fn forward<R: Real>(chain: &Chain, name: &str, q: &[R]) {
+    let model = Model::<R>::new(chain);
+    let n = model.joints();
+    let mut poses = vec![[R::default(); 7]; ROWS];
+    let mut jacobians = vec![R::default(); ROWS * 6 * n];
+    let mut best = [f64::INFINITY; 3];
+    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+    for _ in 0..PASSES {
+        let mut note =
+            |i: usize, start: Instant| best[i] = best[i].min(start.elapsed().as_secs_f64() * 1e6 / ROWS as f64);
+        let start = Instant::now();
+        for (pose, q) in poses.iter_mut().zip(q.chunks_exact(n)) {
+            *pose = model.pose(q).unwrap_or_default();
+        }
+        note(0, start);
+        black_box(&poses);
+        let start = Instant::now();
+        for ((pose, jacobian), q) in poses
+            .iter_mut()
+            .zip(jacobians.chunks_exact_mut(6 * n))
+            .zip(q.chunks_exact(n))
+        {
+            *pose = model.jacobian(q, Frame::Base, jacobian).unwrap_or_default();
+        }
+        note(1, start);
+        black_box((&poses, &jacobians));
+        let start = Instant::now();
+        if let Ok(one) = &one {
+            one.install(|| model.poses(q, &mut poses));
+        }
+        note(2, start);
+        black_box(&poses);
+    }
+    println!("{{\"op\":\"pose\",\"type\":\"{name}\",\"us\":{:.4}}}", best[0]);
+    println!("{{\"op\":\"jacobian\",\"type\":\"{name}\",\"us\":{:.4}}}", best[1]);
+    println!("{{\"op\":\"poses\",\"type\":\"{name}\",\"us\":{:.4}}}", best[2]);
+}
+
+fn solver<R: Real>(chain: &Chain, seeds: usize, max_iterations: u32) -> Solver<R> {
+    let config = InverseConfig {
+        position_tolerance_m: 1e-5,
+        rotation_tolerance_rad: 1e-5,
+        seeds,
+        max_iterations: Some(max_iterations),
+        ..InverseConfig::default()
+    };
+    match Solver::new(chain, &config) {
+        Ok(solver) => solver,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn cold<R: Real>(chain: &Chain, name: &str, targets: &[Pose<R>]) {
+    let solver = solver::<R>(chain, 64, 16);
+    let mut joints = vec![R::default(); chain.joints().len()];
+    let mut us = vec![f64::INFINITY; targets.len()];
+    for _ in 0..REPEATS {
+        for (us, target) in us.iter_mut().zip(targets) {
+            let start = Instant::now();
+            black_box(solver.solve(target, None, &mut joints));
+            *us = us.min(start.elapsed().as_secs_f64() * 1e6);
+        }
+    }
+    report("cold", name, us);
+}
+
+fn warm<R: Real>(chain: &Chain, name: &str, steps: &[(Vec<R>, Vec<Pose<R>>)]) {
+    let solver = solver::<R>(chain, 1, 8);
+    let mut us = Vec::with_capacity(TARGETS);
+    for (start, targets) in steps {
+        let (mut last, mut joints) = (start.clone(), start.clone());
+        for target in targets {
+            let start = Instant::now();
+            black_box(solver.solve(target, Some(&last), &mut joints));
+            us.push(start.elapsed().as_secs_f64() * 1e6);
+            last.copy_from_slice(&joints);
+        }
+    }
+    report("warm", name, us);
+}
+
+fn report(op: &str, name: &str, mut us: Vec<f64>) {
+    us.sort_by(f64::total_cmp);
+    let at = |part: f64| us[(part * (us.len() - 1) as f64).round() as usize];
+    println!(
+        "{{\"op\":\"{op}\",\"type\":\"{name}\",\"us_p50\":{:.2},\"us_p99\":{:.2}}}",
+        at(0.5),
+        at(0.99)
+    );
+}

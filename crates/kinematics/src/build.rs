@@ -1,0 +1,313 @@
+//! Chains from the links and joints of a URDF.
+
+use crate::chain::{Chain, ChainConfig, Joint, JointKind, Link, MAX_JOINTS, Mimic, Segment};
+use crate::error::ChainError;
+use crate::limits::inwards;
+use crate::urdf::{self, Urdf, UrdfJoint};
+use robocache_geometry::RigidTransform;
+use robocache_geometry::polynomial::MAX_ANGLE;
+use robocache_yaml::{did_you_mean, listed};
+use std::collections::HashMap;
+
+/// A moving joint on the way, and the joint that gives its value: itself, or the one that it follows.
+struct Moving<'a> {
+    joint: UrdfJoint<'a>,
+    kind: JointKind,
+    leader: UrdfJoint<'a>,
+    mimic: Option<Mimic>,
+}
+
+/// Reads the chain that a configuration chooses from the text of a URDF.
+pub(crate) fn build(text: &str, file: &str, config: &ChainConfig) -> Result<Chain, ChainError> {
+    let refused = |problem| ChainError::File {
+        file: file.to_owned(),
+        problem,
+    };
+    let document = urdf::parse(text, file)?;
+    let urdf = Urdf::new(file, &document)?;
+    let path = urdf.path(&config.base, &config.tip)?;
+    let moving = moving(&path)?;
+    if !(1..=MAX_JOINTS).contains(&moving.len()) {
+        let (base, tip, count) = (&config.base, &config.tip, moving.len());
+        return Err(refused(format!(
+            "{count} joints move between `{base}` and `{tip}` (allowed: 1 to {MAX_JOINTS})"
+        )));
+    }
+    let moving = moving
+        .into_iter()
+        .map(|(joint, kind)| follow(&urdf, joint, kind))
+        .collect::<Result<Vec<_>, _>>()?;
+    let order = order(&moving, config).map_err(refused)?;
+    let mut warnings = Vec::new();
+    let joints = order
+        .iter()
+        .map(|leader| joint(leader, config, &mut warnings))
+        .collect::<Result<Vec<_>, _>>()?;
+    check_names_of_limits(config, &joints).map_err(refused)?;
+    let mut chain = Chain {
+        segments: Vec::with_capacity(moving.len()),
+        tip: RigidTransform::identity(),
+        links: Vec::with_capacity(path.len() + 1),
+        joints,
+        warnings,
+    };
+    let open = add_frames(&mut chain, &config.base, &path, &moving)?;
+    chain.tip = tip(open, config).map_err(refused)?;
+    Ok(chain)
+}
+
+/// The joints of a path that are not fixed.
+fn moving<'a>(path: &[UrdfJoint<'a>]) -> Result<Vec<(UrdfJoint<'a>, JointKind)>, ChainError> {
+    let mut moving = Vec::new();
+    for joint in path {
+        if let Some(kind) = joint.kind()? {
+            moving.push((*joint, kind));
+        }
+    }
+    Ok(moving)
+}
+
+/// Adds the segments and links of a path. Returns the product of the transforms behind the last segment.
+fn add_frames(
+    chain: &mut Chain,
+    base: &str,
+    path: &[UrdfJoint<'_>],
+    moving: &[Moving<'_>],
+) -> Result<Open, ChainError> {
+    let names = chain.joints.iter().map(|joint| joint.name.clone());
+    let index: HashMap<String, usize> = names.zip(0..).collect();
+    let mut moving = moving.iter().peekable();
+    let mut open = Open::default();
+    add_link(chain, base, &open);
+    for joint in path {
+        open.append(&joint.origin()?);
+        if let Some(moving) = moving.next_if(|moving| moving.joint.name == joint.name) {
+            let (axis, length) = joint.axis()?;
+            if (length - 1.0).abs() > AXIS_TOLERANCE {
+                let warning = format!("its axis has length {length}, and is taken as one of length 1");
+                chain.warnings.push(joint.warning(&warning));
+            }
+            let turned = turned_to_z(axis);
+            open.append(&turned);
+            chain.segments.push(Segment {
+                frame: open.take(),
+                kind: moving.kind,
+                joint: index[moving.leader.name],
+                mimic: moving.mimic,
+            });
+            open.append(&turned.inverse());
+        }
+        add_link(chain, joint.child, &open);
+    }
+    Ok(open)
+}
+
+/// Difference from 1 up to which the length of an axis is not told.
+const AXIS_TOLERANCE: f64 = 1e-3;
+
+fn add_link(chain: &mut Chain, name: &str, open: &Open) {
+    chain.links.push(Link {
+        name: name.to_owned(),
+        segments: chain.segments.len(),
+        frame: open.transform(),
+    });
+}
+
+/// The frame of the tip, or of the tool.
+fn tip(mut open: Open, config: &ChainConfig) -> Result<RigidTransform<f64>, String> {
+    if let Some(tool) = &config.tool {
+        let mut numbers = tool.rotation.as_flattened().iter().chain(&tool.translation);
+        if !numbers.all(|x| x.is_finite()) {
+            return Err("a tool whose pose is not finite".to_owned());
+        }
+        open.append(tool);
+    }
+    Ok(open.take())
+}
+
+/// Checks that each limit of the configuration is one of a joint.
+fn check_names_of_limits(config: &ChainConfig, joints: &[Joint]) -> Result<(), String> {
+    let names: Vec<_> = joints.iter().map(|joint| &joint.name).collect();
+    match config.limits.keys().find(|name| !names.contains(name)) {
+        Some(name) => {
+            let (hint, allowed) = (did_you_mean(name, &names), listed(&names));
+            Err(format!("limits of `{name}`{hint} (allowed: {allowed})"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Product of the constant transforms since the last moving joint.
+#[derive(Default)]
+struct Open(Option<RigidTransform<f64>>);
+
+impl Open {
+    /// Multiplies by a transform from the right. The first one is taken as it is.
+    fn append(&mut self, next: &RigidTransform<f64>) {
+        self.0 = Some(match &self.0 {
+            Some(product) => product.compose(next),
+            None => *next,
+        });
+    }
+
+    fn transform(&self) -> RigidTransform<f64> {
+        self.0.unwrap_or_else(RigidTransform::identity)
+    }
+
+    fn take(&mut self) -> RigidTransform<f64> {
+        let transform = self.transform();
+        self.0 = None;
+        transform
+    }
+}
+
+/// Follows the mimics from a joint to the one whose value is given. A mimic of a mimic becomes one of the latter's leader.
+fn follow<'a>(urdf: &Urdf<'a>, joint: UrdfJoint<'a>, kind: JointKind) -> Result<Moving<'a>, ChainError> {
+    let mut whole: Option<Mimic> = None;
+    let mut at = joint;
+    let mut steps = 0;
+    while let Some(mimic) = at.mimic()? {
+        steps += 1;
+        let Some(leader) = urdf.joint(mimic.leader) else {
+            return Err(at.error(format!(
+                "it mimics `{}`, which is not a joint of the file",
+                mimic.leader
+            )));
+        };
+        if leader.kind()?.is_none() {
+            return Err(at.error(format!("it mimics `{}`, which is fixed", mimic.leader)));
+        }
+        if steps > urdf.joints() {
+            return Err(joint.error(format!(
+                "the mimics that it follows form a circle, in which `{}` lies",
+                leader.name
+            )));
+        }
+        let multiplier = whole.map_or(1.0, |mimic| mimic.multiplier);
+        whole = Some(Mimic {
+            multiplier: multiplier * mimic.multiplier,
+            offset: multiplier * mimic.offset + whole.map_or(0.0, |mimic| mimic.offset),
+        });
+        at = leader;
+    }
+    if whole.is_some_and(|mimic| !(mimic.multiplier.is_finite() && mimic.offset.is_finite())) {
+        return Err(joint.error("the multipliers of its mimics have a product that is not finite"));
+    }
+    Ok(Moving {
+        joint,
+        kind,
+        leader: at,
+        mimic: whole,
+    })
+}
+
+/// The joints whose values are given, in their order: those of the chain from the base on, and then those that only mimics
+/// follow; or as `joints` names them.
+fn order<'a>(moving: &[Moving<'a>], config: &ChainConfig) -> Result<Vec<UrdfJoint<'a>>, String> {
+    let mut found: Vec<UrdfJoint<'a>> = Vec::new();
+    let own = moving.iter().filter(|moving| moving.mimic.is_none());
+    let followers = moving.iter().filter(|moving| moving.mimic.is_some());
+    for Moving { leader, .. } in own.clone().chain(followers) {
+        if !found.iter().any(|joint| joint.name == leader.name) {
+            found.push(*leader);
+        }
+    }
+    let names: Vec<_> = found.iter().map(|joint| joint.name).collect();
+    let Some(wanted) = &config.joints else {
+        return match found.get(own.count()) {
+            Some(outside) => Err(format!(
+                "joint `{}` does not lie between `{}` and `{}`, but mimics there follow it: name the joints (`joints`: {})",
+                outside.name,
+                config.base,
+                config.tip,
+                listed(&names)
+            )),
+            None => Ok(found),
+        };
+    };
+    let mut ordered = Vec::new();
+    for (i, name) in wanted.iter().enumerate() {
+        let Some(at) = found.iter().position(|joint| joint.name == name.as_str()) else {
+            let (hint, allowed) = (did_you_mean(name, &names), listed(&names));
+            return Err(format!(
+                "joint `{name}` does not move the tip{hint} (allowed: {allowed})"
+            ));
+        };
+        if wanted[..i].contains(name) {
+            return Err(format!("joint `{name}` is named twice"));
+        }
+        ordered.push(found[at]);
+    }
+    match names.iter().find(|name| !wanted.iter().any(|other| other == *name)) {
+        Some(missing) => Err(format!(
+            "joint `{missing}` is missing among the joints (needed: {})",
+            listed(&names)
+        )),
+        None => Ok(ordered),
+    }
+}
+
+/// A joint whose value is given, with its limits.
+fn joint(joint: &UrdfJoint<'_>, config: &ChainConfig, warnings: &mut Vec<String>) -> Result<Joint, ChainError> {
+    let configured = config.limits.get(joint.name).copied();
+    let kind = match joint.kind()? {
+        Some(kind) => kind,
+        None => return Err(joint.error("it is fixed")),
+    };
+    let limits = match (kind, configured) {
+        (JointKind::Continuous, Some(_)) => return Err(joint.error("limits of a continuous joint (allowed: none)")),
+        (JointKind::Continuous, None) => {
+            if joint.limits()?.is_some() {
+                warnings.push(joint.warning("limits of a continuous joint are ignored"));
+            }
+            [-MAX_ANGLE, MAX_ANGLE]
+        }
+        (_, Some(limits)) => limits,
+        (_, None) => joint.limits()?.ok_or_else(|| {
+            joint.error("no limits (needed: <limit lower=\"...\" upper=\"...\">, or `limits` of the configuration)")
+        })?,
+    };
+    let [lower, upper] = limits;
+    let is_range = lower < upper;
+    if !is_range {
+        return Err(joint.error(format!(
+            "limits {lower} and {upper} (allowed: a lower one and then a higher one)"
+        )));
+    }
+    if !(lower < MAX_ANGLE && upper > -MAX_ANGLE) {
+        return Err(joint.error(format!(
+            "limits {lower} and {upper} (allowed: within -{MAX_ANGLE} and {MAX_ANGLE})"
+        )));
+    }
+    if lower < -MAX_ANGLE || upper > MAX_ANGLE {
+        warnings.push(joint.warning(&format!(
+            "limits {lower} and {upper} are brought to -{MAX_ANGLE} and {MAX_ANGLE}, as poses are computed for"
+        )));
+    }
+    let limits = [lower.max(-MAX_ANGLE), upper.min(MAX_ANGLE)];
+    let [lowest, highest] = inwards::<f32>(limits);
+    if lowest > highest {
+        return Err(joint.error(format!("no float32 lies between its limits {lower} and {upper}")));
+    }
+    Ok(Joint {
+        name: joint.name.to_owned(),
+        kind,
+        limits,
+    })
+}
+
+/// The rotation whose third column is a unit vector, after Duff et al., Building an orthonormal basis, revisited, Journal of
+/// Computer Graphics Techniques 6(1), 2017. It is exact for axes along a coordinate.
+fn turned_to_z([x, y, z]: [f64; 3]) -> RigidTransform<f64> {
+    let sign = if z < 0.0 { -1.0 } else { 1.0 };
+    let scale = -1.0 / (sign + z);
+    let product = (x * y) * scale;
+    RigidTransform {
+        rotation: [
+            [1.0 + sign * ((x * x) * scale), product, x],
+            [sign * product, sign + (y * y) * scale, y],
+            [-sign * x, -y, z],
+        ],
+        translation: [0.0; 3],
+    }
+}

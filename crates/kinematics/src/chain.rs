@@ -1,0 +1,154 @@
+//! The way from one link of a robot to another, as constant transforms and moving joints.
+
+use crate::build::build;
+use crate::error::ChainError;
+use crate::urdf;
+use robocache_geometry::RigidTransform;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// The most moving joints of a chain.
+pub const MAX_JOINTS: usize = 16;
+
+/// Choice of a chain of a robot.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChainConfig {
+    /// The link in whose frame poses are given.
+    pub base: String,
+    /// The link whose pose is computed. It lies below `base`.
+    pub tip: String,
+    /// Names of the joints in the order of a row of values; `None`: from the base on. A joint that the chain's mimics
+    /// follow from outside has to be named here.
+    pub joints: Option<Vec<String>>,
+    /// Limits of joints, radians or metres, in place of those of the file.
+    pub limits: BTreeMap<String, [f64; 2]>,
+    /// Pose of the tool in the frame of the tip.
+    pub tool: Option<RigidTransform<f64>>,
+}
+
+/// The motion that a joint allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JointKind {
+    /// Turns between two limits.
+    Revolute,
+    /// Turns without limits.
+    Continuous,
+    /// Slides between two limits.
+    Prismatic,
+}
+
+/// A joint whose value is given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Joint {
+    /// Its name in the URDF.
+    pub name: String,
+    /// The motion that it allows.
+    pub kind: JointKind,
+    /// The lower and the upper limit, radians or metres. Those of a continuous joint are the largest values for which poses are
+    /// computed, -8,192 and 8,192.
+    pub limits: [f64; 2],
+}
+
+impl Joint {
+    /// The range that start values are spread over: the limits, or a full turn of a continuous joint.
+    pub(crate) fn range(&self) -> [f64; 2] {
+        match self.kind {
+            JointKind::Continuous => [-std::f64::consts::PI, std::f64::consts::PI],
+            JointKind::Revolute | JointKind::Prismatic => self.limits,
+        }
+    }
+}
+
+/// A moving joint on the way, with the constant transform to it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Segment {
+    /// The frame whose z axis is the joint's axis, in the moved frame of the segment before.
+    pub frame: RigidTransform<f64>,
+    pub kind: JointKind,
+    /// The index of the joint that gives its value.
+    pub joint: usize,
+    pub mimic: Option<Mimic>,
+}
+
+/// The value of a joint that follows another: that one's times `multiplier`, and `offset`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Mimic {
+    pub multiplier: f64,
+    pub offset: f64,
+}
+
+/// A link on the way: its frame in that of the segment above it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Link {
+    pub name: String,
+    /// Number of segments above the link.
+    pub segments: usize,
+    pub frame: RigidTransform<f64>,
+}
+
+/// The way from a base link to a tip link of a robot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chain {
+    pub(crate) segments: Vec<Segment>,
+    /// The frame of the tip, or of its tool, in the moved frame of the last segment.
+    pub(crate) tip: RigidTransform<f64>,
+    pub(crate) links: Vec<Link>,
+    pub(crate) joints: Vec<Joint>,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Chain {
+    /// Reads the chain from the link `base` to the link `tip` from the text of a URDF; `file` names it in errors.
+    ///
+    /// # Errors
+    /// Names the file, the line and the joint, what came and what is allowed.
+    pub fn from_urdf(text: &str, file: &str, base: &str, tip: &str) -> Result<Self, ChainError> {
+        let config = ChainConfig {
+            base: base.to_owned(),
+            tip: tip.to_owned(),
+            ..ChainConfig::default()
+        };
+        Self::new(text, file, &config)
+    }
+
+    /// Reads a chain from a URDF file.
+    ///
+    /// # Errors
+    /// As [`from_urdf`](Self::from_urdf), or the file can't be read.
+    pub fn read(path: &Path, config: &ChainConfig) -> Result<Self, ChainError> {
+        let file = path.display().to_string();
+        let mut text = String::new();
+        // One byte more than is allowed is enough to refuse the file.
+        let read =
+            File::open(path).and_then(|opened| opened.take(urdf::MAX_BYTES as u64 + 1).read_to_string(&mut text));
+        match read {
+            Ok(_) => Self::new(&text, &file, config),
+            Err(source) => Err(ChainError::Io { file, source }),
+        }
+    }
+
+    /// Reads a chain from the text of a URDF; `file` names it in errors.
+    ///
+    /// # Errors
+    /// As [`from_urdf`](Self::from_urdf).
+    pub fn new(text: &str, file: &str, config: &ChainConfig) -> Result<Self, ChainError> {
+        build(text, file, config)
+    }
+
+    /// The joints whose values make a row, in their order.
+    pub fn joints(&self) -> &[Joint] {
+        &self.joints
+    }
+
+    /// The links from the base to the tip.
+    pub fn links(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.links.iter().map(|link| link.name.as_str())
+    }
+
+    /// Peculiarities of the file that are to be told, with file, line and joint.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}

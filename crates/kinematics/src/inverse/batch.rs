@@ -1,0 +1,65 @@
+use super::solver::{Answer, Solver};
+use crate::model::Pose;
+use rayon::prelude::*;
+use robocache_geometry::Real;
+
+/// The fewest targets that a thread takes at a time.
+const TARGETS_AT_A_TIME: usize = 16;
+
+impl<R: Real> Solver<R> {
+    /// Finds joints for each target as [`solve`](Self::solve) does, on all threads. `seeds` has a row for each target.
+    ///
+    /// # Panics
+    /// If `seeds` or `joints` does not have a value for each joint of each target, or `answers` not one for each target.
+    pub fn solve_batch(&self, targets: &[Pose<R>], seeds: Option<&[R]>, joints: &mut [R], answers: &mut [Answer<R>]) {
+        let n = self.model.joints;
+        assert_eq!(joints.len(), targets.len() * n, "a value for each joint of each target");
+        assert_eq!(answers.len(), targets.len(), "an answer for each target");
+        if let Some(seeds) = seeds {
+            assert_eq!(seeds.len(), joints.len(), "a start for each target");
+        }
+        let rows = joints.par_chunks_exact_mut(n).zip(answers);
+        let rows = rows.enumerate().with_min_len(TARGETS_AT_A_TIME);
+        rows.for_each(|(i, (joints, answer))| {
+            let seed = seeds.map(|seeds| &seeds[i * n..][..n]);
+            *answer = self.solve(&targets[i], seed, joints);
+        });
+    }
+
+    /// Finds joints for trajectories of `length` targets each as [`solve_along`](Self::solve_along) does, on all threads. `seeds` has
+    /// a row for each trajectory.
+    ///
+    /// # Panics
+    /// If `length` is 0 or does not divide the number of targets, `seeds` does not have a value for each joint of each
+    /// trajectory, or another buffer not its values for each target.
+    pub fn solve_trajectories(
+        &self,
+        targets: &[Pose<R>],
+        length: usize,
+        seeds: Option<&[R]>,
+        joints: &mut [R],
+        answers: &mut [Answer<R>],
+        branches: &mut [u32],
+    ) {
+        let n = self.model.joints;
+        assert!(
+            length > 0 && targets.len().is_multiple_of(length),
+            "trajectories of one length"
+        );
+        assert_eq!(joints.len(), targets.len() * n, "a value for each joint of each target");
+        assert_eq!(answers.len(), targets.len(), "an answer for each target");
+        assert_eq!(branches.len(), targets.len(), "a branch for each target");
+        if let Some(seeds) = seeds {
+            assert_eq!(seeds.len(), targets.len() / length * n, "a start for each trajectory");
+        }
+        let rows = joints.par_chunks_exact_mut(length * n);
+        let rows = rows
+            .zip(answers.par_chunks_exact_mut(length))
+            .zip(branches.par_chunks_exact_mut(length));
+        rows.enumerate().for_each(|(i, ((joints, answers), branches))| {
+            let targets = &targets[i * length..][..length];
+            let seed = seeds.map(|seeds| &seeds[i * n..][..n]);
+            self.solve_along(targets, seed, joints, answers, branches);
+        });
+    }
+}

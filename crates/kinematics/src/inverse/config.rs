@@ -1,0 +1,137 @@
+use super::task::Task;
+use robocache_geometry::Real;
+
+/// Choice of how joints are found for a pose.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InverseConfig {
+    /// The part of the pose that is to be reached.
+    pub task: Task,
+    /// Largest distance from the target at which an answer is valid, metres.
+    pub position_tolerance_m: f64,
+    /// Largest rotation from the target at which an answer is valid, as the chord 2 sin(angle / 2), radians.
+    pub rotation_tolerance_rad: f64,
+    /// Weights of the task's rows: three linear ones, and its angular ones. A row of weight 0 is not judged.
+    pub weights: [f64; 6],
+    /// The most start values that are tried.
+    pub seeds: usize,
+    /// The most steps from each start; `None`: 16, or 24 for a tolerance below 1e-7.
+    pub max_iterations: Option<u32>,
+    /// The answer that is taken if several starts lead to one.
+    pub select: Select,
+    /// Largest change of a joint from one target of a trajectory to the next, radians or metres.
+    pub max_joint_step: f64,
+}
+
+/// The answer that is taken if several starts lead to one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Select {
+    /// The answer of the first start that leads to one; later ones are not tried.
+    #[default]
+    First,
+    /// The answer with the least sum of squared differences to the joints of the first start. Ties go to the earliest start.
+    Nearest,
+}
+
+/// A choice that is not possible.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {problem}")]
+pub struct InverseError {
+    /// The field of [`InverseConfig`].
+    pub key: &'static str,
+    /// The problem: what came, and what is allowed.
+    pub problem: String,
+}
+
+/// The least tolerance in float32: rounding alone is that large.
+const LEAST_SINGLE: f64 = 2e-6;
+const MAX_SEEDS: usize = 4096;
+const MAX_ITERATIONS: u32 = 1000;
+
+impl Default for InverseConfig {
+    fn default() -> Self {
+        Self {
+            task: Task::Pose,
+            position_tolerance_m: 1e-4,
+            rotation_tolerance_rad: 1e-3,
+            weights: [1.0; 6],
+            seeds: 16,
+            max_iterations: None,
+            select: Select::First,
+            max_joint_step: 0.5,
+        }
+    }
+}
+
+/// A configuration that was checked, in one type.
+#[derive(Clone, Debug)]
+pub(super) struct Spec<R> {
+    pub task: Task,
+    /// Squares of the tolerances.
+    pub position: R,
+    pub rotation: R,
+    /// `None` if each weight is 1.
+    pub weights: Option<[R; 6]>,
+    pub max_iterations: u32,
+    pub select: Select,
+    pub max_joint_step: R,
+    /// The damping of a step is `floor + gain |e|^2`.
+    pub floor: R,
+    pub gain: R,
+}
+
+impl<R: Real> Spec<R> {
+    pub fn new(config: &InverseConfig) -> Result<Self, InverseError> {
+        let refuse = |key, problem| Err(InverseError { key, problem });
+        let is_single = size_of::<R>() == size_of::<f32>();
+        let least = if is_single { LEAST_SINGLE } else { 0.0 };
+        let tolerances = [
+            ("position_tolerance_m", config.position_tolerance_m),
+            ("rotation_tolerance_rad", config.rotation_tolerance_rad),
+        ];
+        for (key, value) in tolerances {
+            if is_single && !(LEAST_SINGLE..=1e3).contains(&value) {
+                return refuse(key, format!("{value} (allowed: {LEAST_SINGLE} to 1000 in float32)"));
+            }
+            if !(value > least && value <= 1e3) {
+                return refuse(key, format!("{value} (allowed: above 0, up to 1000)"));
+            }
+        }
+        let weights = config.weights;
+        let judged = &weights[..config.task.rows()];
+        if !weights.iter().all(|weight| (0.0..=1e3).contains(weight)) || judged.iter().all(|&weight| weight == 0.0) {
+            return refuse(
+                "weights",
+                format!("{weights:?} (allowed: 0 to 1000, one of the task's above 0)"),
+            );
+        }
+        if !(1..=MAX_SEEDS).contains(&config.seeds) {
+            return refuse("seeds", format!("{} (allowed: 1 to {MAX_SEEDS})", config.seeds));
+        }
+        let is_fine = tolerances.iter().any(|&(_, tolerance)| tolerance < 1e-7);
+        let max_iterations = config.max_iterations.unwrap_or(if is_fine { 24 } else { 16 });
+        if !(1..=MAX_ITERATIONS).contains(&max_iterations) {
+            return refuse(
+                "max_iterations",
+                format!("{max_iterations} (allowed: 1 to {MAX_ITERATIONS})"),
+            );
+        }
+        if !(config.max_joint_step > 0.0 && config.max_joint_step.is_finite()) {
+            return refuse(
+                "max_joint_step",
+                format!("{} (allowed: above 0)", config.max_joint_step),
+            );
+        }
+        let square = |tolerance: f64| R::from_f64(tolerance) * R::from_f64(tolerance);
+        Ok(Self {
+            task: config.task,
+            position: square(config.position_tolerance_m),
+            rotation: square(config.rotation_tolerance_rad),
+            weights: (weights != [1.0; 6]).then(|| weights.map(R::from_f64)),
+            max_iterations,
+            select: config.select,
+            max_joint_step: R::from_f64(config.max_joint_step),
+            floor: R::from_f64(if is_single { 1e-7 } else { 1e-8 }),
+            gain: R::from_f64(0.05),
+        })
+    }
+}

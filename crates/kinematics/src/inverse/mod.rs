@@ -1,0 +1,13 @@
+//! Inverse kinematics: joints for poses.
+
+mod along;
+mod batch;
+mod config;
+mod seeds;
+mod solver;
+mod step;
+mod task;
+
+pub use config::{InverseConfig, InverseError, Select};
+pub use solver::{Answer, Solver};
+pub use task::Task;

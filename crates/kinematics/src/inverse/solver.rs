@@ -1,0 +1,234 @@
+//! Joints for a pose, by Levenberg-Marquardt from a fixed list of starts.
+
+use super::config::{InverseConfig, InverseError, Select, Spec};
+use super::seeds;
+use super::step::Bounds;
+use super::task::{PositionAndAxis, PositionOnly, Residual, Rows, Target, Task, WholePose};
+use crate::chain::{Chain, MAX_JOINTS};
+use crate::jacobian::{Columns, Frame};
+use crate::model::{Model, Pose, Row};
+use robocache_geometry::Real;
+
+/// An answer to a target, beside its joints.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Answer<R> {
+    /// True if both errors are within the tolerances. Otherwise the joints are those of the least error that was found, or NaN for
+    /// a target or a start that can't be used.
+    pub valid: bool,
+    /// Distance from the target, metres; NaN for a target that can't be used.
+    pub position_error_m: R,
+    /// Rotation from the target, as the chord 2 sin(angle / 2), radians; 0 for a task without a rotation.
+    pub rotation_error_rad: R,
+    /// Index of the start that led to the joints.
+    pub seed: u32,
+    /// Steps from that start: 0 if the start is an answer.
+    pub iterations: u32,
+}
+
+/// Finds joints for poses: the same ones for the same target, whatever else is asked for.
+///
+/// From each start it makes steps of Levenberg-Marquardt, damped by the squared error after Sugihara, Solvability-unconcerned
+/// inverse kinematics by the Levenberg-Marquardt method, IEEE Transactions on Robotics 27(5), 2011.
+#[derive(Clone, Debug)]
+pub struct Solver<R> {
+    pub(super) model: Model<R>,
+    pub(super) spec: Spec<R>,
+    bounds: Bounds<R>,
+    /// A row of joints for each start.
+    seeds: Vec<R>,
+}
+
+/// The end of the steps from one start.
+#[derive(Clone, Copy)]
+pub(super) struct Attempt<R> {
+    pub joints: Row<R>,
+    pub answer: Answer<R>,
+    /// The sum of the squared and weighted errors.
+    pub square: R,
+}
+
+impl<R: Real> Solver<R> {
+    /// Checks a configuration, and makes what all targets share.
+    ///
+    /// # Errors
+    /// Names the field, what came and what is allowed.
+    pub fn new(chain: &Chain, config: &InverseConfig) -> Result<Self, InverseError> {
+        Ok(Self {
+            model: Model::new(chain),
+            spec: Spec::new(config)?,
+            bounds: Bounds::new(chain),
+            seeds: seeds::table(chain.joints(), config.seeds),
+        })
+    }
+
+    /// The chain in this type.
+    pub fn model(&self) -> &Model<R> {
+        &self.model
+    }
+
+    /// Finds joints for a target and writes them to `joints`. The first start is `seed`, else the middle of the limits.
+    ///
+    /// # Panics
+    /// If `seed` or `joints` does not have a value for each joint.
+    pub fn solve(&self, target: &Pose<R>, seed: Option<&[R]>, joints: &mut [R]) -> Answer<R> {
+        assert_eq!(joints.len(), self.model.joints, "a value for each joint");
+        let attempt = match (Target::new(target), self.first_start(seed)) {
+            (Some(target), Some(start)) => self.select(&target, &start, self.spec.select, &start),
+            _ => Attempt::unusable(),
+        };
+        joints.copy_from_slice(&attempt.joints[..joints.len()]);
+        attempt.answer
+    }
+
+    /// Finds joints for a target from every start. Appends distinct answers in the order of their starts: each differs from those
+    /// before by more than 1e-3 in some joint. Returns their number.
+    ///
+    /// # Panics
+    /// If `seed` does not have a value for each joint.
+    pub fn solve_all(
+        &self,
+        target: &Pose<R>,
+        seed: Option<&[R]>,
+        joints: &mut Vec<R>,
+        answers: &mut Vec<Answer<R>>,
+    ) -> usize {
+        let (n, first) = (self.model.joints, joints.len());
+        let (Some(target), Some(start)) = (Target::new(target), self.first_start(seed)) else {
+            return 0;
+        };
+        let least = R::from_f64(1e-3);
+        for attempt in self.attempts(&target, &start).filter(|attempt| attempt.answer.valid) {
+            let found = &attempt.joints[..n];
+            let mut known = joints[first..].chunks_exact(n);
+            let is_near = |known: &[R]| known.iter().zip(found).all(|(&a, &b)| (a - b).abs() <= least);
+            if !known.any(is_near) {
+                joints.extend_from_slice(found);
+                answers.push(attempt.answer);
+            }
+        }
+        (joints.len() - first) / n
+    }
+
+    /// The first start: a given one within the limits, or that of the table. `None` if the given one is not finite.
+    pub(super) fn first_start(&self, seed: Option<&[R]>) -> Option<Row<R>> {
+        let n = self.model.joints;
+        let mut start = [R::default(); MAX_JOINTS];
+        match seed {
+            None => start[..n].copy_from_slice(&self.seeds[..n]),
+            Some(seed) => {
+                assert_eq!(seed.len(), n, "a value for each joint");
+                if !seed.iter().all(|value| value.is_finite()) {
+                    return None;
+                }
+                for (i, &value) in seed.iter().enumerate() {
+                    start[i] = self.bounds.inside(i, value);
+                }
+            }
+        }
+        Some(start)
+    }
+
+    /// The attempts from all starts, `first` in place of the first of the table.
+    fn attempts<'a>(&'a self, target: &'a Target<R>, first: &'a Row<R>) -> impl Iterator<Item = Attempt<R>> + 'a {
+        let n = self.model.joints;
+        self.seeds.chunks_exact(n).enumerate().map(move |(s, row)| {
+            let mut start = *first;
+            if s > 0 {
+                start[..n].copy_from_slice(row);
+            }
+            let mut attempt = self.descend(target, &start);
+            attempt.answer.seed = s as u32;
+            attempt
+        })
+    }
+
+    /// The attempt that is taken among those from all starts: a valid one, else that of the least error. `near` is the row that
+    /// [`Select::Nearest`] measures distances from.
+    pub(super) fn select(&self, target: &Target<R>, first: &Row<R>, select: Select, near: &Row<R>) -> Attempt<R> {
+        let mut best: Option<(Attempt<R>, R)> = None;
+        for attempt in self.attempts(target, first) {
+            let distance = match attempt.answer.valid {
+                true => self.squared_distance(&attempt.joints, near),
+                false => attempt.square,
+            };
+            let is_better = best
+                .as_ref()
+                .is_none_or(|(best, least)| match (attempt.answer.valid, best.answer.valid) {
+                    (true, false) => true,
+                    (false, true) => false,
+                    _ => distance < *least,
+                });
+            if is_better {
+                best = Some((attempt, distance));
+            }
+            if attempt.answer.valid && select == Select::First {
+                break;
+            }
+        }
+        best.map_or_else(Attempt::unusable, |(best, _)| best)
+    }
+
+    fn squared_distance(&self, a: &Row<R>, b: &Row<R>) -> R {
+        let differences = a.iter().zip(b).map(|(&a, &b)| a - b);
+        differences
+            .take(self.model.joints)
+            .fold(R::default(), |sum, d| sum + d * d)
+    }
+
+    /// Makes steps from a start until the errors are within the tolerances, or there are enough of them.
+    pub(super) fn descend(&self, target: &Target<R>, start: &Row<R>) -> Attempt<R> {
+        match self.spec.task {
+            Task::Pose => self.descend_with::<WholePose, 6>(target, start),
+            Task::Position => self.descend_with::<PositionOnly, 3>(target, start),
+            Task::PositionAxis => self.descend_with::<PositionAndAxis, 5>(target, start),
+        }
+    }
+
+    fn descend_with<T: Rows<M>, const M: usize>(&self, target: &Target<R>, start: &Row<R>) -> Attempt<R> {
+        let n = self.model.joints;
+        let mut joints = *start;
+        let mut columns = Columns::default();
+        let mut residual = Residual::zero();
+        let mut iterations = 0;
+        loop {
+            let turns = self.model.turns(&joints[..n]);
+            let tip = self.model.columns(&turns, Frame::Base, &mut columns);
+            residual.compare::<T>(target, &tip, &columns[..n]);
+            let [position, rotation] = match &self.spec.weights {
+                Some(weights) => residual.weigh(weights),
+                None => [residual.position, residual.rotation],
+            };
+            let square = residual.position + residual.rotation;
+            let valid = turns.is_valid && position <= self.spec.position && rotation <= self.spec.rotation;
+            if valid || iterations == self.spec.max_iterations {
+                let answer = Answer {
+                    valid,
+                    position_error_m: position.sqrt(),
+                    rotation_error_rad: rotation.sqrt(),
+                    seed: 0,
+                    iterations,
+                };
+                return Attempt { joints, answer, square };
+            }
+            let damping = self.spec.floor + self.spec.gain * square;
+            self.bounds.step(&mut residual, damping, &mut joints[..n]);
+            iterations += 1;
+        }
+    }
+}
+
+impl<R: Real> Attempt<R> {
+    /// The attempt for a target or a start that can't be used.
+    pub fn unusable() -> Self {
+        let nan = R::from_f64(f64::NAN);
+        Self {
+            joints: [nan; MAX_JOINTS],
+            answer: Answer {
+                position_error_m: nan,
+                rotation_error_rad: nan,
+                ..Answer::default()
+            },
+            square: nan,
+        }
+    }
+}

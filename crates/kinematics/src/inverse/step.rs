@@ -1,0 +1,108 @@
+use super::task::Residual;
+use crate::chain::{Chain, JointKind};
+use crate::jacobian::products;
+use crate::ldl::Ldl;
+use crate::limits::inwards;
+use robocache_geometry::Real;
+use std::f64::consts::TAU;
+
+/// The largest change of a joint in one step, radians or metres.
+const MAX_STEP: f64 = 1.0;
+/// Range from which on a joint is not held at its limit, radians: a step beyond it leads to the other end.
+const TURNING_RANGE: f64 = 6.2;
+
+/// The limits of the joints, and the steps within them.
+#[derive(Clone, Debug)]
+pub(super) struct Bounds<R> {
+    joints: Vec<Bound<R>>,
+}
+
+#[derive(Clone, Debug)]
+struct Bound<R> {
+    lower: R,
+    upper: R,
+    /// True if a full turn leads to the same pose.
+    turns: bool,
+    /// True if it is held at a limit that a step would pass.
+    holds: bool,
+}
+
+impl<R: Real> Bounds<R> {
+    pub fn new(chain: &Chain) -> Self {
+        let bound = |(i, joint): (usize, &crate::chain::Joint)| {
+            let [lower, upper] = inwards(joint.limits);
+            let drives_itself = chain
+                .segments
+                .iter()
+                .all(|segment| segment.joint != i || segment.mimic.is_none());
+            let turns = joint.kind == JointKind::Revolute && drives_itself;
+            Bound {
+                lower,
+                upper,
+                turns,
+                holds: !(turns && joint.limits[1] - joint.limits[0] >= TURNING_RANGE),
+            }
+        };
+        Self {
+            joints: chain.joints().iter().enumerate().map(bound).collect(),
+        }
+    }
+
+    /// A value within the limits of a joint: itself, or a full turn from it, or the limit.
+    #[inline(always)]
+    pub fn inside(&self, joint: usize, value: R) -> R {
+        let bound = &self.joints[joint];
+        let turn = R::from_f64(TAU);
+        let (is_above, is_below) = (value > bound.upper, value < bound.lower);
+        let turned = value + if is_above { -turn } else { turn };
+        let limit = if is_above { bound.upper } else { bound.lower };
+        if !(is_above | is_below) {
+            value
+        } else if bound.turns & (turned >= bound.lower) & (turned <= bound.upper) {
+            turned
+        } else {
+            limit
+        }
+    }
+
+    /// Makes one step of Levenberg-Marquardt: dq = D J^T (J D J^T + damping)^-1 e, where D leaves out joints at a limit that
+    /// J^T e pushes outwards, and the whole step is scaled so that no joint moves by more than 1.
+    #[inline(always)]
+    pub fn step<const M: usize>(&self, residual: &mut Residual<R, M>, damping: R, q: &mut [R]) {
+        let (zero, most) = (R::default(), R::from_f64(MAX_STEP));
+        let columns = &mut residual.columns[..q.len()];
+        for ((column, bound), &q) in columns.iter_mut().zip(&self.joints).zip(&*q) {
+            let push = product(column, &residual.error);
+            let is_held = ((q <= bound.lower) & (push < zero)) | ((q >= bound.upper) & (push > zero));
+            if is_held & bound.holds {
+                *column = [zero; M];
+            }
+        }
+        let mut matrix = products(columns);
+        for (i, row) in matrix.iter_mut().enumerate() {
+            row[i] = row[i] + damping;
+        }
+        let y = Ldl::new(matrix, damping).solve(residual.error);
+        let mut step = [zero; crate::chain::MAX_JOINTS];
+        let mut largest = zero;
+        for (step, column) in step.iter_mut().zip(&*columns) {
+            *step = product(column, &y);
+            let size = step.abs();
+            largest = if size > largest { size } else { largest };
+        }
+        let scale = if largest > most {
+            most / largest
+        } else {
+            R::from_f64(1.0)
+        };
+        for (i, (q, step)) in q.iter_mut().zip(step).enumerate() {
+            *q = self.inside(i, *q + step * scale);
+        }
+    }
+}
+
+/// The inner product, summed from the first component on.
+#[inline(always)]
+fn product<R: Real, const M: usize>(a: &[R; M], b: &[R; M]) -> R {
+    robocache_geometry::vector::dot(*a, *b)
+}

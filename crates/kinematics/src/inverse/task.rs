@@ -1,0 +1,196 @@
+//! Tasks: the parts of a pose that are to be reached, and how far a row of joints is from them.
+
+use crate::chain::MAX_JOINTS;
+use crate::jacobian::{Column, to_tool};
+use crate::model::Pose;
+use robocache_geometry::quaternion::Quaternion;
+use robocache_geometry::vector::dot;
+use robocache_geometry::{Real, RigidTransform};
+
+/// The part of a pose that is to be reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Task {
+    /// Position and rotation.
+    #[default]
+    Pose,
+    /// The position alone.
+    Position,
+    /// The position and the direction of the tool's z axis: the tool may turn about it.
+    PositionAxis,
+}
+
+impl Task {
+    /// Number of rows of the error: three linear ones, and its angular ones.
+    pub fn rows(self) -> usize {
+        match self {
+            Self::Pose => 6,
+            Self::Position => 3,
+            Self::PositionAxis => 5,
+        }
+    }
+}
+
+/// The largest coordinate of a target, metres.
+const MAX_DISTANCE: f64 = 1e6;
+/// Squares of the least and the largest norm of a target's quaternion.
+const SQUARED_NORMS: [f64; 2] = [1e-12, 1e12];
+
+/// A pose to be reached, with a unit quaternion.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target<R> {
+    position: [R; 3],
+    rotation: Quaternion<R>,
+}
+
+impl<R: Real> Target<R> {
+    /// Checks a pose, and makes its quaternion a unit one. `None` if it is not finite, too far away or has no quaternion.
+    pub fn new(&[x, y, z, qx, qy, qz, qw]: &Pose<R>) -> Option<Self> {
+        let (position, rotation) = ([x, y, z], [qx, qy, qz, qw]);
+        let [least, most] = SQUARED_NORMS.map(R::from_f64);
+        let square = dot(rotation, rotation);
+        let is_near = position.iter().all(|x| x.abs() <= R::from_f64(MAX_DISTANCE));
+        let inverse = R::from_f64(1.0) / square.sqrt();
+        (is_near && square >= least && square <= most).then(|| Self {
+            position,
+            rotation: rotation.map(|component| component * inverse),
+        })
+    }
+}
+
+/// The distance of a row of joints from a target.
+pub(super) struct Residual<R, const M: usize> {
+    /// The error in each row of the task: linear, and then angular.
+    pub error: [R; M],
+    /// The task's rows of the Jacobian, a column for each joint.
+    pub columns: [[R; M]; MAX_JOINTS],
+    /// The sum of the squared linear errors, and that of the angular ones.
+    pub position: R,
+    pub rotation: R,
+}
+
+/// A task with M rows.
+pub(super) trait Rows<const M: usize> {
+    /// Writes the angular rows of the error, behind the three linear ones.
+    fn angular_error<R: Real>(target: &Target<R>, tip: &RigidTransform<R>, error: &mut [R; M]);
+    /// The task's rows of a column of the Jacobian.
+    fn rows<R: Real>(tip: &RigidTransform<R>, column: Column<R>) -> [R; M];
+}
+
+/// [`Task::Pose`].
+pub(super) struct WholePose;
+/// [`Task::Position`].
+pub(super) struct PositionOnly;
+/// [`Task::PositionAxis`].
+pub(super) struct PositionAndAxis;
+
+impl Rows<6> for WholePose {
+    /// Twice the vector of q* q^-1, by the shorter way: 2 sin(angle / 2) along the axis.
+    #[inline(always)]
+    fn angular_error<R: Real>(target: &Target<R>, tip: &RigidTransform<R>, error: &mut [R; 6]) {
+        let (a, b) = (target.rotation, tip.quaternion());
+        let is_negative = dot(a, b) < R::from_f64(0.0);
+        let two = R::from_f64(if is_negative { -2.0 } else { 2.0 });
+        for (i, j, k) in [(0, 1, 2), (1, 2, 0), (2, 0, 1)] {
+            error[3 + i] = two * (((a[i] * b[3] - a[3] * b[i]) - a[j] * b[k]) + a[k] * b[j]);
+        }
+    }
+
+    #[inline(always)]
+    fn rows<R: Real>(_: &RigidTransform<R>, column: Column<R>) -> [R; 6] {
+        column
+    }
+}
+
+impl Rows<3> for PositionOnly {
+    #[inline(always)]
+    fn angular_error<R: Real>(_: &Target<R>, _: &RigidTransform<R>, _: &mut [R; 3]) {}
+
+    #[inline(always)]
+    fn rows<R: Real>(_: &RigidTransform<R>, [x, y, z, ..]: Column<R>) -> [R; 3] {
+        [x, y, z]
+    }
+}
+
+impl Rows<5> for PositionAndAxis {
+    /// The turn from the tool's z axis to the wanted axis d, both in the tool's axes: (-d_y, d_x), made as long as
+    /// 2 sin(angle / 2).
+    #[inline(always)]
+    fn angular_error<R: Real>(target: &Target<R>, tip: &RigidTransform<R>, error: &mut [R; 5]) {
+        let (zero, one, two) = (R::from_f64(0.0), R::from_f64(1.0), R::from_f64(2.0));
+        let [x, y, z, w] = target.rotation;
+        let wanted = [
+            two * (x * z + y * w),
+            two * (y * z - x * w),
+            one - two * (x * x + y * y),
+        ];
+        let d = to_tool(tip, wanted);
+        // 0 if the axes are opposite: any turn is then as good as another.
+        let (rest, least) = (one + d[2], R::from_f64(1e-6));
+        let scale = (two / if rest > least { rest } else { least }).sqrt();
+        [error[3], error[4]] = if rest > least {
+            [-d[1] * scale, d[0] * scale]
+        } else {
+            [two, zero]
+        };
+    }
+
+    #[inline(always)]
+    fn rows<R: Real>(tip: &RigidTransform<R>, [x, y, z, angular @ ..]: Column<R>) -> [R; 5] {
+        let [about_x, about_y, _] = to_tool(tip, angular);
+        [x, y, z, about_x, about_y]
+    }
+}
+
+impl<R: Real, const M: usize> Residual<R, M> {
+    /// A residual that has not been measured.
+    pub fn zero() -> Self {
+        Self {
+            error: [R::default(); M],
+            columns: [[R::default(); M]; MAX_JOINTS],
+            position: R::default(),
+            rotation: R::default(),
+        }
+    }
+
+    /// Compares the frame of the tip with a target; `columns` is the Jacobian there, in the base's axes.
+    #[inline(always)]
+    pub fn compare<T: Rows<M>>(&mut self, target: &Target<R>, tip: &RigidTransform<R>, columns: &[Column<R>]) {
+        for i in 0..3 {
+            self.error[i] = target.position[i] - tip.translation[i];
+        }
+        T::angular_error(target, tip, &mut self.error);
+        for (to, &from) in self.columns.iter_mut().zip(columns) {
+            *to = T::rows(tip, from);
+        }
+        self.measure();
+    }
+
+    /// Leaves rows of weight 0 out, and returns the two sums of squares that are judged. Then multiplies the rows by their weights.
+    pub fn weigh(&mut self, weights: &[R; 6]) -> [R; 2] {
+        for (error, &weight) in self.error.iter_mut().zip(weights) {
+            *error = if weight == R::default() { weight } else { *error };
+        }
+        self.measure();
+        let judged = [self.position, self.rotation];
+        for row in self.columns.iter_mut().chain([&mut self.error]) {
+            for (value, &weight) in row.iter_mut().zip(weights) {
+                *value = *value * weight;
+            }
+        }
+        self.measure();
+        judged
+    }
+
+    #[inline(always)]
+    fn measure(&mut self) {
+        let square = |from: usize, to: usize| {
+            let mut sum = self.error[from] * self.error[from];
+            for i in from + 1..to {
+                sum = sum + self.error[i] * self.error[i];
+            }
+            sum
+        };
+        self.position = square(0, 3);
+        self.rotation = if M > 3 { square(3, M) } else { R::default() };
+    }
+}

@@ -1,0 +1,163 @@
+//! Jacobians: the velocity of the tip for a unit of velocity of each joint.
+
+use crate::chain::MAX_JOINTS;
+use crate::ldl::Ldl;
+use crate::model::{Model, Pose, Turns, pose_of};
+use robocache_geometry::vector::cross;
+use robocache_geometry::{Real, RigidTransform};
+
+/// The point and the axes that a velocity is given in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Frame {
+    /// The velocity of the tip, in the axes of the base. Pinocchio calls it LOCAL_WORLD_ALIGNED.
+    #[default]
+    Base,
+    /// The velocity of the tip, in its own axes. Pinocchio calls it LOCAL.
+    Tool,
+    /// The velocity of the point of the moving body that is at the base's origin, in the axes of the base. Pinocchio calls it
+    /// WORLD.
+    Spatial,
+}
+
+/// A column of a Jacobian: the linear velocity, and then the angular one.
+pub(crate) type Column<R> = [R; 6];
+/// A column for each joint or segment, and zeros behind them.
+pub(crate) type Columns<R> = [Column<R>; MAX_JOINTS];
+
+impl<R: Real> Model<R> {
+    /// Writes the Jacobian, 6 rows with a number for each joint, the linear ones first. Returns the pose of the tip.
+    ///
+    /// Returns `None`, and writes nothing, for an invalid row.
+    ///
+    /// # Panics
+    /// If `q` does not have a value for each joint, or `jacobian` not 6 numbers for each.
+    pub fn jacobian(&self, q: &[R], frame: Frame, jacobian: &mut [R]) -> Option<Pose<R>> {
+        assert_eq!(jacobian.len(), 6 * self.joints, "6 numbers for each joint");
+        let turns = self.turns(q);
+        if !turns.is_valid {
+            return None;
+        }
+        let mut columns = Columns::default();
+        let tip = self.columns(&turns, frame, &mut columns);
+        for (i, row) in jacobian.chunks_exact_mut(self.joints).enumerate() {
+            for (value, column) in row.iter_mut().zip(&columns) {
+                *value = column[i];
+            }
+        }
+        Some(pose_of(&tip))
+    }
+
+    /// The manipulability, sqrt(det J J^T) of Yoshikawa, Manipulability of robotic mechanisms, International Journal of
+    /// Robotics Research 4(2), 1985; that of J^T J for fewer than 6 joints. It is 0 if a singularity is within rounding.
+    ///
+    /// Returns `None` for an invalid row.
+    ///
+    /// # Panics
+    /// If `q` does not have a value for each joint.
+    pub fn manipulability(&self, q: &[R]) -> Option<R> {
+        let turns = self.turns(q);
+        if !turns.is_valid {
+            return None;
+        }
+        let (zero, one) = (R::from_f64(0.0), R::from_f64(1.0));
+        let mut columns = Columns::default();
+        self.columns(&turns, Frame::Base, &mut columns);
+        let pivots = if self.joints < 6 {
+            // J^T J, with a 1 for each joint that there is not.
+            let mut products = [[zero; 6]; 6];
+            for (i, row) in products.iter_mut().enumerate() {
+                for (value, column) in row.iter_mut().zip(&columns[..=i]) {
+                    *value = robocache_geometry::vector::dot(columns[i], *column);
+                }
+                if i >= self.joints {
+                    row[i] = one;
+                }
+            }
+            Ldl::new(products, zero).pivots
+        } else {
+            Ldl::new(products(&columns[..self.joints]), zero).pivots
+        };
+        let is_regular = pivots.iter().all(|&pivot| pivot > zero);
+        let product = pivots.iter().fold(one, |product, &pivot| product * pivot);
+        Some(if is_regular { product.sqrt() } else { zero })
+    }
+
+    /// Writes a column for each joint. Returns the frame of the tip.
+    #[inline(always)]
+    pub(crate) fn columns(&self, turns: &Turns<R>, frame: Frame, columns: &mut Columns<R>) -> RigidTransform<R> {
+        // At first the axis and the origin of each segment, in the place of its column.
+        let tip = self.tip(turns, |i, axis, _| {
+            let ([x, y, z], [a, b, c]) = (axis.rotation.map(|row| row[2]), axis.translation);
+            columns[i] = [x, y, z, a, b, c];
+        });
+        for (segment, column) in self.segments.iter().zip(&mut *columns) {
+            let [x, y, z, a, b, c] = *column;
+            *column = velocity(segment.slides, [x, y, z], [a, b, c], frame, &tip);
+        }
+        if !self.is_direct {
+            *columns = self.by_joint(columns);
+        }
+        tip
+    }
+
+    /// The columns of joints from those of segments. A mimic's is multiplied, and then added to that of its leader.
+    fn by_joint(&self, of_segments: &Columns<R>) -> Columns<R> {
+        let mut columns = Columns::default();
+        for (segment, column) in self.segments.iter().zip(of_segments) {
+            let column = match segment.mimic {
+                Some([multiplier, _]) => column.map(|x| x * multiplier),
+                None => *column,
+            };
+            let whole = &mut columns[segment.joint];
+            *whole = match segment.is_first {
+                true => column,
+                false => std::array::from_fn(|i| whole[i] + column[i]),
+            };
+        }
+        columns
+    }
+}
+
+/// The velocity of the tip for a unit of velocity about or along the axis `z` at `origin`.
+#[inline(always)]
+fn velocity<R: Real>(slides: bool, z: [R; 3], origin: [R; 3], frame: Frame, tip: &RigidTransform<R>) -> Column<R> {
+    let zero = [R::from_f64(0.0); 3];
+    let [linear, angular] = match (slides, frame) {
+        (true, _) => [z, zero],
+        (false, Frame::Spatial) => [cross(origin, z), z],
+        (false, Frame::Base | Frame::Tool) => {
+            let arm = std::array::from_fn(|i| tip.translation[i] - origin[i]);
+            [cross(z, arm), z]
+        }
+    };
+    let [[a, b, c], [d, e, f]] = match frame {
+        Frame::Tool => [to_tool(tip, linear), to_tool(tip, angular)],
+        Frame::Base | Frame::Spatial => [linear, angular],
+    };
+    [a, b, c, d, e, f]
+}
+
+/// A vector of the base's axes in those of the tip: the transposed rotation times it.
+#[inline(always)]
+pub(crate) fn to_tool<R: Real>(tip: &RigidTransform<R>, [x, y, z]: [R; 3]) -> [R; 3] {
+    let [a, b, c] = tip.rotation;
+    std::array::from_fn(|i| (a[i] * x + b[i] * y) + c[i] * z)
+}
+
+/// The lower triangle of J J^T: each entry is summed over the joints in their order.
+#[inline(always)]
+pub(crate) fn products<R: Real, const M: usize>(columns: &[[R; M]]) -> [[R; M]; M] {
+    let mut products = [[R::default(); M]; M];
+    for h in 0..M {
+        let mut sums: [R; M] = std::array::from_fn(|i| columns[0][h] * columns[0][i]);
+        for column in &columns[1..] {
+            for i in h..M {
+                sums[i] = sums[i] + column[h] * column[i];
+            }
+        }
+        for i in h..M {
+            products[i][h] = sums[i];
+        }
+    }
+    products
+}

@@ -1,0 +1,18 @@
+use robocache_geometry::Real;
+
+/// The limits in a type: the outermost values of it that lie inside.
+pub(crate) fn inwards<R: Real>([lower, upper]: [f64; 2]) -> [R; 2] {
+    let (lowest, highest) = (R::from_f64(lower), R::from_f64(upper));
+    [
+        if lowest.to_f64() < lower {
+            lowest.next_up()
+        } else {
+            lowest
+        },
+        if highest.to_f64() > upper {
+            highest.next_down()
+        } else {
+            highest
+        },
+    ]
+}

@@ -1,0 +1,330 @@
+//! The links and joints of a URDF file, checked as far as a chain needs them.
+
+use crate::chain::JointKind;
+use crate::error::ChainError;
+use robocache_geometry::RigidTransform;
+use robocache_geometry::polynomial::{MAX_ANGLE, sin_cos};
+use robocache_yaml::did_you_mean;
+use roxmltree::{Document, Node, ParsingOptions};
+use std::collections::{HashMap, HashSet};
+
+/// The longest file that is read, bytes.
+pub(crate) const MAX_BYTES: usize = 16 << 20;
+/// The most elements, texts and comments of a file.
+const MAX_NODES: u32 = 1 << 20;
+/// The largest coordinate of an origin, metres.
+const MAX_DISTANCE: f64 = 1e6;
+/// The shortest axis that has a direction, and the longest whose square is finite.
+const AXIS_LENGTHS: [f64; 2] = [1e-6, 1e150];
+
+/// Parses the text of a URDF file.
+pub(crate) fn parse<'a>(text: &'a str, file: &str) -> Result<Document<'a>, ChainError> {
+    if text.len() > MAX_BYTES {
+        return Err(refused(
+            file,
+            format!("{} bytes (allowed: up to {MAX_BYTES})", text.len()),
+        ));
+    }
+    let options = ParsingOptions {
+        nodes_limit: MAX_NODES,
+        ..ParsingOptions::default()
+    };
+    Document::parse_with_options(text, options).map_err(|error| match error {
+        roxmltree::Error::DtdDetected => refused(file, "it has a DTD (entities are not read)"),
+        roxmltree::Error::NodesLimitReached => refused(file, format!("more than {MAX_NODES} elements and texts")),
+        roxmltree::Error::UnknownNamespace(prefix, at) if prefix == "xacro" => ChainError::Element {
+            file: file.to_owned(),
+            line: at.row,
+            problem: XACRO.to_owned(),
+        },
+        error => refused(file, format!("not XML: {error}")),
+    })
+}
+
+const XACRO: &str = "it is a xacro file (expand it first: xacro FILE > robot.urdf)";
+
+fn refused(file: &str, problem: impl Into<String>) -> ChainError {
+    ChainError::File {
+        file: file.to_owned(),
+        problem: problem.into(),
+    }
+}
+
+/// The links and joints of a file: each joint has a name and two links of its own, each link at most one joint above it.
+pub(crate) struct Urdf<'a> {
+    file: &'a str,
+    document: &'a Document<'a>,
+    links: Vec<&'a str>,
+    joints: HashMap<&'a str, UrdfJoint<'a>>,
+    /// The joint whose child a link is.
+    above: HashMap<&'a str, UrdfJoint<'a>>,
+}
+
+/// A joint of a file. Its numbers are read when they are asked for: joints beside the chain may lack them.
+#[derive(Clone, Copy)]
+pub(crate) struct UrdfJoint<'a> {
+    file: &'a str,
+    document: &'a Document<'a>,
+    node: Node<'a, 'a>,
+    /// The name of the joint.
+    pub name: &'a str,
+    /// The link that it moves with.
+    pub parent: &'a str,
+    /// The link that it moves.
+    pub child: &'a str,
+}
+
+/// The joint that another one follows: its value times `multiplier`, and `offset`.
+pub(crate) struct UrdfMimic<'a> {
+    pub leader: &'a str,
+    pub multiplier: f64,
+    pub offset: f64,
+}
+
+impl<'a> Urdf<'a> {
+    /// Finds the links and joints, which are the direct children of `robot`.
+    pub fn new(file: &'a str, document: &'a Document<'a>) -> Result<Self, ChainError> {
+        let root = document.root_element();
+        let mut urdf = Self {
+            file,
+            document,
+            links: Vec::new(),
+            joints: HashMap::new(),
+            above: HashMap::new(),
+        };
+        if root.tag_name().name() != "robot" {
+            let name = root.tag_name().name();
+            return Err(urdf.error(root, format!("the first element is <{name}> (allowed: <robot>)")));
+        }
+        let mut known = HashSet::new();
+        for element in root.children().filter(Node::is_element) {
+            if element.tag_name().namespace().is_some_and(|uri| uri.contains("xacro")) {
+                return Err(urdf.error(element, XACRO));
+            }
+            if element.has_tag_name("link") {
+                let name = urdf.name_of(element)?;
+                if !known.insert(name) {
+                    return Err(urdf.error(element, format!("a second link `{name}` (allowed: each name once)")));
+                }
+                urdf.links.push(name);
+            }
+        }
+        for element in root.children().filter(|child| child.has_tag_name("joint")) {
+            urdf.add(element, &known)?;
+        }
+        Ok(urdf)
+    }
+
+    fn add(&mut self, node: Node<'a, 'a>, links: &HashSet<&str>) -> Result<(), ChainError> {
+        let mut joint = UrdfJoint {
+            file: self.file,
+            document: self.document,
+            node,
+            name: self.name_of(node)?,
+            parent: "",
+            child: "",
+        };
+        joint.parent = joint.link("parent", links)?;
+        joint.child = joint.link("child", links)?;
+        if self.joints.insert(joint.name, joint).is_some() {
+            return Err(joint.error("a second joint of this name (allowed: each name once)"));
+        }
+        match self.above.insert(joint.child, joint) {
+            Some(other) => Err(joint.error(format!(
+                "link `{}` is the child of joint `{}`, too (allowed: one parent)",
+                joint.child, other.name
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn name_of(&self, element: Node<'a, 'a>) -> Result<&'a str, ChainError> {
+        let name = element.attribute("name").filter(|name| !name.is_empty());
+        name.ok_or_else(|| self.error(element, format!("a <{}> without a name", element.tag_name().name())))
+    }
+
+    fn error(&self, element: Node<'_, '_>, problem: impl Into<String>) -> ChainError {
+        ChainError::Element {
+            file: self.file.to_owned(),
+            line: line(self.document, element),
+            problem: problem.into(),
+        }
+    }
+
+    /// Number of joints.
+    pub fn joints(&self) -> usize {
+        self.joints.len()
+    }
+
+    /// The joint of this name.
+    pub fn joint(&self, name: &str) -> Option<UrdfJoint<'a>> {
+        self.joints.get(name).copied()
+    }
+
+    /// The joints from the link `base` down to the link `tip`.
+    pub fn path(&self, base: &str, tip: &str) -> Result<Vec<UrdfJoint<'a>>, ChainError> {
+        for link in [base, tip] {
+            if !self.links.contains(&link) {
+                let hint = did_you_mean(link, &self.links);
+                return Err(refused(self.file, format!("no link `{link}`{hint}")));
+            }
+        }
+        let mut path = Vec::new();
+        let mut link = tip;
+        while link != base {
+            let Some(&joint) = self.above.get(link) else {
+                return Err(refused(
+                    self.file,
+                    format!("link `{tip}` does not lie below `{base}`: the topmost link above it is `{link}`"),
+                ));
+            };
+            if path.len() == self.joints.len() {
+                return Err(joint.error(format!("the joints above `{tip}` form a circle")));
+            }
+            path.push(joint);
+            link = joint.parent;
+        }
+        path.reverse();
+        Ok(path)
+    }
+}
+
+impl<'a> UrdfJoint<'a> {
+    /// An error that names the file, the line and the joint.
+    pub fn error(&self, problem: impl Into<String>) -> ChainError {
+        ChainError::Joint {
+            file: self.file.to_owned(),
+            line: line(self.document, self.node),
+            joint: self.name.to_owned(),
+            problem: problem.into(),
+        }
+    }
+
+    /// A remark on the joint, with its file and line.
+    pub fn warning(&self, text: &str) -> String {
+        self.error(text).to_string()
+    }
+
+    fn element(&self, name: &str) -> Option<Node<'a, 'a>> {
+        self.node.children().find(|child| child.has_tag_name(name))
+    }
+
+    fn attribute(&self, element: &str, name: &str) -> Option<&'a str> {
+        self.element(element)?.attribute(name)
+    }
+
+    fn link(&self, element: &str, links: &HashSet<&str>) -> Result<&'a str, ChainError> {
+        let Some(name) = self.attribute(element, "link") else {
+            return Err(self.error(format!("no <{element} link=\"...\">")));
+        };
+        match links.contains(name) {
+            true => Ok(name),
+            false => Err(self.error(format!("its {element} `{name}` is not a link of the file"))),
+        }
+    }
+
+    /// The kind of the joint; `None` if it is fixed.
+    pub fn kind(&self) -> Result<Option<JointKind>, ChainError> {
+        match self.node.attribute("type") {
+            Some("fixed") => Ok(None),
+            Some("revolute") => Ok(Some(JointKind::Revolute)),
+            Some("continuous") => Ok(Some(JointKind::Continuous)),
+            Some("prismatic") => Ok(Some(JointKind::Prismatic)),
+            other => Err(self.error(format!(
+                "type `{}` (allowed in a chain: fixed, revolute, continuous, prismatic)",
+                other.unwrap_or_default()
+            ))),
+        }
+    }
+
+    /// The numbers of an attribute of a child element, in a magnitude of at most `most`; `otherwise` if it is absent.
+    fn numbers<const N: usize>(
+        &self,
+        element: &str,
+        attribute: &str,
+        most: f64,
+        otherwise: [f64; N],
+    ) -> Result<[f64; N], ChainError> {
+        let Some(text) = self.attribute(element, attribute) else {
+            return Ok(otherwise);
+        };
+        let wrong = |allowed: String| self.error(format!("{element} {attribute} `{text}` (allowed: {allowed})"));
+        let mut words = text.split_ascii_whitespace();
+        let mut values = [0.0; N];
+        for value in &mut values {
+            let word = words.next().and_then(|word| word.parse::<f64>().ok());
+            *value = word.ok_or_else(|| wrong(format!("{N} numbers")))?;
+            if !value.is_finite() {
+                return Err(wrong("finite numbers".to_owned()));
+            }
+            if value.abs() > most {
+                return Err(wrong(format!("up to {most:e}")));
+            }
+        }
+        match words.next() {
+            Some(_) => Err(wrong(format!("{N} numbers"))),
+            None => Ok(values),
+        }
+    }
+
+    fn number(&self, element: &str, attribute: &str, otherwise: f64) -> Result<f64, ChainError> {
+        self.numbers(element, attribute, f64::MAX, [otherwise])
+            .map(|[value]| value)
+    }
+
+    /// The frame of the joint in that of its parent: Rz Ry Rx of `rpy`, and `xyz`.
+    pub fn origin(&self) -> Result<RigidTransform<f64>, ChainError> {
+        let translation = self.numbers("origin", "xyz", MAX_DISTANCE, [0.0; 3])?;
+        let angles = self.numbers("origin", "rpy", MAX_ANGLE, [0.0; 3])?;
+        let [(sr, cr), (sp, cp), (sy, cy)] = angles.map(sin_cos);
+        Ok(RigidTransform {
+            rotation: [
+                [cy * cp, (cy * sp) * sr - sy * cr, (cy * sp) * cr + sy * sr],
+                [sy * cp, (sy * sp) * sr + cy * cr, (sy * sp) * cr - cy * sr],
+                [-sp, cp * sr, cp * cr],
+            ],
+            translation,
+        })
+    }
+
+    /// The axis of the joint with norm 1, and the norm that it has in the file.
+    pub fn axis(&self) -> Result<([f64; 3], f64), ChainError> {
+        let [shortest, longest] = AXIS_LENGTHS;
+        let axis = self.numbers("axis", "xyz", longest, [1.0, 0.0, 0.0])?;
+        let length = robocache_geometry::vector::norm(axis);
+        match length {
+            1.0 => Ok((axis, length)),
+            _ if length >= shortest => Ok((axis.map(|x| x / length), length)),
+            _ => Err(self.error(format!("an axis of length {length:e} (allowed: from {shortest:e} on)"))),
+        }
+    }
+
+    /// The lower and the upper limit, if at least one of them is given; the other is then 0.
+    pub fn limits(&self) -> Result<Option<[f64; 2]>, ChainError> {
+        let given = |name| self.attribute("limit", name).is_some();
+        if !given("lower") && !given("upper") {
+            return Ok(None);
+        }
+        let lower = self.number("limit", "lower", 0.0)?;
+        Ok(Some([lower, self.number("limit", "upper", 0.0)?]))
+    }
+
+    /// The joint that it follows, if it does.
+    pub fn mimic(&self) -> Result<Option<UrdfMimic<'a>>, ChainError> {
+        if self.element("mimic").is_none() {
+            return Ok(None);
+        }
+        let Some(leader) = self.attribute("mimic", "joint") else {
+            return Err(self.error("a <mimic> without a joint"));
+        };
+        Ok(Some(UrdfMimic {
+            leader,
+            multiplier: self.number("mimic", "multiplier", 1.0)?,
+            offset: self.number("mimic", "offset", 0.0)?,
+        }))
+    }
+}
+
+fn line(document: &Document<'_>, node: Node<'_, '_>) -> u32 {
+    document.text_pos_at(node.range().start).row
+}

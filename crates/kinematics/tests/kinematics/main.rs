@@ -1,0 +1,10 @@
+//! Chains, poses, Jacobians and joints, on small robots whose poses a reader can check and on the arms of others.
+
+#![allow(clippy::unwrap_used)]
+
+mod arms;
+mod forward;
+mod inverse;
+mod random;
+mod robots;
+mod urdf;

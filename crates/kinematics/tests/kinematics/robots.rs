@@ -1,0 +1,89 @@
+//! URDFs of small robots.
+
+use robocache_kinematics::Chain;
+
+/// A robot with the links `base` and `tip` and those of the joints; the joints are given as XML.
+pub fn robot(links: &[&str], joints: &str) -> String {
+    let links: String = links
+        .iter()
+        .map(|link| format!("  <link name=\"{link}\"/>\n"))
+        .collect();
+    format!("<robot name=\"test\">\n{links}{joints}</robot>\n")
+}
+
+/// A joint from one link to the next, with what stands in its element.
+pub fn joint(name: &str, kind: &str, parent: &str, child: &str, inside: &str) -> String {
+    format!(
+        "  <joint name=\"{name}\" type=\"{kind}\"><parent link=\"{parent}\"/><child link=\"{child}\"/>{inside}</joint>\n"
+    )
+}
+
+/// Limits of 3 to either side.
+pub const LIMIT: &str = "<limit lower=\"-3\" upper=\"3\"/>";
+
+/// Two links of 1 m and 0.5 m in the plane of x and y, which turn about z.
+pub fn planar() -> String {
+    let joints = joint(
+        "shoulder",
+        "revolute",
+        "base",
+        "upper",
+        &format!("<axis xyz=\"0 0 1\"/>{LIMIT}"),
+    ) + &joint(
+        "elbow",
+        "revolute",
+        "upper",
+        "lower",
+        &format!("<origin xyz=\"1 0 0\"/><axis xyz=\"0 0 1\"/>{LIMIT}"),
+    ) + &joint("hand", "fixed", "lower", "tip", "<origin xyz=\"0.5 0 0\"/>");
+    robot(&["base", "upper", "lower", "tip"], &joints)
+}
+
+/// An arm of six joints: a shoulder of two, an elbow, and a wrist of three whose axes meet.
+pub fn six_axes() -> String {
+    let limit = "<limit lower=\"-3.1\" upper=\"3.1\"/>";
+    let parts = [
+        ("0 0 0.4", "0 0 1"),
+        ("0.1 0 0", "0 1 0"),
+        ("0 0 0.5", "0 1 0"),
+        ("0.2 0 0.05", "1 0 0"),
+        ("0.3 0 0", "0 1 0"),
+        ("0 0 0", "1 0 0"),
+    ];
+    let names: Vec<String> = (0..=parts.len()).map(|i| format!("link{i}")).collect();
+    let mut joints = String::new();
+    for (i, (xyz, axis)) in parts.iter().enumerate() {
+        let inside = format!("<origin xyz=\"{xyz}\"/><axis xyz=\"{axis}\"/>{limit}");
+        joints += &joint(&format!("joint{i}"), "revolute", &names[i], &names[i + 1], &inside);
+    }
+    joints += &joint(
+        "flange",
+        "fixed",
+        "link6",
+        "tip",
+        "<origin xyz=\"0.1 0 0\" rpy=\"0 1.5707963 0\"/>",
+    );
+    let links: Vec<&str> = names.iter().map(String::as_str).chain(["tip"]).collect();
+    robot(&links, &joints)
+}
+
+/// A chain of `count` joints about x, y and z in turn, 0.1 m apart.
+pub fn snake(count: usize) -> Chain {
+    let names: Vec<String> = (0..=count).map(|i| format!("link{i}")).collect();
+    let joints: String = (0..count)
+        .map(|i| {
+            let axis = ["1 0 0", "0 1 0", "0 0 1"][i % 3];
+            let inside = format!("<origin xyz=\"0.1 0.02 0\"/><axis xyz=\"{axis}\"/>{LIMIT}");
+            joint(&format!("joint{i}"), "revolute", &names[i], &names[i + 1], &inside)
+        })
+        .collect();
+    let links: Vec<&str> = names.iter().map(String::as_str).collect();
+    chain(&robot(&links, &joints), "link0", &names[count])
+}
+
+pub fn chain(text: &str, base: &str, tip: &str) -> Chain {
+    match Chain::from_urdf(text, "test.urdf", base, tip) {
+        Ok(chain) => chain,
+        Err(error) => panic!("{error}\n{text}"),
+    }
+}
