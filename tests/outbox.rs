@@ -253,8 +253,11 @@ fn memory_of_one_vendor_is_not_handed_to_operations_on_another() {
 /// Takes grids on the device of the process if there is one, in two operations, and keeps their columns.
 struct Holders(Grids);
 
-/// The place of a taker, whether the grid came on a device, and the bytes of each column by its name.
-type Grids = Arc<Mutex<Vec<(usize, bool, Vec<(String, Vec<u8>)>)>>>;
+/// The place of a taker, whether the grid came on a device, and its columns.
+type Grids = Arc<Mutex<Vec<(usize, bool, Columns)>>>;
+
+/// The bytes of each column by its name.
+type Columns = Vec<(String, Vec<u8>)>;
 
 struct Holding {
     place: usize,
@@ -286,7 +289,7 @@ impl Plugin for Holders {
     }
 }
 
-fn columns_of(message: &Message) -> Vec<(String, Vec<u8>)> {
+fn columns_of(message: &Message) -> Columns {
     let columns = message.columns().iter();
     columns
         .map(|column| (column.name.clone(), column.data.bytes().to_vec()))
@@ -310,7 +313,7 @@ impl Operation for Holding {
 }
 
 /// Grids of a moving cloud: those that two operations of the process took, and those that the dataflow got.
-fn grids(device: &str, layout: &str) -> (Grids, Vec<Vec<(String, Vec<u8>)>>) {
+fn grids(device: &str, layout: &str) -> (Grids, Vec<Columns>) {
     let channels = if layout == "bits" { "occupancy" } else { "count, mean_z" };
     let config = format!(
         "device: {device}\nplugins: [{{ voxelize: {{ origin_m: [0, 0, 0], voxel_size_m: [1, 1, 1], shape: [16, 16, 8], \

@@ -277,7 +277,7 @@ def _unit(early: Span, late: Span) -> str:
 
 
 def _unit_of(time: int, time_ns: int) -> str | None:
-    """The unit in which a number is about so many nanoseconds."""
+    """The unit in which a number is about the time `time_ns`."""
     return next((unit for unit, ns in _UNITS.items() if time > 0 and abs(time * ns / time_ns - 1) < 0.1), None)
 
 

@@ -24,7 +24,7 @@ pub trait State {
     fn bring_back(&mut self, host: &mut Self::Host) -> Result<(), DeviceFault>;
 }
 
-/// What became of work that a device was to do on its state.
+/// Outcome of work that a device was to do on its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "after `FellBack` and `Reset` the work is still to be done"]
 pub enum Outcome<T> {

@@ -75,11 +75,11 @@ impl GpuFuser {
     /// not needed any more on return.
     ///
     /// From the first such sample on, the rows of its stream are in its ring alone. Samples of the host then come by
-    /// [`push_host`](Self::push_host), and [`bring_back`](Self::bring_back) is the way back.
+    /// [`push_host`](Self::push_host), and [`bring_back`](robocache_device::State::bring_back) is the way back.
     ///
     /// # Errors
     /// [`FuserError::Sample`] as [`Timeline::push`]. After one of the others, which are the device's, the rows have to be
-    /// brought [back](Self::bring_back), or are [lost](Timeline::forget_rows_on_device) with it. Then the sample can be
+    /// brought [back](robocache_device::State::bring_back), or are [lost](Timeline::forget_rows_on_device) with it. Then the sample can be
     /// [pushed](Timeline::push) on the host, or [restored](Timeline::restore) after [`FuserError::Lost`].
     pub fn push(
         &mut self,

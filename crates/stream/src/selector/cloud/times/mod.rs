@@ -25,7 +25,7 @@ const SWEEPS: u32 = 16;
 /// Points of a cloud that are looked at.
 const LOOKED_AT: usize = 512;
 
-/// One in so many times is left out at either end of a cloud of four or more: some have no meaning.
+/// The eighth of the times at either end of a cloud of four or more is left out: some have no meaning.
 const LEFT_OUT: usize = 8;
 
 /// Clouds that are too short or too long for their distance, before that is told: at first, and once there was one that is
