@@ -31,7 +31,10 @@ pub struct GpuResampler {
 /// the host, the next part is copied to the device.
 const BLOCKS: usize = 2;
 
-/// Bytes of a batch and its answer on a device up to which it is one part. A larger one is cut into parts of nearly as many.
+/// Bytes of a batch and its answer on a device up to which it is one part.
+const WHOLE_BYTES: usize = 8 << 20;
+
+/// The most bytes of a part of a larger batch. Its parts are of about the same size, two at least.
 const PART_BYTES: usize = 16 << 20;
 
 impl GpuResampler {
@@ -95,8 +98,9 @@ impl GpuResampler {
         );
         assert_eq!(valid.len(), rows.targets.len(), "one byte for each target");
         // The calling thread copies other memory, and so has no time for the copies back.
-        let parts = match self.gpu.is_page_locked(rows.values.bytes()) {
-            true => rows.bytes().div_ceil(PART_BYTES).max(1),
+        let is_cut = rows.bytes() > WHOLE_BYTES && self.gpu.is_page_locked(rows.values.bytes());
+        let parts = match is_cut {
+            true => rows.bytes().div_ceil(PART_BYTES).max(2),
             false => 1,
         };
         self.parts.clear();
