@@ -549,7 +549,7 @@ impl Oracle {
         let is_back = self
             .sent
             .is_some_and(|sent| counted_from + self.streams[i].ahead() < sent);
-        self.all_count_anew();
+        let was_due = self.was_due;
         for (j, stream) in self.streams.iter_mut().enumerate() {
             let is_ahead = j != i && stream.config.wait && stream.newest().is_some_and(|newest| newest > to);
             stream.led_until = None;
@@ -560,7 +560,7 @@ impl Oracle {
         let due = to - self.max_wait.unwrap();
         match self.trigger {
             // Reading: if samples are the targets, what comes next is for the rule of the first target.
-            Trigger::Stream { .. } => return,
+            Trigger::Stream { .. } => return self.all_count_anew(),
             Trigger::Grid => {
                 let newest = last_on_grid(due, self.period);
                 let follows = self.sent.filter(|_| !is_back).map(|sent| sent + self.period);
@@ -572,6 +572,18 @@ impl Oracle {
         self.sent = self
             .sent
             .filter(|&sent| !is_back || sent < self.skipped_to.unwrap_or(due));
+        // Reading: those that the move makes nothing due for go on counting, but for the stream itself.
+        let horizon = self.horizon().unwrap();
+        let away = || was_due.is_none_or(|was_due| (horizon - was_due).abs() >= self.period);
+        let comes_of_it = match self.trigger {
+            Trigger::Grid => self.next_target().is_some_and(|target| target <= horizon),
+            Trigger::Timer => away() && self.not_again().is_none_or(|sent| horizon > sent),
+            Trigger::Request | Trigger::Stream { .. } => away(),
+        };
+        if comes_of_it {
+            self.all_count_anew();
+        }
+        self.streams[i].count_anew();
     }
 
     fn refuse_those_with_a_time(&mut self) {

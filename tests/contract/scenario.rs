@@ -727,7 +727,8 @@ pub fn deserted(r: &mut Random) -> Scenario {
     let leads: Vec<f64> = (0..streams)
         .map(|i| {
             if i > 0 && r.chance(0.8) {
-                r.uniform(-2.0, 9.0) * SECOND
+                let most_behind = r.pick(&[-2.0, -60.0]);
+                r.uniform(most_behind, 9.0) * SECOND
             } else {
                 0.0
             }
@@ -746,12 +747,13 @@ pub fn deserted(r: &mut Random) -> Scenario {
                     .push(Event::Push(i, stamp, values(r, scenario.modalities[i].dim)));
             }
             if r.chance(0.03) {
-                let event = match r.below(6) {
-                    0 | 1 => Event::Close(i),
-                    2 | 3 => Event::Open(i),
-                    _ => Event::Latency(i, r.pick(&[0.0, 5.0, 100.0, 3000.0, 8000.0, -2000.0])),
+                let events = match r.below(7) {
+                    0 | 1 => vec![Event::Close(i)],
+                    2 | 3 => vec![Event::Open(i)],
+                    4 => vec![Event::Close(i), Event::Open(i)],
+                    _ => vec![Event::Latency(i, r.pick(&[0.0, 5.0, 100.0, 3000.0, 8000.0, -2000.0]))],
                 };
-                scenario.events.push(event);
+                scenario.events.extend(events);
             }
         }
         if r.chance(0.01) {

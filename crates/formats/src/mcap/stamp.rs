@@ -143,6 +143,13 @@ impl Stamp {
                 None => ns_of(number(&**array, 0), unit_ns),
             }
         };
+        // Why float32 has not the digits for the time in a unit.
+        let coarse = |unit: TimeUnit| {
+            let array = self.path.follow(payload).ok()?;
+            let is_float32 = *array.data_type() == DataType::Float32;
+            let step_ns = is_float32.then(|| unit.step_of_float32_ns(number(&**array, 0) as f32))?;
+            (step_ns > STEP_NS).then(|| format!("float32, whose steps are {} ms there", step_ns / 1e6))
+        };
         // 0 stands for none, but where time begins.
         let is_time = |&ns: &i64| ns != 0 || published_ns.unsigned_abs() < BEGIN_NS;
         match self.form {
@@ -163,6 +170,10 @@ impl Stamp {
                     return Err(format!(
                         "`{path}` is no time in {unit}, as was said (allowed: about 292 years around 1970)"
                     ));
+                }
+                if let Some(why) = coarse(unit).filter(|_| self.is_said) {
+                    self.doubt
+                        .get_or_insert_with(|| format!("`{}` is {why}", self.path.text()));
                 }
                 let apart_ns = |ns: i64| ns.abs_diff(published_ns);
                 let own_ns = ns.map_or(u64::MAX, apart_ns);
@@ -190,18 +201,9 @@ impl Stamp {
             }
             Form::Number => {
                 let times = TimeUnit::ALL.map(|unit| (units(unit), unit));
-                let array = self.path.follow(payload).ok();
-                let float32 = array.filter(|array| *array.data_type() == DataType::Float32);
-                let step_ns = |unit: TimeUnit| {
-                    let step_ns = |array: &ArrayRef| unit.step_of_float32_ns(number(&**array, 0) as f32);
-                    float32.map_or(0.0, step_ns)
-                };
-                let found = nearest(times, published_ns).and_then(|found| match found {
-                    Some((_, unit)) if step_ns(unit) > STEP_NS => Err(format!(
-                        "it is float32, whose steps are {} ms there",
-                        step_ns(unit) / 1e6
-                    )),
-                    found => Ok(found),
+                let found = nearest(times, published_ns).and_then(|found| {
+                    let coarse = found.and_then(|(_, unit)| coarse(unit));
+                    coarse.map_or(Ok(found), |why| Err(format!("it is {why}")))
                 });
                 match found {
                     Ok(None) => Ok(Some(0).filter(is_time)),
@@ -366,6 +368,19 @@ mod tests {
         let broken = stamp.read(&payload(f64::NAN), 1_700_000_000 * S).unwrap_err();
         assert!(broken.starts_with("`time` is no time in ms, as was said"), "{broken}");
         assert!(Stamp::configured("nowhere", &fields, TimeUnit::Second).is_none());
+        // float32 has no seconds since 1970.
+        let of_float32 = |time: f32| -> StructArray {
+            let field = Arc::new(arrow_schema::Field::new("time", DataType::Float32, true));
+            vec![(field, Arc::new(Float32Array::from(vec![time])) as ArrayRef)].into()
+        };
+        let mut stamp = Stamp::configured("time", of_float32(0.0).fields(), TimeUnit::Second).unwrap();
+        stamp.read(&of_float32(1.5), 2 * S).unwrap();
+        assert_eq!(stamp.guess(), None);
+        stamp.read(&of_float32(1.7e9), 1_700_000_000 * S).unwrap();
+        assert_eq!(
+            stamp.guess().unwrap(),
+            "`time` is float32, whose steps are 128 ms there"
+        );
     }
 
     #[test]

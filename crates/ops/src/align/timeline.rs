@@ -174,8 +174,8 @@ pub struct Timeline {
     asks: VecDeque<Ask>,
     asked: u64,
     refused: VecDeque<(u64, Refusal)>,
-    /// The newest time so far of the streams that lead, ns.
-    last_clock: Option<i64>,
+    /// G, the grid's clock, ns: [kept](Self::update_clock) after each change of the streams.
+    clock: Option<i64>,
     /// With ticks and requests: what was due when the samples of streams were counted anew, ns.
     due_mark: Option<i64>,
     /// Samples that no window from this time on needs are forgotten, and no other has come since, ns.
@@ -217,7 +217,7 @@ impl Timeline {
             asks: VecDeque::new(),
             asked: 0,
             refused: VecDeque::new(),
-            last_clock: None,
+            clock: None,
             due_mark: None,
             forgotten_before: None,
             notices: Vec::new(),
@@ -367,6 +367,7 @@ impl Timeline {
                 stream.settled = None;
             }
         }
+        self.update_clock();
     }
 
     /// Takes a checked sample: opens its stream, looks for a clock jump, counts it where it is late. `insert` adds it to
@@ -379,7 +380,7 @@ impl Timeline {
     ) -> Pushed {
         self.open(modality);
         let time = stamp_ns - self.streams[modality].spec.latency;
-        let before = self.clock();
+        let before = self.clock;
         let jumped_ns = self.jump(modality, time);
         let is_first = !self.asks.is_empty() && before.is_none();
         let stream = &mut self.streams[modality];
@@ -414,13 +415,13 @@ impl Timeline {
     /// Closes a stream: no target waits for it until it has a sample again.
     pub fn close(&mut self, modality: usize) {
         self.streams[modality].open = false;
-        self.last_clock = self.clock();
+        self.update_clock();
     }
 
     /// Opens a stream: targets wait for it.
     pub fn open(&mut self, modality: usize) {
         if !self.streams[modality].open {
-            let before = self.clock();
+            let before = self.clock;
             self.streams[modality].open = true;
             self.judge_by_others(modality, before);
         }
@@ -432,7 +433,7 @@ impl Timeline {
     /// A latency that is none, as in a configuration.
     pub fn set_latency_ms(&mut self, modality: usize, ms: f64) -> Result<(), ConfigError> {
         let latency = latency_ns("latency_ms", ms)?;
-        let before = self.clock();
+        let before = self.clock;
         let stream = &mut self.streams[modality];
         let moved = stream.spec.latency - latency;
         stream.history.shift(moved);

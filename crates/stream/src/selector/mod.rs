@@ -463,7 +463,7 @@ impl Selector {
             let take = match known {
                 CloudType::PointCloud2 => Take::PointCloud2(Box::new(cloud::PointCloud2::ros("", fields, wanted)?)),
                 CloudType::Foxglove => Take::PointCloud2(Box::new(cloud::PointCloud2::foxglove(fields, wanted)?)),
-                CloudType::Livox => Take::Lists(cloud::Lists::find(["points"], fields, wanted)?),
+                CloudType::Livox => Take::Lists(cloud::Lists::livox(fields, wanted)?),
                 CloudType::Std => Take::Bytes(cloud::Bytes::find(fields)?),
             };
             return Ok((take, Some(format!("{name}: its points"))));

@@ -224,7 +224,8 @@ pub enum Optional {
 /// The calls of a vendor's driver. Names, numbers and texts of its errors stay below it.
 ///
 /// Functions that take no device and no context work in that which [`make_current`](Self::make_current) set for the calling
-/// thread. Those that take a stream enqueue work and return.
+/// thread. Those that take a stream enqueue work and return: the caller waits for it, by [`synchronize`](Self::synchronize)
+/// or an event.
 ///
 /// # Safety
 /// An implementation does what its functions say: memory that it gives is there, of that size and nobody else's.

@@ -688,3 +688,26 @@ fn a_stream_that_was_aside_when_it_closed_opens_without_its_old_lead() {
     t.push("b", 60_010, 2.0, &[]);
     t.push("a", 20, 3.0, &["20: a=3@0 b=0!@- epoch=1"]);
 }
+
+#[test]
+fn a_move_that_makes_nothing_due_lets_nobody_else_count_anew() {
+    let limits = "rate_hz: 1, max_wait_ms: 20";
+    let mut t = Script::new(limits, &["input: a, jump_ms: 5000", "input: b, jump_ms: 5000"]);
+    t.push("a", 0, 0.0, &[]);
+    t.push("b", 4000, 4.0, &["3000: a=0@3000 b=0!@-"]);
+    let until_7000 = [
+        "4000: a=0@4000 b=4@0",
+        "5000: a=0@5000 b=4@1000",
+        "6000: a=0@6000 b=4@2000",
+        "7000: a=0@7000 b=4@3000",
+    ];
+    t.push("b", 8000, 8.0, &until_7000);
+    t.push("a", 60_000, 60.0, &["8000: a=0@8000 b=8@0"]);
+    // a is aside. As b closes, G goes back to where a led; as it opens, G moves to b, which makes nothing due.
+    for ms in 61..68 {
+        t.push("a", 1000 * ms, ms as f32, &[]);
+        t.close("b", &[]);
+        t.open("b", &[]);
+    }
+    t.push("a", 68_000, 68.0, &["67000: a=67@0 b=8@59000 epoch=2"]);
+}

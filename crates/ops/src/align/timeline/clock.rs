@@ -82,9 +82,9 @@ impl InputStream {
 }
 
 impl Timeline {
-    /// G: the newest time of the streams that lead, and of those aside when they led, among those that are closed where none
-    /// is waited for any more. It stays where it was while there is no such time.
-    pub(super) fn clock(&self) -> Option<i64> {
+    /// Sets G: the newest time of the streams that lead, and of those aside when they led, among those that are closed where
+    /// none is waited for any more. It stays where it was while there is no such time.
+    pub(super) fn update_clock(&mut self) {
         let newest = |streams: &mut dyn Iterator<Item = &InputStream>| {
             let waits = streams.filter(|stream| stream.spec.waits);
             waits.filter_map(InputStream::leads_until).max()
@@ -93,7 +93,7 @@ impl Timeline {
             Some(_) => newest(&mut self.waited_for()),
             None => newest(&mut self.streams.iter()),
         };
-        leading.or(self.last_clock)
+        self.clock = leading.or(self.clock);
     }
 
     /// G, where streams that can be past it by [`InputStream::ahead`] count as new as that.
@@ -104,18 +104,18 @@ impl Timeline {
             .iter()
             .filter(|stream| stream.leads() && (stream.open || all_are_closed));
         let reach = leading.filter_map(|stream| Some(stream.history.newest()?.saturating_add(stream.ahead())));
-        reach.max().max(self.clock())
+        reach.max().max(self.clock)
     }
 
     /// The streams that targets wait for: those that are waited for, but for the ones aside.
     pub(super) fn holding_up(&self) -> impl Iterator<Item = &InputStream> {
-        let clock = self.clock();
+        let clock = self.clock;
         self.waited_for().filter(move |stream| !stream.is_aside(clock))
     }
 
     /// Lead over G of a stream that is aside, ns.
     pub fn aside_ns(&self, stream: usize) -> Option<i64> {
-        let (stream, clock) = (&self.streams[stream], self.clock()?);
+        let (stream, clock) = (&self.streams[stream], self.clock?);
         let is_aside = stream.is_waited_for() && stream.is_aside(Some(clock));
         stream
             .history
@@ -157,8 +157,8 @@ impl Timeline {
                 false => counts = pace.count(old, newest, before, limit),
             }
         }
-        self.last_clock = self.clock();
-        if let (Some(before), Some(after), false) = (before, self.last_clock, jumped)
+        self.update_clock();
+        if let (Some(before), Some(after), false) = (before, self.clock, jumped)
             && after > before
             && self.spec.max_wait.is_some()
         {
@@ -200,19 +200,27 @@ impl Timeline {
     /// targets, to one at which they would be answered: a tick makes nothing of a due time that is not newer than the last
     /// target, and nothing is answered before the start.
     fn follow_due(&mut self) {
+        if matches!(self.spec.trigger, Trigger::Grid | Trigger::Stream { .. }) {
+            return;
+        }
         let Some(due) = self.due_until() else { return };
-        let is_newer = match self.spec.trigger {
-            Trigger::Request(_) => true,
-            Trigger::Timer(_) => self.not_again().is_none_or(|sent| due > sent),
-            Trigger::Grid | Trigger::Stream { .. } => return,
-        };
         // A clock jump is no progress of the others.
         let mark = *self.due_mark.get_or_insert(due);
         let has_begun = || self.next.is_some() || self.start().is_some_and(|start| start <= due);
-        if is_newer && due.saturating_sub(mark) >= self.period_ns() && has_begun() {
+        if self.is_new(due) && due.saturating_sub(mark) >= self.period_ns() && has_begun() {
             self.due_mark = Some(due);
             self.count_anew();
         }
+    }
+
+    /// True if a tick or a request would be answered at `due`.
+    fn is_new(&self, due: i64) -> bool {
+        !matches!(self.spec.trigger, Trigger::Timer(_)) || self.not_again().is_none_or(|sent| due > sent)
+    }
+
+    /// True if `due` is a step or more away from what was due when samples were last counted anew.
+    fn is_elsewhere(&self, due: i64, mark: Option<i64>) -> bool {
+        mark.is_none_or(|mark| due.saturating_sub(mark).saturating_abs() >= self.period_ns())
     }
 
     /// Furthest that a stream may go on without an observation, ns.
@@ -229,7 +237,7 @@ impl Timeline {
         let (Some(to), Some(wait)) = (self.streams[modality].history.newest(), self.spec.max_wait) else {
             return;
         };
-        let by_ns = self.last_clock.map_or(0, |clock| to.saturating_sub(clock));
+        let by_ns = self.clock.map_or(0, |clock| to.saturating_sub(clock));
         let counted_from = to.saturating_sub(self.streams[modality].pace.advance);
         let reached = counted_from.saturating_add(self.streams[modality].ahead());
         let was_behind = self.last_sent.is_some_and(|sent| reached < sent);
@@ -239,16 +247,15 @@ impl Timeline {
             let stream = &mut self.streams[i];
             let ahead_ns = stream.history.newest().map_or(0, |newest| newest.saturating_sub(to));
             let is_aside = stream.spec.waits && i != modality && ahead_ns > 0;
-            stream.pace = Pace {
-                aside: is_aside.then_some(limit),
-                ..Pace::default()
-            };
+            stream.pace.aside = is_aside.then_some(limit);
+            stream.pace.led_until = None;
             if is_aside && stream.open {
                 self.notices.push(Notice::Aside { modality: i, ahead_ns });
             }
         }
+        let mark = self.due_mark;
         self.restart();
-        self.last_clock = Some(to);
+        self.clock = Some(to);
         let due = to.saturating_sub(wait);
         self.next = match self.spec.trigger {
             Trigger::Grid => Some(self.at_or_before(due)),
@@ -260,6 +267,18 @@ impl Timeline {
             self.last_sent = self.last_sent.filter(|&sent| self.next.is_none_or(|next| sent < next));
         } else if let (Trigger::Grid, Some(next), Some(sent)) = (&self.spec.trigger, self.next, self.last_sent) {
             self.next = Some(next.max(sent.saturating_add(self.spec.grid.period())));
+        }
+        // If nothing came of the move, the others go on counting: a stream that closes and opens must not silence them.
+        let comes_of_it = match self.spec.trigger {
+            Trigger::Grid => self.is_next_due(),
+            _ => self
+                .due_until()
+                .is_none_or(|due| self.is_new(due) && self.is_elsewhere(due, mark)),
+        };
+        for (i, stream) in self.streams.iter_mut().enumerate() {
+            if comes_of_it || i == modality {
+                stream.pace.restart();
+            }
         }
     }
 
@@ -276,7 +295,7 @@ impl Timeline {
             self.streams.iter_mut().for_each(|stream| stream.pace = Pace::default());
             self.due_mark = None;
         }
-        self.last_clock = self.clock();
+        self.update_clock();
     }
 
     /// Tells whether a stream leads, without a sample of it: its times moved, or it opened, and G was `before`. If no other
@@ -298,7 +317,7 @@ impl Timeline {
                 return self.move_clock(modality);
             }
         }
-        self.last_clock = self.clock();
+        self.update_clock();
     }
 }
 

@@ -172,7 +172,7 @@ impl Timeline {
     /// all samples came in the order of their times. The result does not depend on when they really come.
     pub fn wait_ns(&self, target: &Target) -> i64 {
         let time = target.time_ns;
-        let clock = self.clock();
+        let clock = self.clock;
         let waits = || {
             let waits = self.streams.iter().filter(|stream| stream.spec.waits);
             waits.filter(|stream| !stream.is_aside(clock))
@@ -194,7 +194,7 @@ impl Timeline {
 
     /// The time up to which targets are due: every stream that holds them up is past it, or `max_wait_ms` is over.
     pub(super) fn due_until(&self) -> Option<i64> {
-        let clock = self.clock()?;
+        let clock = self.clock?;
         let mut watermarks = self.holding_up().map(InputStream::watermark);
         let all_are_past = match watermarks.next() {
             Some(first) => {
@@ -238,7 +238,7 @@ impl Timeline {
     /// With `max_wait_ms`: the time that it has made due, whatever is missing, if a first target is so far behind that the
     /// clocks of streams disagree. Until a second stream has spoken, only its first sample tells that: it may be slow.
     fn due_at_start(&self, first: i64) -> Option<i64> {
-        let (wait, clock) = (self.spec.max_wait?, self.clock()?);
+        let (wait, clock) = (self.spec.max_wait?, self.clock?);
         let waits = self.streams.iter().filter(|stream| stream.spec.waits);
         let mut firsts = waits.filter_map(|stream| stream.history.oldest());
         let judged_by = match (firsts.next(), firsts.next()) {
@@ -252,7 +252,7 @@ impl Timeline {
     /// The earliest time at which every stream that is waited for has a sample, or has been waited for long enough.
     pub(super) fn start(&self) -> Option<i64> {
         let firsts = || self.streams.iter().filter_map(|stream| stream.history.oldest());
-        let (earliest, clock) = (firsts().min()?, self.clock());
+        let (earliest, clock) = (firsts().min()?, self.clock);
         let mut start = None;
         let waits = self.streams.iter().filter(|stream| stream.spec.waits);
         for stream in waits.filter(|stream| !stream.is_aside(clock)) {

@@ -14,6 +14,8 @@ use robocache_device::Dtype;
 pub(in crate::selector) struct Lists {
     columns: Vec<ListColumn>,
     pub times: Option<Times>,
+    /// The field with the time that they count from, ns, if the cloud has one.
+    base: Option<Path>,
     wanted: CloudFields,
 }
 
@@ -64,7 +66,17 @@ impl Lists {
         Ok(Self {
             columns: columns.into_iter().map(column).collect(),
             times,
+            base: None,
             wanted: wanted.clone(),
+        })
+    }
+
+    /// A CustomMsg of Livox, whose points count from its `timebase`.
+    pub(crate) fn livox(fields: &Fields, wanted: &CloudFields) -> Result<Self, SelectError> {
+        let (base, _) = Path::typed("timebase", fields, DataType::is_integer, "an integer")?;
+        Ok(Self {
+            base: Some(base),
+            ..Self::find(["points"], fields, wanted)?
         })
     }
 
@@ -76,6 +88,9 @@ impl Lists {
         message: &mut Message,
     ) -> Result<(), SelectError> {
         message.header.forget_form();
+        if let (Some(times), Some(base)) = (&mut self.times, &self.base) {
+            times.check_base(base.text(), base.integer(payload)?, stamp_ns);
+        }
         for (i, column) in self.columns.iter().enumerate() {
             let (values, range) = column.path.list(payload)?;
             if i == 0 {

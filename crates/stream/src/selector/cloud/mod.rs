@@ -32,7 +32,7 @@ struct Taken {
 /// The columns that fields of these names and types become, in their order, and their times.
 fn columns(fields: &[(&str, Dtype)], wanted: &CloudFields) -> (Vec<Taken>, Option<Times>) {
     let has_t_ns = fields.iter().any(|(name, _)| *name == T_NS);
-    let mut times = None;
+    let mut times: Option<Times> = None;
     let mut columns = Vec::new();
     for (field, &(name, dtype)) in fields.iter().enumerate() {
         let is_time = !has_t_ns && times.is_none() && wanted.has(T_NS) && {
@@ -42,6 +42,10 @@ fn columns(fields: &[(&str, Dtype)], wanted: &CloudFields) -> (Vec<Taken>, Optio
         if is_time {
             let name = T_NS.to_owned();
             columns.push(Taken { field, name, is_time });
+        } else if let Some(times) = &mut times
+            && Times::of(name, dtype).is_some()
+        {
+            times.pass_over(name);
         }
         if wanted.has(name) && !(is_time && *wanted == CloudFields::All) {
             let name = name.to_owned();

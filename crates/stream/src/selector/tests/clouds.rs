@@ -986,7 +986,34 @@ fn absolute_times_keep_what_float64_has_of_them() {
     assert_eq!(at(f64::INFINITY), f64::INFINITY);
 }
 
-fn livox() -> ArrayRef {
+#[test]
+fn the_first_field_of_times_is_taken_and_others_are_named() {
+    let times = [0.0, 0.05, 0.099].map(|time: f64| S as f64 * 1.5e-9 + time);
+    let scan = structure(vec![
+        ("x", list(doubles(&[1.0; 3]))),
+        ("y", list(doubles(&[1.0; 3]))),
+        ("z", list(doubles(&[1.0; 3]))),
+        ("time", list(doubles(&[0.0; 3]))),
+        ("timestamp", list(doubles(&times))),
+    ]);
+    let mut reader = Selector::new(Selection::cloud(
+        CloudFields::All,
+        Some(super::from(
+            "columns: [scan.x, scan.y, scan.z, scan.time, scan.timestamp]",
+        )),
+    ));
+    let message = read(&mut reader, &structure(vec![("scan", scan)])).unwrap();
+    assert_eq!(names(&message), ["x", "y", "z", "t_ns", "timestamp"]);
+    assert!(
+        reader
+            .times()
+            .unwrap()
+            .starts_with("`t_ns` from `time` and not `timestamp`, ")
+    );
+}
+
+/// A cloud of Livox whose times count from so many ns after its stamp.
+fn livox(base_ns: i64) -> ArrayRef {
     let floats = |values: &[f32]| -> ArrayRef { Arc::new(Float32Array::from(values.to_vec())) };
     let bytes = |values: &[u8]| -> ArrayRef { Arc::new(UInt8Array::from(values.to_vec())) };
     let points = structure(vec![
@@ -1002,7 +1029,7 @@ fn livox() -> ArrayRef {
         ("header", header()),
         (
             "timebase",
-            Arc::new(arrow_array::UInt64Array::from(vec![1_500_000_000])),
+            Arc::new(arrow_array::UInt64Array::from(vec![(1_500_000_000 + base_ns) as u64])),
         ),
         ("point_num", whole(2)),
         ("lidar_id", bytes(&[1])),
@@ -1014,7 +1041,7 @@ fn livox() -> ArrayRef {
 #[test]
 fn a_list_of_structs_is_a_cloud() {
     let mut reader = every();
-    let message = read(&mut reader, &livox()).unwrap();
+    let message = read(&mut reader, &livox(0)).unwrap();
     assert_eq!(
         reader.take_note().unwrap(),
         "livox_ros_driver2/CustomMsg: its points, `t_ns` from `offset_time`, in ns since the stamp"
@@ -1023,8 +1050,15 @@ fn a_list_of_structs_is_a_cloud() {
     assert_eq!((message.rows, message.timestamp_ns()), (2, 3 * S / 2));
     assert_eq!(column(&message, "t_ns"), [0.0, 5e6]);
     assert_eq!(column(&message, "z"), [5.0, 6.0]);
-    let message = read(&mut selector(&["reflectivity"]), &livox()).unwrap();
+    let message = read(&mut selector(&["reflectivity"]), &livox(0)).unwrap();
     assert_eq!(names(&message), ["x", "y", "z", "reflectivity"]);
+    // Told once, though it is so in each.
+    for _ in 0..2 {
+        read(&mut reader, &livox(-100_000_000)).unwrap();
+    }
+    let told = "`timebase` is -100000000 ns from the stamp, which `t_ns` counts from";
+    assert_eq!(reader.take_note().unwrap(), format!("a cloud, {told}"));
+    assert!(reader.times().unwrap().contains(told));
 }
 
 #[test]

@@ -45,6 +45,9 @@ const NO_FLASH_NS: f64 = 1e9;
 /// The longest step of a float32 that a time is taken from, ns.
 const STEP_NS: f64 = 1e6;
 
+/// The distance from the stamp from which on another base of the times is told, ns.
+const BASE_NS: u64 = 1_000_000;
+
 /// Lines that are told once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
@@ -52,6 +55,8 @@ enum Doubt {
     Far,
     /// Clouds last too short or too long for their distance.
     Pace,
+    /// They count from a time that is not the stamp.
+    Base,
 }
 
 /// Some times of a cloud in the form that they are taken for, ns since the stamp.
@@ -106,6 +111,8 @@ fn ends(times: &mut [f64]) -> [f64; 2] {
 #[derive(Debug)]
 pub(in crate::selector) struct Times {
     name: String,
+    /// Fields with the name of times that come after it, and stay as they are.
+    passed_over: Vec<String>,
     is_float32: bool,
     /// The type of `t_ns`: the field's own, if that is an integer of 32 bits and usually counts from the stamp.
     dtype: Dtype,
@@ -145,6 +152,7 @@ impl Times {
         let usual = Form::usual(name, is_float)?;
         Some(Self {
             name: name.to_owned(),
+            passed_over: Vec::new(),
             is_float32: dtype == Dtype::Float32,
             dtype: match is_short && usual.since == Since::Stamp {
                 true => dtype,
@@ -172,6 +180,20 @@ impl Times {
         &self.name
     }
 
+    /// Notes another field that may have times, and comes after theirs.
+    pub(super) fn pass_over(&mut self, name: &str) {
+        self.passed_over.push(name.to_owned());
+    }
+
+    /// Looks whether the time that they count from, in the field `name`, is the stamp of their cloud.
+    pub(super) fn check_base(&mut self, name: &str, base_ns: i128, stamp_ns: i64) {
+        let apart_ns = base_ns - i128::from(stamp_ns);
+        if apart_ns.unsigned_abs() > BASE_NS.into() {
+            let line = format!("`{name}` is {apart_ns} ns from the stamp, which `{T_NS}` counts from");
+            self.tell(Doubt::Base, line);
+        }
+    }
+
     /// A line about them that is new, to be told once.
     pub(crate) fn take_note(&mut self) -> Option<String> {
         self.note.take()
@@ -179,18 +201,28 @@ impl Times {
 
     /// A line about them, if they were not in all clouds what is usual, or of no use.
     pub(crate) fn unusual(&self) -> Option<String> {
-        let is_usual = self.taken.iter().all(|(form, _)| *form == self.usual);
+        let is_usual = self.passed_over.is_empty() && self.taken.iter().all(|(form, _)| *form == self.usual);
         let is_one = self.taken.len() == 1;
         let words = |(form, clouds): &(Form, u64)| match is_one {
             true => form.words(),
             false => format!("{} in {clouds} clouds", form.words()),
         };
         let forms: Vec<String> = self.taken.iter().map(words).collect();
-        let forms = (!is_usual).then(|| format!("`{T_NS}` from `{}`, {}", self.name, forms.join(", ")));
+        let forms = (!is_usual).then(|| format!("{}, {}", self.source(), forms.join(", ")));
         let unusable = (self.unusable > 0 && self.unusable < SWEEPS).then(|| self.unusable_line());
         let doubts = self.doubts.iter().map(|(_, line)| line.clone());
         let all: Vec<String> = forms.into_iter().chain(doubts).chain(unusable).collect();
         (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    /// The words for the field that is taken, and those that are not.
+    fn source(&self) -> String {
+        let passed_over: String = self
+            .passed_over
+            .iter()
+            .map(|name| format!(" and not `{name}`"))
+            .collect();
+        format!("`{T_NS}` from `{}`{passed_over}", self.name)
     }
 
     /// Finds out from the times of a cloud of `points` points what they mean, and whether they become [`T_NS`]. If not, the field
@@ -306,7 +338,7 @@ impl Times {
             Some((_, clouds)) => *clouds += 1,
             None => {
                 self.taken.push((form, 1));
-                self.add_note(format!("`{T_NS}` from `{}`, {}", self.name, form.words()));
+                self.add_note(format!("{}, {}", self.source(), form.words()));
             }
         }
     }
