@@ -223,9 +223,9 @@ fn rows_that_can_not_come_back_are_said_to_be_lost() {
         }
         if i == 8 {
             let notices: Vec<_> = subject.timeline_mut().take_notices().collect();
-            // The newest of a is among them, and is put back.
+            // The newest of a is put back.
             let lost = |modality, samples| Notice::SamplesLost { modality, samples };
-            assert_eq!(notices, [lost(0, 2), lost(1, 1)]);
+            assert_eq!(notices, [lost(0, 1), lost(1, 1)]);
         }
     }
     emulator.refuse(LAUNCH, 0, ONE);

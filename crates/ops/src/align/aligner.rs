@@ -235,7 +235,10 @@ impl Aligner {
         match outcome {
             Outcome::Done(pushed) => return Ok(pushed?),
             Outcome::FellBack => {}
-            Outcome::Reset => self.timeline.forget_rows_on_device(),
+            Outcome::Reset => {
+                let restored = already_pushed.as_ref().map(|_| modality);
+                self.timeline.forget_rows_on_device(restored);
+            }
         }
         let values = match sample {
             Sample::Host(values) => values,

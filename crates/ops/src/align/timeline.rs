@@ -357,12 +357,15 @@ impl Timeline {
     }
 
     /// Gives up the samples whose rows are on a device, which was lost. Their streams begin anew on the host, and the grid
-    /// goes on.
-    pub fn forget_rows_on_device(&mut self) {
+    /// goes on. A sample of the modality `restored` does not count as lost: [`restore`](Self::restore) puts it back.
+    pub fn forget_rows_on_device(&mut self, restored: Option<usize>) {
         for (modality, stream) in self.streams.iter_mut().enumerate() {
             if stream.history.are_rows_on_device() {
-                let samples = stream.history.times().len();
-                self.notices.push(Notice::SamplesLost { modality, samples });
+                let restored = usize::from(restored == Some(modality));
+                let samples = stream.history.times().len().saturating_sub(restored);
+                if samples > 0 {
+                    self.notices.push(Notice::SamplesLost { modality, samples });
+                }
                 stream.history.forget_rows_on_device();
                 stream.settled = None;
             }

@@ -51,7 +51,7 @@ impl Aligner {
             match made {
                 Outcome::Done(()) => device = self.resident.device(),
                 Outcome::FellBack => {}
-                Outcome::Reset => self.timeline.forget_rows_on_device(),
+                Outcome::Reset => self.timeline.forget_rows_on_device(None),
             }
         }
         Window {
@@ -153,7 +153,7 @@ impl Window<'_> {
         let Aligner { resident, timeline, .. } = &mut *self.aligner;
         match resident.failed::<Infallible>(timeline, self.work, error) {
             Outcome::FellBack => {}
-            Outcome::Reset => timeline.forget_rows_on_device(),
+            Outcome::Reset => timeline.forget_rows_on_device(None),
         }
         self.device = Device::Cpu;
     }

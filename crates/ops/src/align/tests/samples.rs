@@ -167,7 +167,7 @@ fn streams_whose_rows_are_on_a_device_begin_anew_when_it_is_lost() {
     on_gpu.push(timeline, 0, 0, sample).ok().unwrap();
     let refused = timeline.push(0, 5 * MS, Values::from_f32(&[1.0, 2.0])).unwrap_err();
     assert_eq!(refused, SampleError::OnDevice);
-    timeline.forget_rows_on_device();
+    timeline.forget_rows_on_device(None);
     let notices: Vec<Notice> = timeline.take_notices().collect();
     let (modality, samples) = (0, 1);
     assert_eq!(notices, [Notice::SamplesLost { modality, samples }]);
