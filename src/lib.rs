@@ -155,6 +155,7 @@ pub use robocache_device as device;
 #[cfg(any(feature = "csv", feature = "lerobot", feature = "mcap"))]
 pub use robocache_formats as formats;
 pub use robocache_geometry as geometry;
+pub use robocache_kinematics as kinematics;
 pub use robocache_ops as ops;
 pub use robocache_stream as stream;
 pub use robocache_time as time;

@@ -1,12 +1,12 @@
-//! Poses and Jacobians of many rows.
+//! Poses, Jacobians and velocities of many rows.
 
-use crate::jacobian::Frame;
+use crate::jacobian::{Frame, Twist};
 use crate::lanes::LANES;
-use crate::model::{Model, Pose};
+use crate::model::{Model, Pose, pose_of};
 use rayon::prelude::*;
-use robocache_geometry::Real;
+use robocache_geometry::{Real, RigidTransform};
 
-/// Rows that a thread takes at a time.
+/// Rows that a thread takes at a time. Batches of at most this many run on the calling thread.
 const ROWS_AT_A_TIME: usize = 1024;
 
 impl<R: Real> Model<R> {
@@ -17,9 +17,83 @@ impl<R: Real> Model<R> {
     /// If `q` does not have a value for each joint of each pose.
     pub fn poses(&self, q: &[R], poses: &mut [Pose<R>]) -> usize {
         assert_eq!(q.len(), poses.len() * self.joints, "a value for each joint of each row");
-        let rows = q.par_chunks(ROWS_AT_A_TIME * self.joints);
-        let rows = rows.zip(poses.par_chunks_mut(ROWS_AT_A_TIME));
-        rows.map(|(q, poses)| self.dispatch(q, poses)).sum()
+        self.share(q, poses, 1, |q, poses| self.dispatch(q, poses))
+    }
+
+    /// Computes the pose of each of these links, by their indices in [`Chain::links`](crate::Chain::links), for each row, on all
+    /// threads. Those of invalid rows are NaN. Returns the number of invalid rows.
+    ///
+    /// # Panics
+    /// If there is no link with an index, `q` does not have a value for each joint of each row, or `poses` not a place for each link
+    /// of each row.
+    pub fn link_poses(&self, q: &[R], links: &[usize], poses: &mut [Pose<R>]) -> usize {
+        assert_eq!(
+            q.len() * links.len(),
+            poses.len() * self.joints,
+            "a value for each joint of each row"
+        );
+        if links.is_empty() {
+            return 0;
+        }
+        self.share(q, poses, links.len(), |q, poses| {
+            let mut frames = vec![RigidTransform::identity(); self.link_count()];
+            let mut invalid = 0;
+            let rows = q.chunks_exact(self.joints).zip(poses.chunks_exact_mut(links.len()));
+            for (q, poses) in rows {
+                if self.links(q, &mut frames) {
+                    for (pose, &link) in poses.iter_mut().zip(links) {
+                        *pose = pose_of(&frames[link]);
+                    }
+                } else {
+                    poses.fill([R::from_f64(f64::NAN); 7]);
+                    invalid += 1;
+                }
+            }
+            invalid
+        })
+    }
+
+    /// Computes the [manipulability](Self::manipulability) of each row, on all threads. That of invalid rows is NaN. Returns the
+    /// number of invalid rows.
+    ///
+    /// # Panics
+    /// If `q` does not have a value for each joint of each row.
+    pub fn manipulabilities(&self, q: &[R], manipulabilities: &mut [R]) -> usize {
+        assert_eq!(
+            q.len(),
+            manipulabilities.len() * self.joints,
+            "a value for each joint of each row"
+        );
+        self.share(q, manipulabilities, 1, |q, out| {
+            let mut invalid = 0;
+            for (q, out) in q.chunks_exact(self.joints).zip(out) {
+                let manipulability = self.manipulability(q);
+                *out = manipulability.unwrap_or(R::from_f64(f64::NAN));
+                invalid += usize::from(manipulability.is_none());
+            }
+            invalid
+        })
+    }
+
+    /// Computes the [twist](Self::twist) of each row, on all threads. Those of invalid rows are NaN. Returns the number of invalid
+    /// rows.
+    ///
+    /// # Panics
+    /// If `q` or `dq` does not have a value for each joint of each twist.
+    pub fn twists(&self, q: &[R], dq: &[R], frame: Frame, twists: &mut [Twist<R>]) -> usize {
+        let n = self.joints;
+        assert_eq!(q.len(), twists.len() * n, "a value for each joint of each row");
+        assert_eq!(dq.len(), twists.len() * n, "a velocity for each joint of each row");
+        let row = |((q, dq), out): ((&[R], &[R]), &mut Twist<R>)| {
+            let twist = self.twist(q, dq, frame);
+            *out = twist.unwrap_or([R::from_f64(f64::NAN); 6]);
+            usize::from(twist.is_none())
+        };
+        if twists.len() <= ROWS_AT_A_TIME {
+            return q.chunks_exact(n).zip(dq.chunks_exact(n)).zip(twists).map(row).sum();
+        }
+        let rows = q.par_chunks_exact(n).zip(dq.par_chunks_exact(n)).zip(twists);
+        rows.with_min_len(ROWS_AT_A_TIME).map(row).sum()
     }
 
     /// Computes the [Jacobian](Self::jacobian) and the pose of each row, on all threads. Those of invalid rows are NaN. Returns the
@@ -31,20 +105,41 @@ impl<R: Real> Model<R> {
         assert_eq!(q.len(), poses.len() * self.joints, "a value for each joint of each row");
         assert_eq!(jacobians.len(), 6 * q.len(), "6 numbers for each value");
         let nan = R::from_f64(f64::NAN);
-        let rows = q
-            .par_chunks(self.joints)
-            .zip(jacobians.par_chunks_mut(6 * self.joints))
-            .zip(poses);
-        let rows = rows.with_min_len(ROWS_AT_A_TIME);
-        let invalid = rows.map(|((q, jacobian), out)| {
+        let n = self.joints;
+        let row = |((q, jacobian), out): ((&[R], &mut [R]), &mut Pose<R>)| {
             let pose = self.jacobian(q, frame, jacobian);
             if pose.is_none() {
                 jacobian.fill(nan);
             }
             *out = pose.unwrap_or([nan; 7]);
             usize::from(pose.is_none())
-        });
-        invalid.sum()
+        };
+        if poses.len() <= ROWS_AT_A_TIME {
+            let rows = q.chunks_exact(n).zip(jacobians.chunks_exact_mut(6 * n)).zip(poses);
+            return rows.map(row).sum();
+        }
+        let rows = q
+            .par_chunks_exact(n)
+            .zip(jacobians.par_chunks_exact_mut(6 * n))
+            .zip(poses);
+        rows.with_min_len(ROWS_AT_A_TIME).map(row).sum()
+    }
+
+    /// Does work on rows of values and their results, `of_row` for each, in chunks on all threads; a few rows on the calling one,
+    /// which is sooner done with them than another wakes up. Returns the sum of what `work` does, its numbers of invalid rows.
+    fn share<T: Send>(
+        &self,
+        q: &[R],
+        results: &mut [T],
+        of_row: usize,
+        work: impl Fn(&[R], &mut [T]) -> usize + Sync,
+    ) -> usize {
+        if results.len() <= ROWS_AT_A_TIME * of_row {
+            return work(q, results);
+        }
+        let chunks = q.par_chunks(ROWS_AT_A_TIME * self.joints);
+        let chunks = chunks.zip(results.par_chunks_mut(ROWS_AT_A_TIME * of_row));
+        chunks.map(|(q, results)| work(q, results)).sum()
     }
 
     /// Runs the code compiled for AVX2 where the CPU has it. The result is the same: each lane computes what a scalar

@@ -118,14 +118,24 @@ impl Chain {
     /// # Errors
     /// As [`from_urdf`](Self::from_urdf), or the file can't be read.
     pub fn read(path: &Path, config: &ChainConfig) -> Result<Self, ChainError> {
-        let file = path.display().to_string();
+        Self::new(&Self::read_text(path)?, &path.display().to_string(), config)
+    }
+
+    /// Reads the text of a URDF file, for [`new`](Self::new).
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn read_text(path: &Path) -> Result<String, ChainError> {
         let mut text = String::new();
         // One byte more than is allowed is enough to refuse the file.
         let read =
             File::open(path).and_then(|opened| opened.take(urdf::MAX_BYTES as u64 + 1).read_to_string(&mut text));
         match read {
-            Ok(_) => Self::new(&text, &file, config),
-            Err(source) => Err(ChainError::Io { file, source }),
+            Ok(_) => Ok(text),
+            Err(source) => Err(ChainError::Io {
+                file: path.display().to_string(),
+                source,
+            }),
         }
     }
 

@@ -19,6 +19,9 @@ pub enum Frame {
     Spatial,
 }
 
+/// The velocity of a body: the linear one, metres per second, and then the angular one, radians per second.
+pub type Twist<R> = [R; 6];
+
 /// A column of a Jacobian: the linear velocity, and then the angular one.
 pub(crate) type Column<R> = [R; 6];
 /// A column for each joint or segment, and zeros behind them.
@@ -45,6 +48,30 @@ impl<R: Real> Model<R> {
             }
         }
         Some(pose_of(&tip))
+    }
+
+    /// The velocity of the tip at joints `q` that move with `dq`, radians or metres per second: each component is the sum of the
+    /// Jacobian's row times `dq`, from the first joint on.
+    ///
+    /// Returns `None` for an invalid row, or a velocity that is not finite.
+    ///
+    /// # Panics
+    /// If `q` or `dq` does not have a value for each joint.
+    pub fn twist(&self, q: &[R], dq: &[R], frame: Frame) -> Option<Twist<R>> {
+        assert_eq!(dq.len(), self.joints, "a velocity for each joint");
+        let turns = self.turns(q);
+        if !(turns.is_valid && dq.iter().all(|velocity| velocity.is_finite())) {
+            return None;
+        }
+        let mut columns = Columns::default();
+        self.columns(&turns, frame, &mut columns);
+        let mut twist = columns[0].map(|x| x * dq[0]);
+        for (column, &velocity) in columns[..self.joints].iter().zip(dq).skip(1) {
+            for (sum, x) in twist.iter_mut().zip(column) {
+                *sum = *sum + *x * velocity;
+            }
+        }
+        Some(twist)
     }
 
     /// The manipulability, sqrt(det J J^T) of Yoshikawa, Manipulability of robotic mechanisms, International Journal of

@@ -46,5 +46,5 @@ mod urdf;
 pub use chain::{Chain, ChainConfig, Joint, JointKind, MAX_JOINTS};
 pub use error::ChainError;
 pub use inverse::{Answer, InverseConfig, InverseError, Select, Solver, Task};
-pub use jacobian::Frame;
+pub use jacobian::{Frame, Twist};
 pub use model::{Model, Pose};

@@ -75,6 +75,11 @@ impl<R: Real> Model<R> {
         self.joints
     }
 
+    /// Number of links from the base to the tip.
+    pub(crate) fn link_count(&self) -> usize {
+        self.links.len()
+    }
+
     /// The pose of the tip; `None` for an invalid row.
     ///
     /// # Panics

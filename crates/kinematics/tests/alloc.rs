@@ -50,6 +50,7 @@ fn nothing_is_allocated_for_a_row_or_a_target() {
     let pose = model.pose(&q).unwrap();
     model.jacobian(&q, Frame::Tool, &mut jacobian).unwrap();
     model.manipulability(&q).unwrap();
+    model.twist(&q, &[0.1; 4], Frame::Base).unwrap();
     let mut far = pose;
     far[0] += 9.0;
     for target in [pose, far] {

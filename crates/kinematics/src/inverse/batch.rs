@@ -3,7 +3,7 @@ use crate::model::Pose;
 use rayon::prelude::*;
 use robocache_geometry::Real;
 
-/// The fewest targets that a thread takes at a time.
+/// The fewest targets that a thread takes at a time. Batches of at most this many run on the calling thread.
 const TARGETS_AT_A_TIME: usize = 16;
 
 impl<R: Real> Solver<R> {
@@ -18,12 +18,15 @@ impl<R: Real> Solver<R> {
         if let Some(seeds) = seeds {
             assert_eq!(seeds.len(), joints.len(), "a start for each target");
         }
-        let rows = joints.par_chunks_exact_mut(n).zip(answers);
-        let rows = rows.enumerate().with_min_len(TARGETS_AT_A_TIME);
-        rows.for_each(|(i, (joints, answer))| {
+        let row = |(i, (joints, answer)): (usize, (&mut [R], &mut Answer<R>))| {
             let seed = seeds.map(|seeds| &seeds[i * n..][..n]);
             *answer = self.solve(&targets[i], seed, joints);
-        });
+        };
+        if targets.len() <= TARGETS_AT_A_TIME {
+            return joints.chunks_exact_mut(n).zip(answers).enumerate().for_each(row);
+        }
+        let rows = joints.par_chunks_exact_mut(n).zip(answers).enumerate();
+        rows.with_min_len(TARGETS_AT_A_TIME).for_each(row);
     }
 
     /// Finds joints for trajectories of `length` targets each as [`solve_along`](Self::solve_along) does, on all threads. `seeds` has
@@ -52,14 +55,23 @@ impl<R: Real> Solver<R> {
         if let Some(seeds) = seeds {
             assert_eq!(seeds.len(), targets.len() / length * n, "a start for each trajectory");
         }
+        type Row<'a, R> = ((&'a mut [R], &'a mut [Answer<R>]), &'a mut [u32]);
+        let along = |(i, ((joints, answers), branches)): (usize, Row<'_, R>)| {
+            let targets = &targets[i * length..][..length];
+            let seed = seeds.map(|seeds| &seeds[i * n..][..n]);
+            self.solve_along(targets, seed, joints, answers, branches);
+        };
+        if targets.len() <= length.max(TARGETS_AT_A_TIME) {
+            let rows = joints.chunks_exact_mut(length * n);
+            let rows = rows
+                .zip(answers.chunks_exact_mut(length))
+                .zip(branches.chunks_exact_mut(length));
+            return rows.enumerate().for_each(along);
+        }
         let rows = joints.par_chunks_exact_mut(length * n);
         let rows = rows
             .zip(answers.par_chunks_exact_mut(length))
             .zip(branches.par_chunks_exact_mut(length));
-        rows.enumerate().for_each(|(i, ((joints, answers), branches))| {
-            let targets = &targets[i * length..][..length];
-            let seed = seeds.map(|seeds| &seeds[i * n..][..n]);
-            self.solve_along(targets, seed, joints, answers, branches);
-        });
+        rows.enumerate().for_each(along);
     }
 }

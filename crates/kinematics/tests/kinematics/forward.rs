@@ -71,6 +71,19 @@ fn the_jacobian_of_two_links_in_a_plane() {
     assert!((model.manipulability(&[0.4, FRAC_PI_2]).unwrap() - 1.25f64.sqrt()).abs() < 1e-14);
 }
 
+#[test]
+fn the_velocity_of_two_links_in_a_plane() {
+    let model = Model::<f64>::new(&chain(&planar(), "base", "tip"));
+    // The tip is at (1, 0.5), the elbow at (1, 0).
+    let q = [0.0, FRAC_PI_2];
+    let twist = model.twist(&q, &[2.0, -1.0], Frame::Base).unwrap();
+    assert_near(&twist, &[-0.5, 2.0, 0.0, 0.0, 0.0, 1.0], 1e-15);
+    let twist = model.twist(&q, &[2.0, -1.0], Frame::Tool).unwrap();
+    assert_near(&twist, &[2.0, 0.5, 0.0, 0.0, 0.0, 1.0], 1e-15);
+    assert!(model.twist(&q, &[f64::INFINITY, 0.0], Frame::Base).is_none());
+    assert!(model.twist(&[f64::NAN, 0.0], &[1.0, 0.0], Frame::Base).is_none());
+}
+
 /// The Jacobian by central differences of poses: the velocity of the tip in the axes of the base.
 fn differences(model: &Model<f64>, q: &[f64]) -> Vec<f64> {
     let n = q.len();
@@ -167,6 +180,12 @@ fn values_that_are_too_large_or_not_finite_make_their_row_invalid_alone() {
         assert_eq!(model.poses(&q, &mut poses), bad.len());
         let batch = poses.clone();
         assert_eq!(model.jacobians(&q, Frame::Tool, &mut jacobians, &mut poses), bad.len());
+        let (mut twists, mut manipulabilities) = (vec![[R::default(); 6]; rows], vec![R::default(); rows]);
+        assert_eq!(model.twists(&q, &q, Frame::Tool, &mut twists), bad.len());
+        assert_eq!(model.manipulabilities(&q, &mut manipulabilities), bad.len());
+        let links = [chain.links().len() - 1, 0];
+        let mut link_poses = vec![[R::default(); 7]; 2 * rows];
+        assert_eq!(model.link_poses(&q, &links, &mut link_poses), bad.len());
         let mut jacobian = vec![R::default(); 6 * n];
         for (i, q) in q.chunks_exact(n).enumerate() {
             let is_bad = i % 201 == 0 && i / 201 < bad.len();
@@ -180,6 +199,13 @@ fn values_that_are_too_large_or_not_finite_make_their_row_invalid_alone() {
                     let bits = |pose: [R; 7]| pose.map(|x| x.to_f64().to_bits());
                     assert_eq!(bits(pose), bits(poses[i]));
                     assert_eq!(bits(pose), bits(batch[i]));
+                    let base = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0].map(R::from_f64);
+                    assert_eq!(
+                        link_poses[2 * i..][..2].iter().map(|&x| bits(x)).collect::<Vec<_>>(),
+                        [bits(pose), bits(base)]
+                    );
+                    assert_eq!(model.twist(q, q, Frame::Tool), Some(twists[i]));
+                    assert_eq!(model.manipulability(q), Some(manipulabilities[i]));
                     assert!(
                         of_row
                             .iter()
@@ -187,7 +213,12 @@ fn values_that_are_too_large_or_not_finite_make_their_row_invalid_alone() {
                             .all(|(a, b)| a.to_f64().to_bits() == b.to_f64().to_bits())
                     );
                 }
-                None => assert!(poses[i].iter().chain(&batch[i]).chain(of_row).all(|x| !x.is_finite())),
+                None => {
+                    let of_links = link_poses[2 * i..][..2].as_flattened();
+                    let all = poses[i].iter().chain(&batch[i]).chain(of_row).chain(of_links);
+                    let all = all.chain(&twists[i]).chain(&manipulabilities[i..=i]);
+                    assert!(all.into_iter().all(|x| !x.is_finite()));
+                }
             }
         }
     }
