@@ -12,22 +12,33 @@ from robocache._native import (
 )
 from robocache.acting import Chunks, Gate, History, Steps
 from robocache.attached import Attached
+from robocache.kinematics import Chain, JointAnswers, JointPaths
 from robocache.messages import MessageError
 from robocache.observation import Observation
 from robocache.offline import Grid, Observations, Resampled, align, fuse, resample, voxelize
 from robocache.recording import RecordedMessage, RecordedMessages, Recording, RecordingDataset
-from robocache.seed import fuse_multimodal, resample_trajectories, voxelize_pointcloud
+from robocache.seed import (
+    batch_jacobian,
+    forward_kinematics,
+    fuse_multimodal,
+    inverse_kinematics,
+    resample_trajectories,
+    voxelize_pointcloud,
+)
 from robocache.sending import drain, send, send_cloud, wait_for_consumers
 from robocache.tensors import MessageTensor, open_tensor
 from robocache.voxels import Cloud, Voxels
 
 __all__ = [
     "Attached",
+    "Chain",
     "Chunks",
     "Cloud",
     "Gate",
     "Grid",
     "History",
+    "JointAnswers",
+    "JointPaths",
     "MessageError",
     "MessageTensor",
     "Observation",
@@ -46,9 +57,12 @@ __all__ = [
     "Voxels",
     "__version__",
     "align",
+    "batch_jacobian",
     "drain",
+    "forward_kinematics",
     "fuse",
     "fuse_multimodal",
+    "inverse_kinematics",
     "open_tensor",
     "presets",
     "resample",

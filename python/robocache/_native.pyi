@@ -160,6 +160,69 @@ class Messages:
     def message(self, index: int) -> tuple[int, dict[str, Any], dict[str, Tensor | list[str]]]:
         """`(timestamp_ns, metadata, columns)` of a message. A column of text is a list."""
 
+@final
+class Chain:
+    """A chain of a robot, in both types that it computes in."""
+
+    def __new__(
+        cls,
+        text: str,
+        file: str,
+        base: str,
+        tip: str,
+        joints: Sequence[str] | None,
+        tool: Sequence[float] | None,
+        limits: Mapping[str, Sequence[float]],
+    ) -> Chain: ...
+    @property
+    def joint_names(self) -> list[str]: ...
+    @property
+    def limits(self) -> Tensor:
+        """float64 `[n, 2]`."""
+
+    @property
+    def link_names(self) -> list[str]: ...
+    @property
+    def warnings(self) -> list[str]: ...
+    def fk(self, q: Any, links: Sequence[str] | None = None) -> Tensor:
+        """`[..., 7]`; of links `[..., L, 7]`."""
+
+    def jacobian(self, q: Any, frame: str) -> Tensor:
+        """`[..., 6, n]`."""
+
+    def velocity(self, q: Any, dq: Any, frame: str) -> Tensor:
+        """`[..., 6]`."""
+
+    def manipulability(self, q: Any) -> Tensor:
+        """`[...]`."""
+
+@final
+class InverseConfig:
+    """Choice of how joints are found."""
+
+    def __new__(
+        cls,
+        task: str,
+        position_tolerance_m: float,
+        rotation_tolerance_rad: float,
+        weights: Sequence[float],
+        seeds: int,
+        max_iterations: int | None,
+        select: str,
+        max_joint_step: float,
+    ) -> InverseConfig: ...
+
+def ik(
+    chain: Chain, poses: Any, seed: Any | None, config: InverseConfig
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """`joints`, `valid`, `position_error_m`, `rotation_error_rad`, `seed`, `iterations`."""
+
+def ik_path(
+    chain: Chain, poses: Any, seed: Any | None, config: InverseConfig
+) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]:
+    """The same, and `branch`."""
+
+def read_urdf(path: str) -> str: ...
 def observe(
     section: str,
     streams: Sequence[tuple[str, Any, Any]],

@@ -1,12 +1,14 @@
 """The functions of the library that the name robocache comes from, by their names and shapes.
 
-New code has `robocache.resample` and `robocache.voxelize`, which give masks, ages and counters beside the values.
-What differs from that library, in all three functions:
+New code has `robocache.resample` and `robocache.voxelize`, which give masks, ages and counters beside the values, and
+`robocache.Chain`. What differs from that library:
 
 - Times are float seconds there. They are rounded to nanoseconds here, and float32 has none left after a few
   seconds: use float64. Times that do not ascend are refused.
 - A sample with a NaN or an infinity is left out, and does not spread to its neighbours.
 - There is no fallback in PyTorch: `backend` is `None`, where the arrays are, or `"cuda"`.
+- Robots are chains of a URDF in place of tables of Denavit and Hartenberg's parameters. The rotation's rows of Jacobians are
+  there, and not 0, and poses have joints.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from robocache._arrays import Array, described, library_of
+from robocache.kinematics import Chain, JointAnswers
 from robocache.offline import resample, voxelize
 
 
@@ -95,6 +98,21 @@ def voxelize_pointcloud(
     }
     grid = voxelize(points, fields=["x", "y", "z", *names], config=config, device=_device(None, backend)).values
     return grid[0] if not names else library_of(points).moveaxis(grid, 0, -1)
+
+
+def forward_kinematics(joint_positions: Array, chain: Chain) -> Array:
+    """Poses `[B, 7]` of joints `[B, n]`: x y z qx qy qz qw. It is `chain.fk`."""
+    return chain.fk(joint_positions)
+
+
+def batch_jacobian(joint_positions: Array, chain: Chain) -> Array:
+    """Jacobians `[B, 6, n]` of joints `[B, n]`, in the axes of the base. It is `chain.jacobian`."""
+    return chain.jacobian(joint_positions)
+
+
+def inverse_kinematics(target_poses: Array, chain: Chain, initial_guess: Array | None = None) -> JointAnswers:
+    """Joints for poses `[B, 7]`, tried from `initial_guess` `[n]` or `[B, n]` first. It is `chain.ik`."""
+    return chain.ik(target_poses, initial_guess)
 
 
 def _device(device: Any, backend: str | None) -> str | None:

@@ -8,6 +8,8 @@ mod config;
 mod dlpack;
 mod element;
 mod extent;
+mod inverse;
+mod kinematics;
 mod observe;
 mod observed;
 mod on_device;
@@ -28,6 +30,10 @@ use pyo3::prelude::*;
 mod _native {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::inverse::{InverseConfig, ik, ik_path};
+    #[pymodule_export]
+    use crate::kinematics::{Chain, read_urdf};
     #[pymodule_export]
     use crate::observe::{observe, observe_recording};
     #[pymodule_export]

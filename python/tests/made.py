@@ -1,4 +1,4 @@
-"""Messages made by hand, as the nodes publish them."""
+"""Messages made by hand, as the nodes publish them, and URDFs."""
 
 import numpy as np
 import pyarrow as pa
@@ -52,3 +52,23 @@ def observation(columns: dict, t_ms=100, grids_ms=(), **more) -> dict:
     lists = {name: pa.ListArray.from_arrays([0, len(column)], pa.array(column)) for name, column in columns.items()}
     row = pa.StructArray.from_arrays(list(lists.values()), names=list(lists))
     return event(row, metadata(t_ms, **said, **more), "observation")
+
+
+LIMIT = '<limit lower="-3" upper="3"/>'
+
+
+def robot(links, joints: str) -> str:
+    """A URDF with these links and the elements of its joints."""
+    return "<robot name='test'>\n" + "".join(f"<link name='{link}'/>\n" for link in links) + joints + "</robot>"
+
+
+def joint(name: str, kind: str, parent: str, child: str, inside: str) -> str:
+    return f'<joint name="{name}" type="{kind}"><parent link="{parent}"/><child link="{child}"/>{inside}</joint>\n'
+
+
+def snake(links) -> str:
+    """A URDF of a chain through these links, whose joints turn about x, y and z in turn, 0.1 m apart."""
+    axes = ["1 0 0", "0 1 0", "0 0 1"]
+    inside = [f'<origin xyz="0.1 0.02 0"/><axis xyz="{axes[i % 3]}"/>{LIMIT}' for i in range(len(links) - 1)]
+    pairs = zip(links, links[1:], strict=False)
+    return robot(links, "".join(joint(f"joint{i}", "revolute", *pair, inside[i]) for i, pair in enumerate(pairs)))

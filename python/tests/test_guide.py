@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import robocache
-from made import GRID, observation
+from made import GRID, observation, snake
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "python.md").read_text()
@@ -27,7 +27,7 @@ class Node:
 
 
 @pytest.fixture(scope="module")
-def names() -> dict:
+def names(tmp_path_factory) -> dict:
     """Names that the programs take for granted, and, after their run, those that they made."""
     said = {**GRID, "channels": ["occupancy", "mean_z"], "shape": [1, 2, 2, 3, 4]}
     event = observation({"grids": np.ones(48, np.float32)}, grids_ms=(90,), said=said)
@@ -37,6 +37,8 @@ def names() -> dict:
         "predict": lambda values: np.tile(values[-1], (4, 1)),
         "dora": types.SimpleNamespace(Node=Node),
         "q": np.zeros(7),
+        "dq": np.ones(7),
+        "trajectories": np.tile([0.5, 0.1, 0.1, 0, 0, 0, 1], (2, 3, 1)),
         "stamp_ns": 5,
         "rows": np.zeros((10, 6), np.float32),
         "stamps_ns": np.arange(10),
@@ -45,6 +47,8 @@ def names() -> dict:
     torch_blocks = [block for block in BLOCKS if needs_torch(block)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ZENOH_CONFIG", "mine")
+        patch.chdir(tmp_path_factory.mktemp("guide"))
+        pathlib.Path("arm.urdf").write_text(snake(["base_link", *"123456", "tool0"]))
         for block in BLOCKS:
             if block not in torch_blocks:
                 exec(block, given)  # noqa: S102
@@ -56,11 +60,12 @@ def needs_torch(block: str) -> bool:
 
 
 def test_the_page_has_its_programs(names):
-    assert len(BLOCKS) == 7
+    assert len(BLOCKS) == 8
     assert names["force"].shape == (2, 1) and names["trusted"].all() and names["age_ms"].tolist() == [5, 1]
     assert names["dense"].shape == (2, 2, 3, 4) and len(names["cells"]) == len(names["where"]) == 24
     assert names["steps"].values.shape == (3, 3) and names["steps"].valid.shape == (3, 2)
     assert names["action"].shape == (4, 3)
+    assert names["found"].shape == (1, 7) and names["twist"][3:].tolist() == [3, 2, 2] and names["paths"].joints.shape == (2, 3, 7)
     assert names["batch"]["observation.state"].tolist() == [[6, 4, 5]]
 
 

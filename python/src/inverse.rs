@@ -1,0 +1,216 @@
+//! Joints for poses over arrays.
+
+use crate::element::Element;
+use crate::kinematics::{Chain, Number, Rows, with_type};
+use crate::tensor::Tensor;
+use crate::threads;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use robocache::device::Dtype;
+use robocache::kinematics::{self, Answer, InverseError, Pose, Select, Solver, Task};
+use std::borrow::Cow;
+
+/// `joints`, `valid`, `position_error_m`, `rotation_error_rad`, `seed`, `iterations`.
+type Answers = (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor);
+
+/// Choice of how joints are found.
+#[pyclass(frozen, module = "robocache._native")]
+pub struct InverseConfig(kinematics::InverseConfig);
+
+#[pymethods]
+impl InverseConfig {
+    #[new]
+    #[pyo3(signature = (task, position_tolerance_m, rotation_tolerance_rad, weights, seeds, max_iterations, select, max_joint_step))]
+    #[allow(clippy::too_many_arguments, reason = "Python names them")]
+    fn new(
+        task: &str,
+        position_tolerance_m: f64,
+        rotation_tolerance_rad: f64,
+        weights: [f64; 6],
+        seeds: i64,
+        max_iterations: Option<i64>,
+        select: &str,
+        max_joint_step: f64,
+    ) -> PyResult<Self> {
+        Ok(Self(kinematics::InverseConfig {
+            task: task_of(task)?,
+            position_tolerance_m,
+            rotation_tolerance_rad,
+            weights,
+            seeds: count("seeds", seeds)?,
+            max_iterations: max_iterations.map(|n| count("max_iterations", n)).transpose()?,
+            select: select_of(select)?,
+            max_joint_step,
+        }))
+    }
+}
+
+/// Finds joints for each of `poses`, `[..., 7]`, from a start for all of them, `[n]`, or for each, `[..., n]`.
+#[pyfunction]
+#[pyo3(signature = (chain, poses, seed, config))]
+pub fn ik(
+    py: Python<'_>,
+    chain: &Bound<'_, Chain>,
+    poses: &Bound<'_, PyAny>,
+    seed: Option<&Bound<'_, PyAny>>,
+    config: &Bound<'_, InverseConfig>,
+) -> PyResult<Answers> {
+    let (chain, config) = (chain.get(), &config.get().0);
+    let poses = take_poses(poses)?;
+    let seeds = chain.take_seeds(seed, &poses, poses.leading())?;
+    with_type!(poses, chain.ik_of(py, &poses, seeds.as_ref(), config))
+}
+
+/// Finds joints along trajectories of poses, `[..., T, 7]`, from a start for all of them, `[n]`, or for each, `[..., n]`. Behind the
+/// answers is `branch`.
+#[pyfunction]
+#[pyo3(signature = (chain, poses, seed, config))]
+pub fn ik_path(
+    py: Python<'_>,
+    chain: &Bound<'_, Chain>,
+    poses: &Bound<'_, PyAny>,
+    seed: Option<&Bound<'_, PyAny>>,
+    config: &Bound<'_, InverseConfig>,
+) -> PyResult<(Answers, Tensor)> {
+    let (chain, config) = (chain.get(), &config.get().0);
+    let poses = take_poses(poses)?;
+    let Some((&length, leading)) = poses.leading().split_last() else {
+        return Err(PyValueError::new_err(
+            "`poses` has shape [7] (allowed: [..., T, 7], the poses of a trajectory one after the other)",
+        ));
+    };
+    let seeds = chain.take_seeds(seed, &poses, leading)?;
+    with_type!(poses, chain.ik_path_of(py, &poses, length, seeds.as_ref(), config))
+}
+
+impl Chain {
+    /// Takes the starts: one for all, or for each of `leading`.
+    fn take_seeds(&self, seed: Option<&Bound<'_, PyAny>>, poses: &Rows, leading: &[usize]) -> PyResult<Option<Rows>> {
+        let Some(seed) = seed else {
+            return Ok(None);
+        };
+        let seed = self.take_row_per_joint("seed", seed)?;
+        seed.expect_type_of("seed", "poses", poses)?;
+        if !seed.leading().is_empty() && seed.leading() != leading {
+            let with_joints = |leading: &[usize]| [leading, &[self.size()]].concat();
+            return Err(PyValueError::new_err(format!(
+                "`seed` has shape {:?} (allowed: {:?} for all poses, {:?} for each)",
+                with_joints(seed.leading()),
+                with_joints(&[]),
+                with_joints(leading)
+            )));
+        }
+        Ok(Some(seed))
+    }
+
+    fn ik_of<R: Number>(
+        &self,
+        py: Python<'_>,
+        poses: &Rows,
+        seeds: Option<&Rows>,
+        config: &kinematics::InverseConfig,
+    ) -> PyResult<Answers> {
+        let solver = Solver::<R>::new(&self.chain, config).map_err(refusal)?;
+        let targets = targets::<R>(poses);
+        let mut joints = vec![R::default(); targets.len() * self.size()];
+        let mut answers = vec![Answer::default(); targets.len()];
+        py.detach(|| {
+            let seeds = seeds.map(|seeds| spread::<R>(seeds, targets.len()));
+            threads::share(|| solver.solve_batch(targets, seeds.as_deref(), &mut joints, &mut answers))
+        })?;
+        Ok(self.tensors(poses, joints, &answers))
+    }
+
+    fn ik_path_of<R: Number>(
+        &self,
+        py: Python<'_>,
+        poses: &Rows,
+        length: usize,
+        seeds: Option<&Rows>,
+        config: &kinematics::InverseConfig,
+    ) -> PyResult<(Answers, Tensor)> {
+        let solver = Solver::<R>::new(&self.chain, config).map_err(refusal)?;
+        let targets = targets::<R>(poses);
+        let mut joints = vec![R::default(); targets.len() * self.size()];
+        let mut answers = vec![Answer::default(); targets.len()];
+        let mut branches = vec![0; targets.len()];
+        if !targets.is_empty() {
+            py.detach(|| {
+                let seeds = seeds.map(|seeds| spread::<R>(seeds, targets.len() / length));
+                threads::share(|| {
+                    let seeds = seeds.as_deref();
+                    solver.solve_trajectories(targets, length, seeds, &mut joints, &mut answers, &mut branches);
+                })
+            })?;
+        }
+        let branches: Vec<i64> = branches.into_iter().map(i64::from).collect();
+        let branches = Tensor::of_vec(branches, Dtype::Int64, poses.leading());
+        Ok((self.tensors(poses, joints, &answers), branches))
+    }
+
+    fn tensors<R: Number>(&self, poses: &Rows, joints: Vec<R>, answers: &[Answer<R>]) -> Answers {
+        let errors = |of: fn(&Answer<R>) -> R| poses.tensor(answers.iter().map(of).collect::<Vec<R>>(), &[]);
+        let counts = |of: fn(&Answer<R>) -> u32| {
+            let counts: Vec<i64> = answers.iter().map(|answer| i64::from(of(answer))).collect();
+            Tensor::of_vec(counts, Dtype::Int64, poses.leading())
+        };
+        let valid: Vec<u8> = answers.iter().map(|answer| u8::from(answer.valid)).collect();
+        (
+            poses.tensor(joints, &[self.size()]),
+            Tensor::of_vec(valid, Element::Bool, poses.leading()),
+            errors(|answer| answer.position_error_m),
+            errors(|answer| answer.rotation_error_rad),
+            counts(|answer| answer.seed),
+            counts(|answer| answer.iterations),
+        )
+    }
+}
+
+fn take_poses(poses: &Bound<'_, PyAny>) -> PyResult<Rows> {
+    Rows::take("poses", poses, 7, "x y z qx qy qz qw")
+}
+
+/// The poses of an argument.
+fn targets<R: Number>(poses: &Rows) -> &[Pose<R>] {
+    poses.values::<R>().as_chunks().0
+}
+
+/// A start for each of `count` targets or trajectories.
+fn spread<R: Number>(seeds: &Rows, count: usize) -> Cow<'_, [R]> {
+    let values = seeds.values::<R>();
+    match seeds.leading() {
+        [] => values.repeat(count).into(),
+        _ => values.into(),
+    }
+}
+
+fn task_of(task: &str) -> PyResult<Task> {
+    match task {
+        "pose" => Ok(Task::Pose),
+        "position" => Ok(Task::Position),
+        "position_axis" => Ok(Task::PositionAxis),
+        _ => Err(PyValueError::new_err(format!(
+            "`task` is {task:?} (allowed: pose, position, position_axis)"
+        ))),
+    }
+}
+
+fn select_of(select: &str) -> PyResult<Select> {
+    match select {
+        "first" => Ok(Select::First),
+        "nearest" => Ok(Select::Nearest),
+        _ => Err(PyValueError::new_err(format!(
+            "`select` is {select:?} (allowed: first, nearest)"
+        ))),
+    }
+}
+
+/// A number of seeds or steps. Its upper end is the solver's matter.
+fn count<N: TryFrom<i64>>(name: &str, came: i64) -> PyResult<N> {
+    let words = || PyValueError::new_err(format!("`{name}` is {came} (allowed: a number from 1 on)"));
+    N::try_from(came).map_err(|_| words())
+}
+
+fn refusal(error: InverseError) -> PyErr {
+    PyValueError::new_err(format!("`{}` is {}", error.key, error.problem))
+}

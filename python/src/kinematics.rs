@@ -1,0 +1,323 @@
+//! Chains of robots over arrays: poses, Jacobians and velocities.
+
+use crate::array::{Array, place_of};
+use crate::arrays::Arrays;
+use crate::element::Place;
+use crate::tensor::Tensor;
+use crate::threads;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use robocache::device::{Dtype, Primitive};
+use robocache::geometry::{Real, RigidTransform};
+use robocache::kinematics::{self, ChainConfig, ChainError, Frame, Model};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+/// A chain of a robot, in both types that it computes in.
+#[pyclass(frozen, module = "robocache._native")]
+pub struct Chain {
+    pub chain: kinematics::Chain,
+    single: Model<f32>,
+    double: Model<f64>,
+}
+
+/// A type that chains compute in.
+pub trait Number: Real + Primitive {
+    /// The chain in this type.
+    fn model(chain: &Chain) -> &Model<Self>;
+}
+
+impl Number for f32 {
+    fn model(chain: &Chain) -> &Model<Self> {
+        &chain.single
+    }
+}
+
+impl Number for f64 {
+    fn model(chain: &Chain) -> &Model<Self> {
+        &chain.double
+    }
+}
+
+/// Calls a function that is generic over a [`Number`] with the type of an array's elements.
+macro_rules! with_type {
+    ($rows:expr, $this:ident.$function:ident($($argument:expr),*)) => {
+        match $rows.dtype {
+            Dtype::Float64 => $this.$function::<f64>($($argument),*),
+            _ => $this.$function::<f32>($($argument),*),
+        }
+    };
+}
+pub(crate) use with_type;
+
+/// An argument of rows of values, `[..., width]`, on the host.
+pub struct Rows {
+    array: Array,
+    pub dtype: Dtype,
+}
+
+impl Rows {
+    /// Takes an argument. `width` is the length of its last axis, and `meaning` says in errors what lies along it.
+    pub fn take(name: &str, object: &Bound<'_, PyAny>, width: usize, meaning: &str) -> PyResult<Self> {
+        let array = take_on_host(name, object)?;
+        let dtype = array.expect_dtype(&name, &[Dtype::Float32, Dtype::Float64])?;
+        if array.shape().last() != Some(&width) {
+            return Err(PyValueError::new_err(format!(
+                "`{name}` has shape {:?} (allowed: [..., {width}], {meaning})",
+                array.shape()
+            )));
+        }
+        Ok(Self { array, dtype })
+    }
+
+    /// The dimensions of the rows, without the last axis.
+    pub fn leading(&self) -> &[usize] {
+        let shape = self.array.shape();
+        &shape[..shape.len() - 1]
+    }
+
+    /// Number of rows.
+    pub fn count(&self) -> usize {
+        self.leading().iter().product()
+    }
+
+    /// The values.
+    ///
+    /// # Panics
+    /// If they are of another type.
+    pub fn values<R: Number>(&self) -> &[R] {
+        self.array.as_slice()
+    }
+
+    /// A tensor with `tail` numbers for each row.
+    pub fn tensor<T: bytemuck::Pod + Send + Sync>(&self, memory: Vec<T>, tail: &[usize]) -> Tensor {
+        let shape: Vec<usize> = self.leading().iter().chain(tail).copied().collect();
+        Tensor::of_vec(memory, self.dtype, &shape)
+    }
+
+    /// Refuses an argument of another type than the first one's.
+    pub fn expect_type_of(&self, name: &str, first_name: &str, first: &Self) -> PyResult<()> {
+        if self.dtype == first.dtype {
+            return Ok(());
+        }
+        Err(PyTypeError::new_err(format!(
+            "`{name}` is {}, `{first_name}` {} (allowed: the same type)",
+            self.dtype, first.dtype
+        )))
+    }
+}
+
+/// Takes an array of the host. One of a device is refused, and not brought here silently.
+fn take_on_host(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Array> {
+    let place = match object.cast_exact::<Tensor>() {
+        Ok(own) => own.get().part().place,
+        Err(_) => place_of(&name, object)?,
+    };
+    if place != Place::Host {
+        return Err(PyValueError::new_err(format!(
+            "`{name}` is on {place}, where kinematics does not compute yet (allowed: an array on the host, such as \
+             `{name}.cpu()` of PyTorch, `{name}.get()` of CuPy)"
+        )));
+    }
+    Arrays::new(None).take(&name, object)
+}
+
+/// Reads the text of a URDF file.
+#[pyfunction]
+pub fn read_urdf(path: PathBuf) -> PyResult<String> {
+    kinematics::Chain::read_text(&path).map_err(refusal)
+}
+
+/// The exception for a URDF that gives no chain.
+fn refusal(error: ChainError) -> PyErr {
+    match &error {
+        ChainError::Io { source, .. } if source.kind() != io::ErrorKind::InvalidData => {
+            io::Error::new(source.kind(), error.to_string()).into()
+        }
+        _ => PyValueError::new_err(error.to_string()),
+    }
+}
+
+fn frame_of(frame: &str) -> PyResult<Frame> {
+    match frame {
+        "base" => Ok(Frame::Base),
+        "tool" => Ok(Frame::Tool),
+        "spatial" => Ok(Frame::Spatial),
+        _ => Err(PyValueError::new_err(format!(
+            "`frame` is {frame:?} (allowed: base, tool, spatial)"
+        ))),
+    }
+}
+
+#[pymethods]
+impl Chain {
+    #[new]
+    #[pyo3(signature = (text, file, base, tip, joints, tool, limits))]
+    fn new(
+        text: &str,
+        file: &str,
+        base: String,
+        tip: String,
+        joints: Option<Vec<String>>,
+        tool: Option<[f64; 7]>,
+        limits: BTreeMap<String, [f64; 2]>,
+    ) -> PyResult<Self> {
+        let tool = tool.map(tool_of).transpose()?;
+        let config = ChainConfig {
+            base,
+            tip,
+            joints,
+            limits,
+            tool,
+        };
+        let chain = kinematics::Chain::new(text, file, &config).map_err(refusal)?;
+        Ok(Self {
+            single: Model::new(&chain),
+            double: Model::new(&chain),
+            chain,
+        })
+    }
+
+    /// Names of the joints, in the order of a row of values.
+    #[getter]
+    fn joint_names(&self) -> Vec<&str> {
+        self.chain.joints().iter().map(|joint| joint.name.as_str()).collect()
+    }
+
+    /// The limits of each joint, float64 `[n, 2]`.
+    #[getter]
+    fn limits(&self) -> Tensor {
+        let limits: Vec<[f64; 2]> = self.chain.joints().iter().map(|joint| joint.limits).collect();
+        let shape = [limits.len(), 2];
+        Tensor::of_vec(limits, Dtype::Float64, &shape)
+    }
+
+    /// Names of the links from the base to the tip.
+    #[getter]
+    fn link_names(&self) -> Vec<&str> {
+        self.chain.links().collect()
+    }
+
+    /// Peculiarities of the file that are to be told.
+    #[getter]
+    fn warnings(&self) -> Vec<String> {
+        self.chain.warnings().to_vec()
+    }
+
+    /// The pose of the tip, or of its tool, `[..., 7]`; of each of `links` `[..., L, 7]`.
+    #[pyo3(signature = (q, links=None))]
+    fn fk(&self, py: Python<'_>, q: &Bound<'_, PyAny>, links: Option<Vec<String>>) -> PyResult<Tensor> {
+        let q = self.take_row_per_joint("q", q)?;
+        let links = links.map(|links| self.indices(&links)).transpose()?;
+        with_type!(q, self.fk_of(py, &q, links.as_deref()))
+    }
+
+    /// The Jacobian, `[..., 6, n]`.
+    fn jacobian(&self, py: Python<'_>, q: &Bound<'_, PyAny>, frame: &str) -> PyResult<Tensor> {
+        let frame = frame_of(frame)?;
+        let q = self.take_row_per_joint("q", q)?;
+        with_type!(q, self.jacobian_of(py, &q, frame))
+    }
+
+    /// The velocity of the tip, `[..., 6]`.
+    fn velocity(&self, py: Python<'_>, q: &Bound<'_, PyAny>, dq: &Bound<'_, PyAny>, frame: &str) -> PyResult<Tensor> {
+        let frame = frame_of(frame)?;
+        let q = self.take_row_per_joint("q", q)?;
+        let dq = self.take_row_per_joint("dq", dq)?;
+        dq.expect_type_of("dq", "q", &q)?;
+        if dq.leading() != q.leading() {
+            return Err(PyValueError::new_err(format!(
+                "`dq` has shape {:?} (allowed: {:?}, the shape of `q`)",
+                dq.array.shape(),
+                q.array.shape()
+            )));
+        }
+        with_type!(q, self.velocity_of(py, &q, &dq, frame))
+    }
+
+    /// The manipulability, `[...]`.
+    fn manipulability(&self, py: Python<'_>, q: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+        let q = self.take_row_per_joint("q", q)?;
+        with_type!(q, self.manipulability_of(py, &q))
+    }
+}
+
+impl Chain {
+    /// Number of joints.
+    pub fn size(&self) -> usize {
+        self.chain.joints().len()
+    }
+
+    /// Takes an argument of rows with a value for each joint.
+    pub fn take_row_per_joint(&self, name: &str, object: &Bound<'_, PyAny>) -> PyResult<Rows> {
+        let names = self.joint_names().join(", ");
+        Rows::take(name, object, self.size(), &format!("a value for each of {names}"))
+    }
+
+    fn indices(&self, names: &[String]) -> PyResult<Vec<usize>> {
+        let index = |name: &String| {
+            let found = self.chain.links().position(|link| link == name);
+            found.ok_or_else(|| {
+                let allowed = self.link_names().join(", ");
+                PyValueError::new_err(format!("`links` has {name:?} (allowed: {allowed})"))
+            })
+        };
+        if names.is_empty() {
+            return Err(PyValueError::new_err(
+                "`links` is empty (allowed: one name or more, or None)",
+            ));
+        }
+        names.iter().map(index).collect()
+    }
+
+    fn fk_of<R: Number>(&self, py: Python<'_>, q: &Rows, links: Option<&[usize]>) -> PyResult<Tensor> {
+        let (model, values) = (R::model(self), q.values::<R>());
+        let mut poses = vec![[R::default(); 7]; q.count() * links.map_or(1, <[usize]>::len)];
+        py.detach(|| {
+            threads::share(|| match links {
+                Some(links) => model.link_poses(values, links, &mut poses),
+                None => model.poses(values, &mut poses),
+            })
+        })?;
+        Ok(match links {
+            Some(links) => q.tensor(poses, &[links.len(), 7]),
+            None => q.tensor(poses, &[7]),
+        })
+    }
+
+    fn jacobian_of<R: Number>(&self, py: Python<'_>, q: &Rows, frame: Frame) -> PyResult<Tensor> {
+        let (model, values) = (R::model(self), q.values::<R>());
+        let mut jacobians = vec![R::default(); 6 * values.len()];
+        let mut poses = vec![[R::default(); 7]; q.count()];
+        py.detach(|| threads::share(|| model.jacobians(values, frame, &mut jacobians, &mut poses)))?;
+        Ok(q.tensor(jacobians, &[6, self.size()]))
+    }
+
+    fn velocity_of<R: Number>(&self, py: Python<'_>, q: &Rows, dq: &Rows, frame: Frame) -> PyResult<Tensor> {
+        let (model, values, velocities) = (R::model(self), q.values::<R>(), dq.values::<R>());
+        let mut twists = vec![[R::default(); 6]; q.count()];
+        py.detach(|| threads::share(|| model.twists(values, velocities, frame, &mut twists)))?;
+        Ok(q.tensor(twists, &[6]))
+    }
+
+    fn manipulability_of<R: Number>(&self, py: Python<'_>, q: &Rows) -> PyResult<Tensor> {
+        let (model, values) = (R::model(self), q.values::<R>());
+        let mut manipulabilities = vec![R::default(); q.count()];
+        py.detach(|| threads::share(|| model.manipulabilities(values, &mut manipulabilities)))?;
+        Ok(q.tensor(manipulabilities, &[]))
+    }
+}
+
+/// The transform of a tool's pose, whose quaternion is brought to norm 1.
+fn tool_of([x, y, z, rotation @ ..]: [f64; 7]) -> PyResult<RigidTransform<f64>> {
+    let numbers = [x, y, z].into_iter().chain(rotation);
+    let square: f64 = rotation.iter().map(|x| x * x).sum();
+    if !(numbers.into_iter().all(f64::is_finite) && (1e-12..=1e12).contains(&square)) {
+        return Err(PyValueError::new_err(format!(
+            "`tool` is {:?} (allowed: x y z qx qy qz qw, finite, with a quaternion of norm 1)",
+            [[x, y, z].as_slice(), &rotation].concat()
+        )));
+    }
+    Ok(RigidTransform::new(rotation, [x, y, z]))
+}
