@@ -1,6 +1,6 @@
 """Perception front-end of a robot policy: align, fuse and voxelize sensor streams."""
 
-from robocache import presets
+from robocache import actions, presets
 from robocache._native import (
     ProducerGone,
     RingError,
@@ -19,6 +19,7 @@ from robocache.offline import Grid, Observations, Resampled, align, fuse, resamp
 from robocache.recording import RecordedMessage, RecordedMessages, Recording, RecordingDataset
 from robocache.seed import (
     batch_jacobian,
+    convert_action_space,
     forward_kinematics,
     fuse_multimodal,
     inverse_kinematics,
@@ -56,8 +57,10 @@ __all__ = [
     "TornError",
     "Voxels",
     "__version__",
+    "actions",
     "align",
     "batch_jacobian",
+    "convert_action_space",
     "drain",
     "forward_kinematics",
     "fuse",

@@ -212,6 +212,19 @@ class InverseConfig:
         max_joint_step: float,
     ) -> InverseConfig: ...
 
+def convert_actions(
+    actions: Any,
+    kind: str,
+    to: str,
+    reference: Any | None,
+    chain: Chain | None,
+    rotation: str,
+    to_rotation: str,
+    frame: str,
+    step_ns: int | None,
+) -> Tensor:
+    """`[..., T, d]`."""
+
 def ik(
     chain: Chain, poses: Any, seed: Any | None, config: InverseConfig
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:

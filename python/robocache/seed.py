@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from robocache import actions
 from robocache._arrays import Array, described, library_of
 from robocache.kinematics import Chain, JointAnswers
 from robocache.offline import resample, voxelize
@@ -113,6 +114,13 @@ def batch_jacobian(joint_positions: Array, chain: Chain) -> Array:
 def inverse_kinematics(target_poses: Array, chain: Chain, initial_guess: Array | None = None) -> JointAnswers:
     """Joints for poses `[B, 7]`, tried from `initial_guess` `[n]` or `[B, n]` first. It is `chain.ik`."""
     return chain.ik(target_poses, initial_guess)
+
+
+def convert_action_space(
+    action_chunks: Array, from_space: str, to_space: str, reference: Array | None = None, chain: Chain | None = None
+) -> Array:
+    """Chunks of actions `[B, T, d]` in another of the spaces that `robocache.actions.convert` lists. It is that function."""
+    return actions.convert(action_chunks, kind=from_space, to=to_space, reference=reference, chain=chain)
 
 
 def _device(device: Any, backend: str | None) -> str | None:

@@ -60,21 +60,36 @@ pub struct Rows {
 impl Rows {
     /// Takes an argument. `width` is the length of its last axis, and `meaning` says in errors what lies along it.
     pub fn take(name: &str, object: &Bound<'_, PyAny>, width: usize, meaning: &str) -> PyResult<Self> {
-        let array = take_on_host(name, object)?;
-        let dtype = array.expect_dtype(&name, &[Dtype::Float32, Dtype::Float64])?;
-        if array.shape().last() != Some(&width) {
+        let rows = Self::take_any(name, object)?;
+        if rows.shape().last() != Some(&width) {
             return Err(PyValueError::new_err(format!(
                 "`{name}` has shape {:?} (allowed: [..., {width}], {meaning})",
-                array.shape()
+                rows.shape()
             )));
         }
+        Ok(rows)
+    }
+
+    /// Takes an argument whose rows may have any width.
+    pub fn take_any(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let array = take_on_host(name, object)?;
+        let dtype = array.expect_dtype(&name, &[Dtype::Float32, Dtype::Float64])?;
         Ok(Self { array, dtype })
+    }
+
+    /// All dimensions.
+    pub fn shape(&self) -> &[usize] {
+        self.array.shape()
+    }
+
+    /// Length of the last axis.
+    pub fn width(&self) -> usize {
+        self.shape().last().copied().unwrap_or(0)
     }
 
     /// The dimensions of the rows, without the last axis.
     pub fn leading(&self) -> &[usize] {
-        let shape = self.array.shape();
-        &shape[..shape.len() - 1]
+        self.shape().split_last().map_or(&[], |(_, leading)| leading)
     }
 
     /// Number of rows.
@@ -229,8 +244,8 @@ impl Chain {
         if dq.leading() != q.leading() {
             return Err(PyValueError::new_err(format!(
                 "`dq` has shape {:?} (allowed: {:?}, the shape of `q`)",
-                dq.array.shape(),
-                q.array.shape()
+                dq.shape(),
+                q.shape()
             )));
         }
         with_type!(q, self.velocity_of(py, &q, &dq, frame))

@@ -1,5 +1,6 @@
 //! The native part of the Python package `robocache`.
 
+mod actions;
 mod array;
 mod arrays;
 mod batch;
@@ -30,6 +31,8 @@ use pyo3::prelude::*;
 mod _native {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::actions::convert_actions;
     #[pymodule_export]
     use crate::inverse::{InverseConfig, ik, ik_path};
     #[pymodule_export]

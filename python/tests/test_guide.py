@@ -38,6 +38,7 @@ def names(tmp_path_factory) -> dict:
         "dora": types.SimpleNamespace(Node=Node),
         "q": np.zeros(7),
         "dq": np.ones(7),
+        "recorded": np.ones((3, 4, 7)),
         "trajectories": np.tile([0.5, 0.1, 0.1, 0, 0, 0, 1], (2, 3, 1)),
         "stamp_ns": 5,
         "rows": np.zeros((10, 6), np.float32),
@@ -60,12 +61,13 @@ def needs_torch(block: str) -> bool:
 
 
 def test_the_page_has_its_programs(names):
-    assert len(BLOCKS) == 8
+    assert len(BLOCKS) == 9
     assert names["force"].shape == (2, 1) and names["trusted"].all() and names["age_ms"].tolist() == [5, 1]
     assert names["dense"].shape == (2, 2, 3, 4) and len(names["cells"]) == len(names["where"]) == 24
     assert names["steps"].values.shape == (3, 3) and names["steps"].valid.shape == (3, 2)
     assert names["action"].shape == (4, 3)
     assert names["found"].shape == (1, 7) and names["twist"][3:].tolist() == [3, 2, 2] and names["paths"].joints.shape == (2, 3, 7)
+    assert names["deltas"][0, :, 0].tolist() == [1, 0, 0, 0] and names["poses"].shape == (3, 4, 9)
     assert names["batch"]["observation.state"].tolist() == [[6, 4, 5]]
 
 

@@ -23,7 +23,7 @@
 //!
 //! A [`Chain`] is read once, in float64. A [`Model`] computes with it in float32 or float64: [poses](Model::pose), [frames of
 //! links](Model::links), [Jacobians](Model::jacobian). A [`Solver`] finds joints for poses, and for [whole
-//! trajectories](Solver::solve_along).
+//! trajectories](Solver::solve_along). [`actions`] turns chunks of a policy's actions from one meaning into another.
 //!
 //! # Bits
 //!
@@ -31,6 +31,7 @@
 //! [polynomials](robocache_geometry::polynomial) of `geometry`. So the bits are the same on every machine, and a row's depend neither on its
 //! batch nor on the number of threads.
 
+pub mod actions;
 mod batch;
 mod build;
 mod chain;

@@ -1,0 +1,364 @@
+use super::error::{ConversionError, StepError};
+use super::pose::{DeltaFrame, PoseKind};
+use super::rotation::RotationForm;
+use super::value::ValueKind;
+use crate::chain::Chain;
+use crate::inverse::{Answer, InverseConfig, Solver};
+use crate::model::Pose;
+use robocache_geometry::RigidTransform;
+
+/// Meaning of an action's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Values: [`ValueKind::Absolute`].
+    Absolute,
+    /// Offsets of values to the reference: [`ValueKind::Relative`].
+    Relative,
+    /// Offsets of values to the step before: [`ValueKind::Delta`].
+    Delta,
+    /// Velocities of values: [`ValueKind::Velocity`].
+    Velocity,
+    /// Poses: [`PoseKind::Absolute`].
+    Pose,
+    /// Poses in the frame of the reference: [`PoseKind::Relative`].
+    RelativePose,
+    /// Motions from the pose before: [`PoseKind::Delta`].
+    DeltaPose,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 7] = [
+        Self::Absolute,
+        Self::Relative,
+        Self::Delta,
+        Self::Velocity,
+        Self::Pose,
+        Self::RelativePose,
+        Self::DeltaPose,
+    ];
+
+    /// The name in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Absolute => "absolute",
+            Self::Relative => "relative",
+            Self::Delta => "delta",
+            Self::Velocity => "velocity",
+            Self::Pose => "pose",
+            Self::RelativePose => "relative_pose",
+            Self::DeltaPose => "delta_pose",
+        }
+    }
+}
+
+/// Choice of a conversion.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConversionConfig {
+    /// Meaning of the actions.
+    pub kind: Kind,
+    /// Meaning of the results.
+    pub to: Kind,
+    /// Form of the rotation in actions that are poses.
+    pub rotation: RotationForm,
+    /// Form of the rotation in results that are poses.
+    pub to_rotation: RotationForm,
+    /// Axes of `delta_pose`.
+    pub frame: DeltaFrame,
+    /// Time from one step to the next, nanoseconds, of `velocity`.
+    pub step_ns: Option<i64>,
+    /// Distance from their poses up to which joints are answers, metres, and radians as the chord 2 sin(angle / 2).
+    pub tolerance: f64,
+}
+
+impl ConversionConfig {
+    /// The conversion from one kind to another, with quaternions x y z w, and motions in the axes of the tool.
+    pub fn new(kind: Kind, to: Kind) -> Self {
+        Self {
+            kind,
+            to,
+            rotation: RotationForm::default(),
+            to_rotation: RotationForm::default(),
+            frame: DeltaFrame::default(),
+            step_ns: None,
+            tolerance: 1e-12,
+        }
+    }
+}
+
+/// Numbers in a row of each array of a conversion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Widths {
+    /// Numbers of the reference; `None` if the conversion needs none.
+    pub reference: Option<usize>,
+    /// Numbers of a step of the results.
+    pub result: usize,
+}
+
+/// Converts chunks of actions from one kind to another, in float64.
+///
+/// The kinds of values and those of poses are apart. A [`Chain`] leads from joints to poses, and from poses to joints as
+/// [`Solver::solve_along`] does, from the reference on: other joints for the same poses, if the arm has more joints than it needs.
+/// The reference is then a row of joints; without a chain it is a row of values, or a pose x y z qx qy qz qw.
+#[derive(Clone, Debug)]
+pub struct Conversion {
+    from: Meaning,
+    to: Meaning,
+    solver: Option<Solver<f64>>,
+}
+
+/// Meaning of a row of numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Meaning {
+    Values(ValueKind),
+    Poses(PoseKind, RotationForm),
+}
+
+/// The reference of a chunk.
+struct Reference<'a> {
+    values: &'a [f64],
+    pose: RigidTransform<f64>,
+}
+
+/// Starts that are tried for a pose. Trajectories need the first one alone.
+const SEEDS: usize = 64;
+/// Steps from a start: near a singularity many are needed.
+const MAX_ITERATIONS: u32 = 100;
+/// Largest change of a joint from one step to the next, radians or metres.
+const MAX_JOINT_STEP: f64 = 0.5;
+
+impl Conversion {
+    /// Checks a configuration.
+    ///
+    /// # Errors
+    /// Names the field, what came and what is allowed.
+    pub fn new(config: &ConversionConfig, chain: Option<&Chain>) -> Result<Self, ConversionError> {
+        let refuse = |key, problem| Err(ConversionError { key, problem });
+        let is_velocity = [config.kind, config.to].contains(&Kind::Velocity);
+        let step_s = match (config.step_ns, is_velocity) {
+            (Some(step_ns), true) if step_ns > 0 => step_ns as f64 * 1e-9,
+            (Some(step_ns), true) => return refuse("step_ns", format!("{step_ns} (allowed: above 0)")),
+            (None, true) => {
+                let problem = "absent (needed for `velocity`: the time from one step to the next, ns)";
+                return refuse("step_ns", problem.to_owned());
+            }
+            (Some(_), false) => {
+                return refuse("step_ns", "given, and no kind is `velocity` (allowed: none)".to_owned());
+            }
+            (None, false) => 0.0,
+        };
+        let meaning = |kind, rotation| match kind {
+            Kind::Absolute => Meaning::Values(ValueKind::Absolute),
+            Kind::Relative => Meaning::Values(ValueKind::Relative),
+            Kind::Delta => Meaning::Values(ValueKind::Delta),
+            Kind::Velocity => Meaning::Values(ValueKind::Velocity { step_s }),
+            Kind::Pose => Meaning::Poses(PoseKind::Absolute, rotation),
+            Kind::RelativePose => Meaning::Poses(PoseKind::Relative, rotation),
+            Kind::DeltaPose => Meaning::Poses(PoseKind::Delta(config.frame), rotation),
+        };
+        let from = meaning(config.kind, config.rotation);
+        let to = meaning(config.to, config.to_rotation);
+        if from.is_pose() != to.is_pose() && chain.is_none() {
+            let (kind, to) = (config.kind.name(), config.to.name());
+            return refuse("chain", format!("absent (needed from `{kind}` to `{to}`)"));
+        }
+        let inverse = InverseConfig {
+            position_tolerance_m: config.tolerance,
+            rotation_tolerance_rad: config.tolerance,
+            seeds: SEEDS,
+            max_iterations: Some(MAX_ITERATIONS),
+            max_joint_step: MAX_JOINT_STEP,
+            ..InverseConfig::default()
+        };
+        let solver = chain.map(|chain| Solver::new(chain, &inverse)).transpose();
+        let solver = solver.map_err(|error| ConversionError {
+            key: "tolerance",
+            problem: error.problem,
+        })?;
+        Ok(Self { from, to, solver })
+    }
+
+    /// The widths of the reference and of the results for actions of `width` numbers.
+    ///
+    /// # Errors
+    /// The actions are of another width.
+    pub fn widths(&self, width: usize) -> Result<Widths, ConversionError> {
+        let joints = self.solver.as_ref().map(|solver| solver.model().joints());
+        let (needed, words) = match (self.from, joints) {
+            (Meaning::Values(_), None) if width > 0 => (width, "values"),
+            (Meaning::Values(_), None) => (1, "values, one or more"),
+            (Meaning::Values(_), Some(joints)) => (joints, "a value for each joint of the chain"),
+            (Meaning::Poses(_, form), _) => (3 + form.width(), "x y z and the rotation"),
+        };
+        if width != needed {
+            return Err(ConversionError {
+                key: "actions",
+                problem: format!("{width} numbers a step (allowed: {needed}, {words})"),
+            });
+        }
+        let is_absolute = |meaning| {
+            matches!(
+                meaning,
+                Meaning::Values(ValueKind::Absolute) | Meaning::Poses(PoseKind::Absolute, _)
+            )
+        };
+        // Joints for poses begin at the reference.
+        let is_inverse = self.from.is_pose() && !self.to.is_pose();
+        let needs_reference = is_inverse || !is_absolute(self.from) || !is_absolute(self.to);
+        let of_reference = joints.unwrap_or(if self.from.is_pose() { 7 } else { width });
+        let result = match (self.to, joints) {
+            (Meaning::Poses(_, form), _) => 3 + form.width(),
+            (Meaning::Values(_), Some(joints)) => joints,
+            (Meaning::Values(_), None) => width,
+        };
+        Ok(Widths {
+            reference: needs_reference.then_some(of_reference),
+            result,
+        })
+    }
+
+    /// Converts the steps of a chunk, `width` numbers each.
+    ///
+    /// # Errors
+    /// Names the step: a number is not finite, a rotation has no direction, a joint is too large for the chain, or it does not reach
+    /// a pose within 0.5 rad or m of the step before.
+    ///
+    /// # Panics
+    /// If `reference` or `results` do not have their [widths](Self::widths).
+    pub fn convert(
+        &self,
+        actions: &[f64],
+        width: usize,
+        reference: &[f64],
+        results: &mut [f64],
+    ) -> Result<(), StepError> {
+        if let Some(at) = actions.iter().position(|x| !x.is_finite()) {
+            let (step, value) = (at / width, actions[at]);
+            return Err(StepError::step(step, format!("{value} (allowed: finite numbers)")));
+        }
+        let reference = self.reference(reference)?;
+        match (self.from, self.to) {
+            (Meaning::Values(from), Meaning::Values(to)) => {
+                results.copy_from_slice(actions);
+                from.decode(reference.values, results);
+                to.encode(reference.values, results);
+            }
+            (Meaning::Values(from), Meaning::Poses(to, form)) => {
+                let mut values = actions.to_vec();
+                from.decode(reference.values, &mut values);
+                let poses = values.chunks_exact(width).enumerate();
+                let poses = poses.map(|(step, q)| self.pose(q).ok_or_else(|| StepError::step(step, too_large(q))));
+                let mut poses = poses.collect::<Result<Vec<_>, _>>()?;
+                to.encode(&reference.pose, &mut poses);
+                write(&poses, form, results);
+            }
+            (Meaning::Poses(from, form), to) => {
+                let mut poses = read(actions, form)?;
+                from.decode(&reference.pose, &mut poses);
+                match to {
+                    Meaning::Poses(to, form) => {
+                        to.encode(&reference.pose, &mut poses);
+                        write(&poses, form, results);
+                    }
+                    Meaning::Values(to) => {
+                        self.solve(&poses, reference.values, results)?;
+                        to.encode(reference.values, results);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn reference<'a>(&self, values: &'a [f64]) -> Result<Reference<'a>, StepError> {
+        let refused = |problem: String| Err(StepError::Reference(problem));
+        if let Some(value) = values.iter().find(|x| !x.is_finite()) {
+            return refused(format!("{value} (allowed: finite numbers)"));
+        }
+        let is_of_values = !(self.from.is_pose() || self.to.is_pose());
+        let pose = if values.is_empty() || is_of_values {
+            Some(RigidTransform::identity())
+        } else if self.solver.is_some() {
+            self.pose(values)
+        } else {
+            let rotation = RotationForm::Xyzw.read(&values[3..]);
+            rotation.map(|rotation| RigidTransform {
+                rotation,
+                translation: [values[0], values[1], values[2]],
+            })
+        };
+        match pose {
+            Some(pose) => Ok(Reference { values, pose }),
+            None if self.solver.is_some() => refused(too_large(values)),
+            None => refused(format!("{:?} is not a quaternion (allowed: a norm of 1)", &values[3..])),
+        }
+    }
+
+    /// The pose of the chain.
+    fn pose(&self, q: &[f64]) -> Option<RigidTransform<f64>> {
+        let [x, y, z, rotation @ ..] = self.solver.as_ref()?.model().pose(q)?;
+        Some(RigidTransform::new(rotation, [x, y, z]))
+    }
+
+    /// Writes joints for poses, from `start` on.
+    fn solve(&self, poses: &[RigidTransform<f64>], start: &[f64], joints: &mut [f64]) -> Result<(), StepError> {
+        let Some(solver) = &self.solver else {
+            return Ok(());
+        };
+        let targets: Vec<Pose<f64>> = poses.iter().map(crate::model::pose_of).collect();
+        let mut answers = vec![Answer::default(); poses.len()];
+        let mut branches = vec![0; poses.len()];
+        solver.solve_along(&targets, Some(start), joints, &mut answers, &mut branches);
+        for (step, (answer, &branch)) in answers.iter().zip(&branches).enumerate() {
+            if !answer.valid {
+                let (metres, radians) = (answer.position_error_m, answer.rotation_error_rad);
+                return Err(StepError::step(
+                    step,
+                    format!(
+                        "the chain does not reach the pose: it comes to within {metres:.2e} m and {radians:.2e} rad"
+                    ),
+                ));
+            }
+            if branch > 0 {
+                return Err(StepError::step(
+                    step,
+                    format!("no joints for the pose within {MAX_JOINT_STEP} rad or m of the step before"),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Meaning {
+    fn is_pose(self) -> bool {
+        matches!(self, Self::Poses(..))
+    }
+}
+
+fn too_large(q: &[f64]) -> String {
+    let largest = q.iter().fold(0.0, |largest: f64, x| largest.max(x.abs()));
+    format!("a joint of magnitude {largest} (allowed: up to 8192)")
+}
+
+fn read(numbers: &[f64], form: RotationForm) -> Result<Vec<RigidTransform<f64>>, StepError> {
+    let steps = numbers.chunks_exact(3 + form.width()).enumerate();
+    let poses = steps.map(|(step, numbers)| {
+        let (position, rotation) = numbers.split_at(3);
+        let transform = form.read(rotation).map(|rotation| RigidTransform {
+            rotation,
+            translation: [position[0], position[1], position[2]],
+        });
+        let name = form.name();
+        transform.ok_or_else(|| StepError::step(step, format!("{rotation:?} is not a rotation of the form `{name}`")))
+    });
+    poses.collect()
+}
+
+fn write(poses: &[RigidTransform<f64>], form: RotationForm, numbers: &mut [f64]) {
+    for (pose, numbers) in poses.iter().zip(numbers.chunks_exact_mut(3 + form.width())) {
+        let (position, rotation) = numbers.split_at_mut(3);
+        position.copy_from_slice(&pose.translation);
+        form.write(&pose.rotation, rotation);
+    }
+}

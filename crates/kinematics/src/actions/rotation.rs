@@ -1,0 +1,115 @@
+use robocache_geometry::RigidTransform;
+use robocache_geometry::quaternion::{from_rotvec, to_matrix, to_rotvec};
+use robocache_geometry::vector::{cross, norm, rejection, unit};
+
+/// Numbers that a policy writes a rotation with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RotationForm {
+    /// A quaternion x y z w.
+    #[default]
+    Xyzw,
+    /// A quaternion w x y z.
+    Wxyz,
+    /// The first two rows of the matrix: pytorch3d, Diffusion Policy, UMI, GR00T.
+    Rot6dRows,
+    /// The first two columns of the matrix: 3D Diffuser Actor, X-VLA.
+    Rot6dColumns,
+    /// The rotation vector: axis times angle, radians.
+    Rotvec,
+}
+
+/// Norms that a quaternion or a row of a matrix may have before it is made a unit one.
+const NORMS: std::ops::RangeInclusive<f64> = 1e-6..=1e18;
+
+type Matrix = [[f64; 3]; 3];
+
+impl RotationForm {
+    /// All forms.
+    pub const ALL: [Self; 5] = [
+        Self::Xyzw,
+        Self::Wxyz,
+        Self::Rot6dRows,
+        Self::Rot6dColumns,
+        Self::Rotvec,
+    ];
+
+    /// The name in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Xyzw => "xyzw",
+            Self::Wxyz => "wxyz",
+            Self::Rot6dRows => "rot6d_rows",
+            Self::Rot6dColumns => "rot6d_columns",
+            Self::Rotvec => "rotvec",
+        }
+    }
+
+    /// Number of numbers.
+    pub fn width(self) -> usize {
+        match self {
+            Self::Xyzw | Self::Wxyz => 4,
+            Self::Rot6dRows | Self::Rot6dColumns => 6,
+            Self::Rotvec => 3,
+        }
+    }
+
+    /// Reads a rotation matrix. Quaternions are made unit ones, and rows and columns orthonormal after Gram and Schmidt. `None` if
+    /// the numbers are not a rotation: too small, too large or parallel.
+    ///
+    /// # Panics
+    /// If there are fewer numbers than the [width](Self::width).
+    pub fn read(self, numbers: &[f64]) -> Option<Matrix> {
+        let quaternion = |q: [f64; 4]| NORMS.contains(&norm(q)).then(|| to_matrix(unit(q)));
+        match self {
+            Self::Xyzw => quaternion([numbers[0], numbers[1], numbers[2], numbers[3]]),
+            Self::Wxyz => quaternion([numbers[1], numbers[2], numbers[3], numbers[0]]),
+            Self::Rot6dRows => orthonormal(numbers),
+            Self::Rot6dColumns => orthonormal(numbers).map(transposed),
+            Self::Rotvec => {
+                let vector = [numbers[0], numbers[1], numbers[2]];
+                (norm(vector) <= *NORMS.end()).then(|| to_matrix(from_rotvec(vector)))
+            }
+        }
+    }
+
+    /// Writes a rotation matrix. Quaternions have w >= 0, and rotation vectors an angle of up to pi.
+    ///
+    /// # Panics
+    /// If there are not as many numbers as the [width](Self::width).
+    pub fn write(self, rotation: &Matrix, numbers: &mut [f64]) {
+        let pose = RigidTransform {
+            rotation: *rotation,
+            translation: [0.0; 3],
+        };
+        let [x, y, z, w] = pose.quaternion();
+        match self {
+            Self::Xyzw => numbers.copy_from_slice(&[x, y, z, w]),
+            Self::Wxyz => numbers.copy_from_slice(&[w, x, y, z]),
+            Self::Rot6dRows => numbers.copy_from_slice(rotation[..2].as_flattened()),
+            Self::Rot6dColumns => numbers.copy_from_slice(transposed(*rotation)[..2].as_flattened()),
+            Self::Rotvec => numbers.copy_from_slice(&to_rotvec::<f64>([x, y, z, w])),
+        }
+    }
+}
+
+/// The matrix with these two rows, made orthonormal.
+fn orthonormal(numbers: &[f64]) -> Option<Matrix> {
+    let (first, second) = (
+        [numbers[0], numbers[1], numbers[2]],
+        [numbers[3], numbers[4], numbers[5]],
+    );
+    if !(NORMS.contains(&norm(first)) && NORMS.contains(&norm(second))) {
+        return None;
+    }
+    let x = unit(first);
+    let rest = rejection(x, unit(second));
+    if norm(rest) < *NORMS.start() {
+        return None;
+    }
+    let y = unit(rest);
+    Some([x, y, cross(x, y)])
+}
+
+fn transposed(matrix: Matrix) -> Matrix {
+    std::array::from_fn(|i| matrix.map(|row| row[i]))
+}

@@ -1,0 +1,252 @@
+//! Conversions of actions: what a reader can check, and the way there and back between all kinds.
+
+use crate::random::Random;
+use crate::robots::{chain, planar, six_axes};
+use robocache_kinematics::actions::{Conversion, ConversionConfig, DeltaFrame, Kind, RotationForm, StepError};
+use robocache_kinematics::{Chain, Model};
+use std::f64::consts::FRAC_PI_2;
+
+const HALF: f64 = std::f64::consts::FRAC_1_SQRT_2;
+
+/// Converts a chunk.
+fn converted(
+    config: &ConversionConfig,
+    chain: Option<&Chain>,
+    actions: &[f64],
+    width: usize,
+    reference: &[f64],
+) -> Result<Vec<f64>, StepError> {
+    let conversion = Conversion::new(config, chain).unwrap();
+    let widths = conversion.widths(width).unwrap();
+    let reference = if widths.reference.is_some() { reference } else { &[] };
+    let mut results = vec![f64::NAN; actions.len() / width * widths.result];
+    conversion.convert(actions, width, reference, &mut results)?;
+    Ok(results)
+}
+
+fn assert_near(a: &[f64], b: &[f64], tolerance: f64) {
+    assert_eq!(a.len(), b.len());
+    assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() <= tolerance), "{a:?}\n{b:?}");
+}
+
+#[test]
+fn values_of_two_joints() {
+    // Exact in binary. The robot was at (1, 2).
+    let absolute = [1.5, 2.0, 1.25, 3.0, 1.25, 2.0];
+    let all = [
+        (Kind::Absolute, absolute),
+        (Kind::Relative, [0.5, 0.0, 0.25, 1.0, 0.25, 0.0]),
+        (Kind::Delta, [0.5, 0.0, -0.25, 1.0, 0.0, -1.0]),
+        (Kind::Velocity, [1.0, 0.0, -0.5, 2.0, 0.0, -2.0]),
+    ];
+    for (kind, actions) in all {
+        for (to, expected) in all {
+            let config = ConversionConfig {
+                step_ns: [kind, to].contains(&Kind::Velocity).then_some(500_000_000),
+                ..ConversionConfig::new(kind, to)
+            };
+            assert_eq!(
+                converted(&config, None, &actions, 2, &[1.0, 2.0]).unwrap(),
+                expected,
+                "{kind:?} {to:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn poses_after_a_quarter_turn() {
+    // The tool is at (1, 0, 0), turned by 90 degrees about z: its x axis is the base's y axis. It goes 1 m along its own x
+    // axis, and then turns back about z.
+    let reference = [1.0, 0.0, 0.0, 0.0, 0.0, HALF, HALF];
+    let absolute = [1.0, 1.0, 0.0, 0.0, 0.0, HALF, HALF, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0];
+    let relative = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, -HALF, HALF];
+    let of_tool = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, -HALF, HALF];
+    let of_base = [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, -HALF, HALF];
+    let all = [
+        (Kind::Pose, DeltaFrame::Tool, absolute),
+        (Kind::RelativePose, DeltaFrame::Tool, relative),
+        (Kind::DeltaPose, DeltaFrame::Tool, of_tool),
+        (Kind::DeltaPose, DeltaFrame::Base, of_base),
+    ];
+    for (kind, frame, actions) in all {
+        for (to, expected) in [(Kind::Pose, absolute), (Kind::RelativePose, relative)] {
+            let there = ConversionConfig {
+                frame,
+                ..ConversionConfig::new(kind, to)
+            };
+            let back = ConversionConfig {
+                frame,
+                ..ConversionConfig::new(to, kind)
+            };
+            assert_near(
+                &converted(&there, None, &actions, 7, &reference).unwrap(),
+                &expected,
+                1e-15,
+            );
+            assert_near(
+                &converted(&back, None, &expected, 7, &reference).unwrap(),
+                &actions,
+                1e-15,
+            );
+        }
+    }
+}
+
+#[test]
+fn a_quarter_turn_in_each_form() {
+    let forms = [
+        (RotationForm::Xyzw, vec![0.0, 0.0, HALF, HALF]),
+        (RotationForm::Wxyz, vec![HALF, 0.0, 0.0, HALF]),
+        (RotationForm::Rot6dRows, vec![0.0, -1.0, 0.0, 1.0, 0.0, 0.0]),
+        (RotationForm::Rot6dColumns, vec![0.0, 1.0, 0.0, -1.0, 0.0, 0.0]),
+        (RotationForm::Rotvec, vec![0.0, 0.0, FRAC_PI_2]),
+    ];
+    for (rotation, numbers) in &forms {
+        for (to_rotation, expected) in &forms {
+            let config = ConversionConfig {
+                rotation: *rotation,
+                to_rotation: *to_rotation,
+                ..ConversionConfig::new(Kind::Pose, Kind::Pose)
+            };
+            let pose = [[3.0, 2.0, 1.0].as_slice(), numbers].concat();
+            let results = converted(&config, None, &pose, pose.len(), &[]).unwrap();
+            assert_near(&results, &[[3.0, 2.0, 1.0].as_slice(), expected].concat(), 1e-15);
+        }
+    }
+}
+
+#[test]
+fn there_and_back_between_all_kinds() {
+    let chain = chain(&six_axes(), "link0", "tip");
+    let mut random = Random(8);
+    let reference: Vec<f64> = random.joints(&chain).iter().map(|q| 0.5 * q).collect();
+    let mut joints = reference.clone();
+    let mut absolute = Vec::new();
+    for _ in 0..20 {
+        joints.iter_mut().for_each(|q| *q += 0.1 * (random.next() - 0.5));
+        absolute.extend_from_slice(&joints);
+    }
+    for kind in Kind::ALL {
+        for rotation in RotationForm::ALL {
+            for frame in [DeltaFrame::Tool, DeltaFrame::Base] {
+                let there = ConversionConfig {
+                    to_rotation: rotation,
+                    frame,
+                    step_ns: (kind == Kind::Velocity).then_some(33_333_333),
+                    ..ConversionConfig::new(Kind::Absolute, kind)
+                };
+                let back = ConversionConfig {
+                    rotation,
+                    kind,
+                    to: Kind::Absolute,
+                    ..there
+                };
+                let actions = converted(&there, Some(&chain), &absolute, 6, &reference).unwrap();
+                let width = actions.len() / 20;
+                let joints = converted(&back, Some(&chain), &actions, width, &reference).unwrap();
+                assert_near(&joints, &absolute, 1e-7);
+            }
+        }
+    }
+}
+
+#[test]
+fn poses_of_a_chain_are_relative_to_the_pose_of_the_reference() {
+    let chain = chain(&planar(), "base", "tip");
+    let reference = [FRAC_PI_2, 0.0];
+    let model = Model::<f64>::new(&chain);
+    let poses = converted(
+        &ConversionConfig::new(Kind::Delta, Kind::RelativePose),
+        Some(&chain),
+        &[0.0, -FRAC_PI_2],
+        2,
+        &reference,
+    );
+    // From (0, 1.5), with its x axis along y, to (0.5, 1) with its axes along the base's.
+    assert_near(&poses.unwrap(), &[-0.5, -0.5, 0.0, 0.0, 0.0, -HALF, HALF], 1e-15);
+    assert_near(&model.pose(&[FRAC_PI_2, -FRAC_PI_2]).unwrap()[..2], &[0.5, 1.0], 1e-15);
+}
+
+#[test]
+fn chunks_that_are_refused() {
+    let chain = chain(&planar(), "base", "tip");
+    let refused = |kind, to, actions: &[f64], width, reference: &[f64]| {
+        converted(
+            &ConversionConfig::new(kind, to),
+            Some(&chain),
+            actions,
+            width,
+            reference,
+        )
+        .unwrap_err()
+        .to_string()
+    };
+    let zero = [0.0; 2];
+    assert_eq!(
+        refused(Kind::Absolute, Kind::Delta, &[0.0, 0.0, f64::NAN, 0.0], 2, &zero),
+        "step 1: NaN (allowed: finite numbers)"
+    );
+    assert_eq!(
+        refused(Kind::Absolute, Kind::Pose, &[0.0, 0.0, 0.0, 9000.0], 2, &zero),
+        "step 1: a joint of magnitude 9000 (allowed: up to 8192)"
+    );
+    assert_eq!(
+        refused(Kind::Relative, Kind::Pose, &zero, 2, &[f64::INFINITY, 0.0]),
+        "the reference: inf (allowed: finite numbers)"
+    );
+    assert_eq!(
+        refused(Kind::Pose, Kind::Pose, &[0.0; 7], 7, &zero),
+        "step 0: [0.0, 0.0, 0.0, 0.0] is not a rotation of the form `xyzw`"
+    );
+    let far = [1.5, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0];
+    let error = refused(Kind::Pose, Kind::Absolute, &far, 7, &zero);
+    assert!(
+        error.starts_with("step 1: the chain does not reach the pose: it comes to within 5.0"),
+        "{error}"
+    );
+    // The stretched arm jumps by 2 rad.
+    let [x, y, z, qx, qy, qz, qw] = Model::<f64>::new(&chain).pose(&[2.0, 0.0]).unwrap();
+    let jump = [1.5, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, x, y, z, qx, qy, qz, qw];
+    assert_eq!(
+        refused(Kind::Pose, Kind::Absolute, &jump, 7, &zero),
+        "step 1: no joints for the pose within 0.5 rad or m of the step before"
+    );
+}
+
+#[test]
+fn conversions_that_are_not_possible() {
+    let refused = |config: &ConversionConfig| Conversion::new(config, None).unwrap_err().to_string();
+    let velocity = ConversionConfig::new(Kind::Velocity, Kind::Delta);
+    assert!(refused(&velocity).starts_with("step_ns: absent"));
+    let step_ns = Some(0);
+    assert_eq!(
+        refused(&ConversionConfig { step_ns, ..velocity }),
+        "step_ns: 0 (allowed: above 0)"
+    );
+    let delta = ConversionConfig::new(Kind::Relative, Kind::Delta);
+    let step_ns = Some(1);
+    assert!(
+        refused(&ConversionConfig {
+            step_ns,
+            ..delta.clone()
+        })
+        .starts_with("step_ns: given")
+    );
+    let to_pose = ConversionConfig::new(Kind::Delta, Kind::Pose);
+    assert_eq!(refused(&to_pose), "chain: absent (needed from `delta` to `pose`)");
+    let poses = ConversionConfig::new(Kind::Pose, Kind::DeltaPose);
+    let of_width = |config, width| Conversion::new(config, None).unwrap().widths(width);
+    assert_eq!(
+        of_width(&poses, 9).unwrap_err().to_string(),
+        "actions: 9 numbers a step (allowed: 7, x y z and the rotation)"
+    );
+    assert!(of_width(&delta, 0).is_err());
+    assert_eq!(of_width(&delta, 3).unwrap().reference, Some(3));
+    assert_eq!(
+        of_width(&ConversionConfig::new(Kind::Pose, Kind::Pose), 7)
+            .unwrap()
+            .reference,
+        None
+    );
+}
