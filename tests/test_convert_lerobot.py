@@ -457,7 +457,7 @@ def test_broken_datasets_are_told(robot, tmp_path, what, code, said):
     assert said in done.stdout + done.stderr, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("what", ["a hole", "true times", "not ascending", "rounded", "since 1970", "ns"])
+@pytest.mark.parametrize("what", ["a hole", "true times", "not ascending", "rounded", "since 1970", "ms", "ns"])
 def test_the_times_of_a_dataset_are_those_of_its_timestamps(robot, tmp_path, what):
     """Datasets of other software, whose `timestamp` is not always `frame_index / fps`."""
     dataset, _ = write(tmp_path, CONFIG.replace("lerobot:\n", "lerobot:\n  truth: false\n"))
@@ -476,6 +476,8 @@ def test_the_times_of_a_dataset_are_those_of_its_timestamps(robot, tmp_path, wha
             times = np.round(times, 4)
         case "since 1970":
             times = 1.7e9 + times * 1.25
+        case "ms":
+            times = times * 1e3
         case "ns":
             times = (times * 1e9).astype(np.int64)
     at = table.column_names.index("timestamp")
@@ -488,10 +490,11 @@ def test_the_times_of_a_dataset_are_those_of_its_timestamps(robot, tmp_path, wha
     assert np.abs(found - first - wanted).max() < (500 if is_taken else 1)
     assert all(b - a > 10_000 * MS for a, b in zip(found[:-1], found[1:], strict=True) if b - a > 600 * MS)
     said = {
-        "a hole": "the times are those of `timestamp`, with 10 s between episodes: they differ from frame_index / fps by up to 0.500",
+        "a hole": "the times are those of `timestamp` since each episode began, with 10 s between episodes: they differ from frame_index / fps by up to 0.500",
         "true times": "they differ from frame_index / fps by up to 0.00",
         "not ascending": "the dataset has no times, as `timestamp` is 0 in frame 30 of episode 0, behind 0.58: those of the recording are",
         "since 1970": "they differ from frame_index / fps by up to 0.4",
+        "ms": "the dataset has no times, as `timestamp` advances by 20 or more from frame to frame, which is ms at 50 fps (allowed: s)",
         "ns": "the dataset has no times, as `timestamp` is Int64, which is not read (allowed: Float32, Float64, in s)",
         "rounded": "the dataset has no times: those of the recording are frame_index / fps, with 10 s between episodes",
     }

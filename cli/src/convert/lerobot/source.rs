@@ -58,6 +58,9 @@ enum Clock {
     Column(f64, i64, i64),
 }
 
+/// Units that times may be in by mistake, and how many of them are a second.
+const UNITS: [(f64, &str); 3] = [(1e3, "ms"), (1e6, "us"), (1e9, "ns")];
+
 impl Clock {
     /// The clock of a dataset, by all of its times.
     fn of(folder: &Path) -> eyre::Result<Self> {
@@ -66,6 +69,7 @@ impl Clock {
         let fps = f64::from(reader.dataset().fps);
         let mut most: Option<(f64, i64, i64)> = None;
         let (mut begin, mut last) = (0.0, f64::NEG_INFINITY);
+        let mut shortest = f64::INFINITY;
         loop {
             let frames = match reader.next_frames() {
                 Ok(Some(frames)) => frames,
@@ -94,6 +98,7 @@ impl Clock {
                     };
                     return Ok(Self::Index(Some(why)));
                 }
+                shortest = shortest.min(time - last);
                 last = time;
                 let differs = (time - begin - index as f64 / fps).abs();
                 // What a float has of a time is that much off.
@@ -102,6 +107,13 @@ impl Clock {
                     most = Some((differs, index, episode));
                 }
             }
+        }
+        let is_of = |(in_a_second, _): &(f64, &str)| (0.5..2.0).contains(&(shortest * fps / in_a_second));
+        if let Some((_, unit)) = UNITS.into_iter().find(is_of) {
+            let why = format!(
+                "`timestamp` advances by {shortest} or more from frame to frame, which is {unit} at {fps} fps (allowed: s)"
+            );
+            return Ok(Self::Index(Some(why)));
         }
         Ok(match most {
             None => Self::Index(None),
@@ -116,7 +128,7 @@ impl Clock {
             Self::Index(None) => format!("the dataset has no times: {index}"),
             Self::Index(Some(why)) => format!("the dataset has no times, as {why}: {index}"),
             Self::Column(differs, index, episode) => format!(
-                "the times are those of `timestamp`, with 10 s between episodes: they differ from frame_index / fps by up to \
+                "the times are those of `timestamp` since each episode began, with 10 s between episodes: they differ from frame_index / fps by up to \
                  {differs:.6} s, in frame {index} of episode {episode}"
             ),
         }

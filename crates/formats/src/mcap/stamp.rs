@@ -21,8 +21,11 @@ const PARTS: [[&str; 2]; 4] = [
     ["seconds", "nanos"],
 ];
 const SECOND: i128 = 1_000_000_000;
-/// Time after the beginning of a clock in which a stamp of 0 is a time.
-const BEGIN_NS: u64 = 10_000_000_000;
+/// Time after the beginning of a clock in which the stamp 0 of a first message is a time.
+const BEGIN_NS: u64 = 1_000_000_000;
+/// Progress of publications from which on stamps are expected to advance about as far, and the ratio that is doubted.
+const PACE_NS: i64 = 100_000_000;
+const PACE: u64 = 100;
 /// The longest step of a float32 that a stamp is taken from, ns.
 const STEP_NS: f64 = 1e6;
 /// A stamp is of another unit if it is further from its publication than this, and ten times nearer in that unit.
@@ -45,6 +48,10 @@ pub(super) struct Stamp {
     is_needed: bool,
     /// The reason why it is not taken, or why the unit that was said may not be its own.
     doubt: Option<String>,
+    /// True if a message has been read.
+    has_begun: bool,
+    /// The stamp and the time of publication of the first message that has one, and of the last, ns.
+    span: Option<[[i64; 2]; 2]>,
 }
 
 enum Form {
@@ -63,6 +70,8 @@ impl Stamp {
             is_said: false,
             is_needed: false,
             doubt: None,
+            has_begun: false,
+            span: None,
         }
     }
 
@@ -114,13 +123,29 @@ impl Stamp {
         match &self.form {
             Form::Parts(_) => None,
             Form::Number => self.doubt.clone(),
-            Form::Units(_) if self.is_said => self.doubt.clone(),
+            Form::Units(unit) if self.is_said => self.doubt.clone().or_else(|| self.pace(*unit)),
             Form::Units(unit) => {
-                let (path, unit) = (self.path.text(), unit.name());
+                let (path, name) = (self.path.text(), unit.name());
                 let why = "in which it is next to the time of its publication";
-                Some(format!("`{path}` is the stamp, in {unit}, {why}"))
+                let pace = self.pace(*unit).map_or_else(String::new, |pace| format!("; {pace}"));
+                Some(format!("`{path}` is the stamp, in {name}, {why}{pace}"))
             }
         }
+    }
+
+    /// A line about a number that does not advance as the publications do.
+    fn pace(&self, unit: TimeUnit) -> Option<String> {
+        let [[first, first_published], [last, last_published]] = self.span?;
+        let (by_ns, published_by_ns) = (last.abs_diff(first), last_published.saturating_sub(first_published));
+        let other = published_by_ns as u64;
+        let is_odd = by_ns / PACE > other || other / PACE > by_ns;
+        (published_by_ns > PACE_NS && by_ns > 0 && is_odd).then(|| {
+            let (path, unit) = (self.path.text(), unit.name());
+            format!(
+                "`{path}` may be in another unit: in {unit} it advances by {by_ns} ns while the time of publication does by \
+                 {published_by_ns} ns"
+            )
+        })
     }
 
     /// The time, ns, of a message that was published at another one. `None` if there is none, or it is zero, or its unit is not
@@ -129,6 +154,16 @@ impl Stamp {
     /// # Errors
     /// The nanoseconds are more than a second has; the number is of another unit than those before it.
     pub(super) fn read(&mut self, payload: &StructArray, published_ns: i64) -> Result<Option<i64>, String> {
+        let read = self.find(payload, published_ns);
+        self.has_begun = true;
+        if let Ok(Some(ns)) = read {
+            let last = [ns, published_ns];
+            self.span = Some([self.span.map_or(last, |[first, _]| first), last]);
+        }
+        read
+    }
+
+    fn find(&mut self, payload: &StructArray, published_ns: i64) -> Result<Option<i64>, String> {
         let whole = |path: &Path| {
             let array = path.follow(payload).ok()?;
             integer(&**array, 0).or_else(|| {
@@ -151,7 +186,8 @@ impl Stamp {
             (step_ns > STEP_NS).then(|| format!("float32, whose steps are {} ms there", step_ns / 1e6))
         };
         // 0 stands for none, but where time begins.
-        let is_time = |&ns: &i64| ns != 0 || published_ns.unsigned_abs() < BEGIN_NS;
+        let begins = !self.has_begun && published_ns.unsigned_abs() < BEGIN_NS;
+        let is_time = |&ns: &i64| ns != 0 || begins;
         match self.form {
             Form::Parts([ref sec, ref nanosec]) => {
                 let (Some(whole_sec), Some(rest)) = (whole(sec), whole(nanosec)) else {
@@ -379,7 +415,7 @@ mod tests {
         stamp.read(&of_float32(1.7e9), 1_700_000_000 * S).unwrap();
         assert_eq!(
             stamp.guess().unwrap(),
-            "`time` is float32, whose steps are 128 ms there"
+            "`time` is float32, whose steps are 128000 ms there"
         );
     }
 

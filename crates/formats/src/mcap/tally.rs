@@ -2,13 +2,16 @@
 
 use robocache_stream::{MessageError, SelectError};
 
+const DAY_NS: u64 = 86_400_000_000_000;
+
 /// Counts of a topic, for what is said in the end.
 #[derive(Default)]
 pub(super) struct Tally {
     pub messages: u64,
     pub unstamped: u64,
-    /// The furthest that a stamp is from the publication of its message, ns.
+    /// The furthest that a stamp is from the publication of its message, ns, and the number of those over a day from it.
     apart_ns: u64,
+    far: u64,
     /// Messages with something that their type has no place for.
     pub unknown: Refusals,
     /// Messages with an object that has a key several times.
@@ -67,13 +70,16 @@ impl Tally {
     pub(super) fn stamped(&mut self, stamp_ns: Option<i64>, published_ns: i64) {
         match stamp_ns {
             None => self.unstamped += 1,
-            Some(ns) => self.apart_ns = self.apart_ns.max(ns.abs_diff(published_ns)),
+            Some(ns) => {
+                let apart_ns = ns.abs_diff(published_ns);
+                self.apart_ns = self.apart_ns.max(apart_ns);
+                self.far += u64::from(apart_ns > DAY_NS);
+            }
         }
     }
 
     /// A line about messages for whose stamp that of their publication stands, where other stamps are of another clock.
     pub(super) fn far_from_others(&self) -> Option<String> {
-        const DAY_NS: u64 = 86_400_000_000_000;
         let (messages, unstamped) = (self.messages, self.unstamped);
         (unstamped > 0 && self.apart_ns > DAY_NS).then(|| {
             let days = self.apart_ns / DAY_NS;
@@ -94,7 +100,8 @@ impl Tally {
 
     /// Lines about the topic.
     pub(super) fn lines(&self) -> Vec<String> {
-        let (messages, unstamped, empty) = (self.messages, self.unstamped, self.empty);
+        let (messages, unstamped, far, empty) = (self.messages, self.unstamped, self.far, self.empty);
+        let is_mixed = far > 0 && far + unstamped < messages;
         let no_stamp = "have no stamp; the time of their publication stands for it";
         let no_value = "hold no value, and came before any that does: they are left out";
         let no_place = "have keys that neither the schema nor the first message had, which are left out";
@@ -102,6 +109,11 @@ impl Tally {
         let Refusals { count, first } = &self.rounded;
         let lines = [
             (unstamped > 0).then(|| format!("{unstamped} of {messages} messages {no_stamp}")),
+            is_mixed.then(|| {
+                format!(
+                    "the stamps of {far} of {messages} messages are over a day from the time of their publication, those of others are not"
+                )
+            }),
             (empty > 0).then(|| format!("of {messages} messages {empty} {no_value}")),
             self.unknown.line(messages, no_place),
             self.twice.line(messages, twice),

@@ -33,7 +33,7 @@ const LEFT_OUT: usize = 8;
 const ODD_CLOUDS: [u32; 2] = [3, 16];
 
 /// The longest cloud that may be too short, ns, and the share of the distance that it is shorter than.
-const SHORT_NS: f64 = 2e6;
+const SHORT_NS: f64 = 5e6;
 const SHORT: f64 = 1.0 / 50.0;
 
 /// The multiple of the distance that a cloud is too long from.
@@ -344,7 +344,9 @@ impl Times {
     }
 
     fn find(&mut self, times: &[f64], stamp_ns: i64) {
-        let of_sweep = self.of_sweep(times, stamp_ns);
+        let of_sweep = self
+            .of_sweep(times, stamp_ns)
+            .filter(|form| !self.holds(*form, times, stamp_ns));
         let found = match self.form {
             Some(_) => of_sweep,
             None => of_sweep.or_else(|| self.of_short(times, stamp_ns)),
@@ -363,6 +365,15 @@ impl Times {
                 self.tell_far(times, stamp_ns);
             }
         }
+    }
+
+    /// True if the form that a sweep has shown is kept: in it a cloud that seems to be a sweep in the form `other` is a short one.
+    fn holds(&self, other: Form, times: &[f64], stamp_ns: i64) -> bool {
+        let Some(form) = self.form.filter(|form| *form != other && self.sweeps > 0) else {
+            return false;
+        };
+        let extent = self.near(form, times, stamp_ns);
+        other != self.usual && extent.is_some_and(|extent| extent.lasts_ns() <= *SWEEP_NS.end())
     }
 
     /// True if their column can hold them: an integer of 32 bits that has the name of one since the stamp is none by its clock.
@@ -413,7 +424,13 @@ impl Times {
 
     /// The forms that there are for them, those that count as the usual one first.
     fn forms(&self) -> impl Iterator<Item = Form> + use<> {
-        let units = |since| TimeUnit::ALL.into_iter().map(move |unit| Form { unit, since });
+        let named = self.name.ends_with("_ns").then_some(TimeUnit::Nanosecond);
+        let units = move |since| {
+            let units = TimeUnit::ALL
+                .into_iter()
+                .filter(move |unit| named.is_none_or(|named| named == *unit));
+            units.map(move |unit| Form { unit, since })
+        };
         units(self.usual.since).chain(units(self.usual.since.other()))
     }
 
@@ -430,7 +447,9 @@ impl Times {
         }
         let of_form = |&time: &f64| (time, form.ns(Number::Float(time), stamp_ns));
         let times = times.iter().map(of_form);
-        let extent = Extent::of(times.filter(|(time, _)| form.since == Since::Stamp || *time != 0.0));
+        // A 0 is the first point of a sweep only if it counts as usual: else it stands for no return.
+        let has_zeros = form == self.usual && form.since == Since::Stamp;
+        let extent = Extent::of(times.filter(|(time, _)| has_zeros || *time != 0.0));
         (extent.near as f64 >= SHARE * extent.times as f64).then_some(extent)
     }
 
