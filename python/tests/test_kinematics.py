@@ -117,6 +117,17 @@ def test_elbows_by_their_seed(planar):
     assert (planar.ik(point, seed=down, **keys).joints[:, 1] < 0).all()
 
 
+def test_a_seed_that_is_not_finite_makes_its_row_invalid(planar):
+    q = np.array([[0.2, 1.0]] * 3)
+    seeds = q.copy()
+    seeds[1, 0] = np.nan
+    answers = planar.ik(planar.fk(q), seed=seeds)
+    assert answers.valid.tolist() == [True, False, True] and np.isnan(answers.joints[1]).all()
+    # Beyond its limits it is brought inside.
+    far = planar.ik(planar.fk(q), seed=np.array([9.0, 1.0]))
+    assert far.valid.all() and (np.abs(far.joints) <= 3).all()
+
+
 def test_paths_go_on_from_the_last_answer(planar):
     q = np.stack([np.linspace(0.1, 1.5, 40), np.linspace(1.5, 0.2, 40)], axis=-1)
     poses = planar.fk(np.stack([q, q + 0.1]))
