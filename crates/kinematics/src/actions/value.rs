@@ -7,7 +7,7 @@ pub enum ValueKind {
     Relative,
     /// Offsets to the step before; of the first step to the reference.
     Delta,
-    /// Velocities that lead from the step before, and the first from the reference, to this one in so much time.
+    /// Velocities that lead from the step before, and the first from the reference, to this one in `step_s`.
     Velocity {
         /// Time from one step to the next, seconds.
         step_s: f64,
