@@ -5,9 +5,11 @@ use crate::ldl::Ldl;
 use crate::model::{Model, Pose, Turns, pose_of};
 use robocache_geometry::vector::cross;
 use robocache_geometry::{Real, RigidTransform};
+use serde::Deserialize;
 
 /// The point and the axes that a velocity is given in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Frame {
     /// The velocity of the tip, in the axes of the base. Pinocchio calls it LOCAL_WORLD_ALIGNED.
     #[default]

@@ -42,10 +42,12 @@ mod lanes;
 mod ldl;
 mod limits;
 mod model;
+mod source;
 mod urdf;
 
 pub use chain::{Chain, ChainConfig, Joint, JointKind, MAX_JOINTS};
 pub use error::ChainError;
-pub use inverse::{Answer, InverseConfig, InverseError, Select, Solver, Task};
+pub use inverse::{Answer, InverseConfig, InverseError, Select, Solver, Task, Track};
 pub use jacobian::{Frame, Twist};
 pub use model::{Model, Pose};
+pub use source::{ChainSource, ToolConfig};

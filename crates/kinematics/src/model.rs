@@ -80,6 +80,14 @@ impl<R: Real> Model<R> {
         self.links.len()
     }
 
+    /// True if poses are computed for a row: each value, and each one that a mimic makes of it, is finite and at most 8,192.
+    ///
+    /// # Panics
+    /// If `q` does not have a value for each joint.
+    pub fn takes(&self, q: &[R]) -> bool {
+        self.turns(q).is_valid
+    }
+
     /// The pose of the tip; `None` for an invalid row.
     ///
     /// # Panics

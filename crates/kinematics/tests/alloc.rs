@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use robocache_kinematics::{Answer, Chain, Frame, InverseConfig, Model, Solver};
+use robocache_kinematics::{Answer, Chain, Frame, InverseConfig, Model, Solver, Track};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -57,6 +57,7 @@ fn nothing_is_allocated_for_a_row_or_a_target() {
         solver.solve(&target, Some(&q), &mut joints[..4]);
     }
     solver.solve_along(&[pose, far], None, &mut joints, &mut answers, &mut branches);
+    solver.solve_next(&pose, &mut Track::default(), &mut joints[..4]);
     let allocations = ALLOCATIONS.get() - before;
 
     assert_eq!(allocations, 0);

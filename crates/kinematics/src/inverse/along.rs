@@ -4,12 +4,31 @@ use super::task::Target;
 use crate::model::{Pose, Row};
 use robocache_geometry::Real;
 
-/// The place that a trajectory has got to.
-struct Progress<R> {
+/// The place that a trajectory has got to: [`Solver::solve_next`].
+#[derive(Clone, Debug)]
+pub struct Track<R> {
     /// The joints of the last answer.
     last: Option<Row<R>>,
     /// Number of breaks so far.
     branch: u32,
+}
+
+impl<R> Default for Track<R> {
+    fn default() -> Self {
+        Self { last: None, branch: 0 }
+    }
+}
+
+impl<R> Track<R> {
+    /// Number of targets so far for which the joints could not follow from the answer before.
+    pub fn branch(&self) -> u32 {
+        self.branch
+    }
+
+    /// Forgets the last answer, so that the next target is the first of a trajectory. The breaks stay counted.
+    pub fn restart(&mut self) {
+        self.last = None;
+    }
 }
 
 impl<R: Real> Solver<R> {
@@ -35,21 +54,35 @@ impl<R: Real> Solver<R> {
         assert_eq!(answers.len(), targets.len(), "an answer for each target");
         assert_eq!(branches.len(), targets.len(), "a branch for each target");
         let start = self.first_start(seed);
-        let mut progress = Progress { last: None, branch: 0 };
+        let mut track = Track::default();
         let rows = joints.chunks_exact_mut(n).zip(answers).zip(branches);
         for (target, ((joints, answer), branch)) in targets.iter().zip(rows) {
-            let attempt = match (Target::new(target), &start) {
-                (Some(target), Some(start)) => self.go_to(&target, start, &mut progress),
-                _ => Attempt::unusable(),
-            };
-            joints.copy_from_slice(&attempt.joints[..n]);
-            *answer = attempt.answer;
-            *branch = progress.branch;
+            *answer = self.follow(target, start.as_ref(), &mut track, joints);
+            *branch = track.branch;
         }
     }
 
-    fn go_to(&self, target: &Target<R>, start: &Row<R>, progress: &mut Progress<R>) -> Attempt<R> {
-        let attempt = match &progress.last {
+    /// Finds joints for the next target of a trajectory, of which targets come one by one: those that
+    /// [`solve_along`](Self::solve_along) finds without a seed.
+    ///
+    /// # Panics
+    /// If `joints` does not have a value for each joint.
+    pub fn solve_next(&self, target: &Pose<R>, track: &mut Track<R>, joints: &mut [R]) -> Answer<R> {
+        assert_eq!(joints.len(), self.model.joints, "a value for each joint");
+        self.follow(target, self.first_start(None).as_ref(), track, joints)
+    }
+
+    fn follow(&self, target: &Pose<R>, start: Option<&Row<R>>, track: &mut Track<R>, joints: &mut [R]) -> Answer<R> {
+        let attempt = match (Target::new(target), start) {
+            (Some(target), Some(start)) => self.go_to(&target, start, track),
+            _ => Attempt::unusable(),
+        };
+        joints.copy_from_slice(&attempt.joints[..joints.len()]);
+        attempt.answer
+    }
+
+    fn go_to(&self, target: &Target<R>, start: &Row<R>, track: &mut Track<R>) -> Attempt<R> {
+        let attempt = match &track.last {
             None => self.select(target, start, self.spec.select, start),
             Some(last) => {
                 let attempt = self.descend(target, last);
@@ -57,13 +90,13 @@ impl<R: Real> Solver<R> {
                     attempt
                 } else {
                     let restarted = self.select(target, start, Select::Nearest, last);
-                    progress.branch += u32::from(restarted.answer.valid);
+                    track.branch += u32::from(restarted.answer.valid);
                     restarted
                 }
             }
         };
         if attempt.answer.valid {
-            progress.last = Some(attempt.joints);
+            track.last = Some(attempt.joints);
         }
         attempt
     }

@@ -1,8 +1,10 @@
 use super::task::Task;
 use robocache_geometry::Real;
+use serde::Deserialize;
 
 /// Choice of how joints are found for a pose.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct InverseConfig {
     /// The part of the pose that is to be reached.
     pub task: Task,
@@ -23,7 +25,8 @@ pub struct InverseConfig {
 }
 
 /// The answer that is taken if several starts lead to one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Select {
     /// The answer of the first start that leads to one; later ones are not tried.
     #[default]

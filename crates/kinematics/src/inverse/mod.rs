@@ -8,6 +8,7 @@ mod solver;
 mod step;
 mod task;
 
+pub use along::Track;
 pub use config::{InverseConfig, InverseError, Select};
 pub use solver::{Answer, Solver};
 pub use task::Task;

@@ -6,9 +6,11 @@ use crate::model::Pose;
 use robocache_geometry::quaternion::Quaternion;
 use robocache_geometry::vector::dot;
 use robocache_geometry::{Real, RigidTransform};
+use serde::Deserialize;
 
 /// The part of a pose that is to be reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Task {
     /// Position and rotation.
     #[default]

@@ -54,6 +54,21 @@ fn the_frames_of_links_end_at_the_tip() {
 }
 
 #[test]
+fn the_velocity_is_the_jacobian_times_those_of_the_joints() {
+    let arm = chain(&six_axes(), "link0", "tip");
+    let model = Model::<f64>::new(&arm);
+    let (q, dq) = ([0.3, -0.4, 0.5, 1.0, -0.7, 0.2], [1.0, -2.0, 0.5, 0.25, -1.5, 3.0]);
+    for frame in [Frame::Base, Frame::Tool, Frame::Spatial] {
+        let mut jacobian = [0.0; 36];
+        model.jacobian(&q, frame, &mut jacobian).unwrap();
+        let rows = jacobian.chunks_exact(6);
+        let products = rows.map(|row| row.iter().zip(dq).fold(0.0, |sum, (j, dq)| sum + j * dq));
+        let wanted: Vec<f64> = products.collect();
+        assert_near(&model.twist(&q, &dq, frame).unwrap(), &wanted, 1e-15);
+    }
+}
+
+#[test]
 fn the_jacobian_of_two_links_in_a_plane() {
     let model = Model::<f64>::new(&chain(&planar(), "base", "tip"));
     let mut jacobian = [0.0; 12];
@@ -82,6 +97,7 @@ fn the_velocity_of_two_links_in_a_plane() {
     assert_near(&twist, &[2.0, 0.5, 0.0, 0.0, 0.0, 1.0], 1e-15);
     assert!(model.twist(&q, &[f64::INFINITY, 0.0], Frame::Base).is_none());
     assert!(model.twist(&[f64::NAN, 0.0], &[1.0, 0.0], Frame::Base).is_none());
+    assert!(model.takes(&[8192.0, -8192.0]) && !model.takes(&[0.0, 8193.0]) && !model.takes(&[f64::INFINITY, 0.0]));
 }
 
 /// The Jacobian by central differences of poses: the velocity of the tip in the axes of the base.

@@ -4,7 +4,7 @@ use crate::random::Random;
 use crate::robots::{LIMIT, chain, joint, planar, robot, six_axes, snake};
 use robocache_geometry::Real;
 use robocache_geometry::vector::norm;
-use robocache_kinematics::{Answer, Chain, InverseConfig, Model, Pose, Select, Solver, Task};
+use robocache_kinematics::{Answer, Chain, InverseConfig, Model, Pose, Select, Solver, Task, Track};
 use std::f64::consts::{PI, TAU};
 
 fn config(tolerance: f64, seeds: usize) -> InverseConfig {
@@ -455,6 +455,39 @@ fn a_trajectory_goes_on_from_the_last_answer_and_counts_breaks() {
     let bits = |joints: &[f64]| joints.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(&at_once[..120]), bits(&joints));
     assert_eq!(bits(&at_once[120..]), bits(&other));
+}
+
+#[test]
+fn targets_that_come_one_by_one_are_those_of_a_trajectory() {
+    let arm = chain(&planar(), "base", "tip");
+    let config = InverseConfig {
+        task: Task::Position,
+        ..config(1e-6, 16)
+    };
+    let solver = solver::<f64>(&arm, &config);
+    let at = |q: [f64; 2]| pose(&arm, &q);
+    let mut targets: Vec<Pose<f64>> = (0..20).map(|i| at([0.02 * f64::from(i), 1.0])).collect();
+    targets[7][0] = 9.0;
+    targets[8][1] = f64::NAN;
+    targets.extend((0..5).map(|i| at([-2.5 + 0.01 * f64::from(i), 0.9])));
+    let n = targets.len();
+    let mut joints = vec![0.0; 2 * n];
+    let (mut answers, mut branches) = (vec![Answer::default(); n], vec![0; n]);
+    solver.solve_along(&targets, None, &mut joints, &mut answers, &mut branches);
+
+    let mut track = Track::default();
+    for (i, target) in targets.iter().enumerate() {
+        let mut row = [0.0; 2];
+        let answer = solver.solve_next(target, &mut track, &mut row);
+        let wanted = &joints[2 * i..][..2];
+        assert_eq!(row.map(f64::to_bits), [wanted[0].to_bits(), wanted[1].to_bits()], "{i}");
+        assert_eq!((answer.valid, track.branch()), (answers[i].valid, branches[i]), "{i}");
+    }
+    // Begun anew, the first target has its first answer again, and the breaks stay counted.
+    track.restart();
+    let mut row = [0.0; 2];
+    solver.solve_next(&targets[0], &mut track, &mut row);
+    assert_eq!((&row[..], track.branch()), (&joints[..2], branches[n - 1]));
 }
 
 #[test]

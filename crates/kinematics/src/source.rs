@@ -1,0 +1,97 @@
+//! A chain as a configuration file names it.
+
+use crate::chain::{Chain, ChainConfig};
+use crate::error::ChainError;
+use robocache_geometry::RigidTransform;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A chain and the file of its robot: an entry of the section `chains:`.
+///
+/// ```
+/// use robocache_kinematics::ChainSource;
+///
+/// let text = "{ urdf: arm.urdf, base: base, tip: hand, tool: { translation_m: [0, 0, 0.1] } }";
+/// let source: ChainSource = robocache_yaml::from_str(text)?;
+/// assert_eq!(source.config()?.tool.map(|tool| tool.translation), Some([0.0, 0.0, 0.1]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChainSource {
+    /// The URDF. A relative path counts from the folder of the configuration file.
+    pub urdf: PathBuf,
+    /// As of [`ChainConfig`].
+    pub base: String,
+    /// As of [`ChainConfig`].
+    pub tip: String,
+    /// As of [`ChainConfig`].
+    pub joints: Option<Vec<String>>,
+    /// As of [`ChainConfig`].
+    #[serde(default)]
+    pub limits: BTreeMap<String, [f64; 2]>,
+    /// As of [`ChainConfig`].
+    pub tool: Option<ToolConfig>,
+}
+
+/// Pose of a tool in the frame of the tip: the key `tool` of a [`ChainSource`].
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ToolConfig {
+    /// Its position, metres.
+    pub translation_m: [f64; 3],
+    /// Its rotation, a quaternion, which is made one of norm 1.
+    pub rotation_xyzw: [f64; 4],
+}
+
+impl Default for ToolConfig {
+    /// The frame of the tip itself.
+    fn default() -> Self {
+        Self {
+            translation_m: [0.0; 3],
+            rotation_xyzw: [0.0, 0.0, 0.0, 1.0],
+        }
+    }
+}
+
+impl ToolConfig {
+    fn transform(&self) -> Result<RigidTransform<f64>, String> {
+        let (rotation, translation) = (self.rotation_xyzw, self.translation_m);
+        let norm = rotation.iter().map(|v| v * v).sum::<f64>().sqrt();
+        if !(1e-6..=1e6).contains(&norm) {
+            return Err(format!(
+                "tool.rotation_xyzw: {rotation:?} has the norm {norm} (allowed: a quaternion x, y, z, w of norm 1)"
+            ));
+        }
+        if !translation.iter().all(|x| x.is_finite()) {
+            return Err(format!("tool.translation_m: {translation:?} (allowed: finite numbers)"));
+        }
+        Ok(RigidTransform::new(rotation, translation))
+    }
+}
+
+impl ChainSource {
+    /// The choice of the chain in its file.
+    ///
+    /// # Errors
+    /// A tool that has no pose: the key, what came and what is allowed.
+    pub fn config(&self) -> Result<ChainConfig, String> {
+        Ok(ChainConfig {
+            base: self.base.clone(),
+            tip: self.tip.clone(),
+            joints: self.joints.clone(),
+            limits: self.limits.clone(),
+            tool: self.tool.map(|tool| tool.transform()).transpose()?,
+        })
+    }
+
+    /// Reads the chain. A relative path counts from `folder`.
+    ///
+    /// # Errors
+    /// As of [`config`](Self::config) and of [`Chain::read`].
+    pub fn read(&self, folder: &Path) -> Result<Chain, String> {
+        let config = self.config()?;
+        Chain::read(&folder.join(&self.urdf), &config).map_err(|error: ChainError| error.to_string())
+    }
+}
