@@ -45,6 +45,10 @@ pub struct Selection {
     pub from: Option<FromConfig>,
     /// True if columns of text are skipped, as nobody can use them.
     pub skips_text: bool,
+    /// Joints that are taken of a struct that names them, in this order. Empty: those of the first message.
+    pub joints: Vec<String>,
+    /// True if the velocities of joints are taken behind their positions, from a struct that has them.
+    pub velocities: bool,
 }
 
 /// Number of values of a sample.
@@ -100,6 +104,32 @@ impl Selection {
             from,
             skips_text: true,
             ..Self::default()
+        }
+    }
+
+    /// Selection for the positions of these joints, of a struct that names them, or for samples of any number of values. With
+    /// `velocities` those of the joints follow, where there are any.
+    ///
+    /// ```
+    /// use robocache_stream::Selection;
+    ///
+    /// let joints = |names: &[&str], velocities| {
+    ///     let names = names.iter().map(|&name| name.to_owned()).collect();
+    ///     Selection::joints(names, velocities, None)
+    /// };
+    /// // Two arms in one message.
+    /// let both = joints(&["a", "b"], false).and(joints(&["c"], true)).unwrap();
+    /// assert_eq!((both.joints.len(), both.velocities), (3, true));
+    /// // Who takes samples of one width takes those of every joint, and no velocities.
+    /// let samples = Selection::samples(9, None);
+    /// assert!(joints(&["a"], false).and(samples.clone()).unwrap().joints.is_empty());
+    /// assert!(joints(&["a"], true).and(samples).is_none());
+    /// ```
+    pub fn joints(joints: Vec<String>, velocities: bool, from: Option<FromConfig>) -> Self {
+        Self {
+            joints,
+            velocities,
+            ..Self::named_samples(from)
         }
     }
 
@@ -169,11 +199,25 @@ impl Selection {
     }
 
     /// Selection that serves two operations on one input. `None` if it can't serve both: one names paths, and the other
-    /// has different ones, or none.
+    /// has different ones, or none; one takes velocities, and the other samples of a width.
     pub fn and(self, other: Self) -> Option<Self> {
         let takes_any = |selection: &Self| *selection == Self::default();
         if self.from != other.from && !takes_any(&self) && !takes_any(&other) {
             return None;
+        }
+        let is_of_width = |selection: &Self| matches!(selection.samples, Some(Width::Of(_)));
+        if self.velocities != other.velocities && (is_of_width(&self) || is_of_width(&other)) {
+            return None;
+        }
+        let samples = match is_of_width(&other) {
+            true => other.samples,
+            false => self.samples.or(other.samples),
+        };
+        // Who names no joints wants all of them.
+        let mut joints = self.joints;
+        match joints.is_empty() || other.joints.is_empty() {
+            true => joints.clear(),
+            false => joints.extend(other.joints),
         }
         let cloud = match (self.cloud, other.cloud) {
             (Some(CloudFields::Named(mut names)), Some(CloudFields::Named(more))) => {
@@ -185,10 +229,12 @@ impl Selection {
             _ => Some(CloudFields::All),
         };
         Some(Self {
-            samples: self.samples.or(other.samples),
+            samples,
             cloud,
             from: self.from.or(other.from),
             skips_text: self.skips_text && other.skips_text,
+            joints,
+            velocities: self.velocities || other.velocities,
         })
     }
 }
@@ -452,9 +498,18 @@ impl Selector {
         if let Some(dim) = self.selection.samples
             && let Some(known) = types::sample(fields)
         {
-            let names = known.names.map(|names| Names::find(names, self.names.clone(), fields));
-            let words = format!("{}: {}", known.name, known.columns.join(", "));
-            let samples = samples::Samples::new(known.columns, names.transpose()?, fields)?;
+            let order = match self.selection.joints.as_slice() {
+                [] => &self.names,
+                joints => joints,
+            };
+            let names = known.names.map(|names| Names::find(names, order.to_vec(), fields));
+            let velocities = known.velocities.filter(|_| self.selection.velocities);
+            let columns: Vec<&str> = known.columns.into_iter().chain(velocities).collect();
+            let words = format!("{}: {}", known.name, columns.join(", "));
+            let mut samples = samples::Samples::new(columns, names.transpose()?, fields)?;
+            if velocities.is_some() {
+                samples.let_last_be_empty();
+            }
             return Ok((Take::Samples(samples, dim), Some(words)));
         }
         if let Some(wanted) = &self.selection.cloud

@@ -16,6 +16,10 @@ const ALLOWED: &str = "a number, a list of numbers, or a struct of these";
 #[derive(Debug)]
 pub(super) struct Samples {
     numbers: Vec<Numbers>,
+    /// True if a message need not have the last of them.
+    may_lack_last: bool,
+    /// Number of those that the message has which is read.
+    taken: usize,
     names: Option<Names>,
     /// float32 if every number is that, else float64.
     dtype: Dtype,
@@ -76,6 +80,8 @@ impl Samples {
         }
         let is_single = numbers.iter().all(|numbers| numbers.dtype == Dtype::Float32);
         Ok(Self {
+            may_lack_last: false,
+            taken: numbers.len(),
             numbers,
             names,
             dtype: if is_single { Dtype::Float32 } else { Dtype::Float64 },
@@ -83,6 +89,27 @@ impl Samples {
             labelled: Vec::new(),
             losses: Default::default(),
         })
+    }
+
+    /// Takes messages whose last list of numbers is empty, too, as those without that list.
+    pub(super) fn let_last_be_empty(&mut self) {
+        self.may_lack_last = true;
+    }
+
+    /// The places of the numbers that the message has which is read.
+    fn taken(&self) -> &[Numbers] {
+        &self.numbers[..self.taken]
+    }
+
+    /// Finds out which numbers a message has.
+    fn look(&mut self, payload: &StructArray) -> Result<(), SelectError> {
+        self.taken = self.numbers.len();
+        if let (true, Some(last)) = (self.may_lack_last, self.numbers.last())
+            && last.find(payload)?.1.is_empty()
+        {
+            self.taken -= 1;
+        }
+        Ok(())
     }
 
     /// Numbers that could not be taken as they are, up to now.
@@ -98,7 +125,7 @@ impl Samples {
 
     /// Counts the numbers that are not taken as they are.
     fn tally(&mut self, payload: &StructArray) -> Result<(), SelectError> {
-        for (i, numbers) in self.numbers.iter().enumerate() {
+        for (i, numbers) in self.numbers[..self.taken].iter().enumerate() {
             let (array, range) = numbers.find(payload)?;
             if array.null_count() > 0 {
                 let missing = range.clone().filter(|&i| array.is_null(i)).count();
@@ -135,11 +162,12 @@ impl Samples {
         if let Some(names) = &mut self.names {
             names.look(payload)?;
         }
+        self.look(payload)?;
         let values = self.count(payload)?;
         if let Width::Of(dim) = width
             && values != dim
         {
-            let paths: Vec<&str> = self.numbers.iter().map(|numbers| numbers.path.text()).collect();
+            let paths: Vec<&str> = self.taken().iter().map(|numbers| numbers.path.text()).collect();
             return Err(SelectError::value(
                 paths.join(", "),
                 format!("{values} values"),
@@ -165,9 +193,10 @@ impl Samples {
     /// Names the values: by their own names, else by where they stand. The elements of a single list without names have none.
     fn label(&mut self, payload: &StructArray, header: &mut Header) -> Result<(), SelectError> {
         let names = self.names.as_ref().map_or(&[][..], Names::order);
-        let mut is_last = self.labelled.len() == self.numbers.len();
-        self.labelled.resize(self.numbers.len(), 0);
-        for (numbers, last) in self.numbers.iter().zip(&mut self.labelled) {
+        let taken = &self.numbers[..self.taken];
+        let mut is_last = self.labelled.len() == taken.len();
+        self.labelled.resize(taken.len(), 0);
+        for (numbers, last) in taken.iter().zip(&mut self.labelled) {
             let len = if names.is_empty() {
                 numbers.find(payload)?.1.len()
             } else {
@@ -178,8 +207,8 @@ impl Samples {
         }
         if !is_last {
             self.labels.clear();
-            let is_alone = self.numbers.len() == 1;
-            for (numbers, &len) in self.numbers.iter().zip(&self.labelled) {
+            let is_alone = taken.len() == 1;
+            for (numbers, &len) in taken.iter().zip(&self.labelled) {
                 let path = numbers.path.text();
                 match (names.is_empty(), numbers.is_list) {
                     (true, false) => self.labels.push(path.to_owned()),
@@ -199,7 +228,7 @@ impl Samples {
     /// Number of values of a message.
     fn count(&self, payload: &StructArray) -> Result<usize, SelectError> {
         let mut values = 0;
-        for numbers in &self.numbers {
+        for numbers in self.taken() {
             let len = numbers.find(payload)?.1.len();
             values += match &self.names {
                 // Lists whose elements have no names are taken as they are.
@@ -225,7 +254,7 @@ impl Samples {
         cast: impl Fn(f64) -> T::Native,
     ) -> Result<(), SelectError> {
         let places = self.names.as_ref().map_or(&[][..], Names::places);
-        for numbers in &self.numbers {
+        for numbers in self.taken() {
             let (array, range) = numbers.find(payload)?;
             let len = if places.is_empty() { range.len() } else { places.len() };
             let to;

@@ -16,17 +16,19 @@ pub(super) struct SampleType {
     pub columns: Vec<&'static str>,
     /// The names of the elements of what is taken.
     pub names: Option<&'static str>,
+    /// The velocities of these elements.
+    pub velocities: Option<&'static str>,
 }
 
-/// Every struct of which samples are made: its name, its fields in any order, those that are taken, and that of the names of
-/// their elements. The arrays of every other type have the fields of `std_msgs/Float64MultiArray`.
+/// Every struct of which samples are made: its name, its fields in any order, those that are taken, that of the names of
+/// their elements, and that of the velocities. The arrays of every other type have the fields of `std_msgs/Float64MultiArray`.
 const SAMPLES: &str = "\
-std/control/v1/JointState      | names positions velocities efforts | positions | names
+std/control/v1/JointState      | names positions velocities efforts | positions | names | velocities
 std/math/v1/Pose               | position orientation | position orientation |
 std/math/v1/Transform          | translation rotation | translation rotation |
 std/control/v1/Twist           | linear angular | linear angular |
 std/control/v1/Odometry        | pose twist frame_id | pose.position pose.orientation twist.linear twist.angular |
-sensor_msgs/JointState         | header name position velocity effort | position | name
+sensor_msgs/JointState         | header name position velocity effort | position | name | velocity
 sensor_msgs/Imu                | header orientation orientation_covariance angular_velocity angular_velocity_covariance \
                                  linear_acceleration linear_acceleration_covariance \
                                | linear_acceleration angular_velocity orientation |
@@ -73,7 +75,13 @@ pub(super) fn sample(fields: &Fields) -> Option<SampleType> {
         let (name, all) = (parts.next()?, parts.next()?);
         let columns = parts.next()?.split_whitespace().collect();
         let names = parts.next().filter(|names| !names.is_empty());
-        are(fields, all).then_some(SampleType { name, columns, names })
+        let velocities = parts.next();
+        are(fields, all).then_some(SampleType {
+            name,
+            columns,
+            names,
+            velocities,
+        })
     })
 }
 

@@ -38,6 +38,53 @@ fn covariance(name: &str, of: ArrayRef) -> ArrayRef {
 }
 
 #[test]
+fn joints_are_taken_in_the_order_that_is_asked_for_with_their_velocities() {
+    let joints = |velocities| Selection::joints(vec!["b".to_owned(), "a".to_owned()], velocities, None);
+    let mut selector = Selector::new(joints(true));
+    let message = read(&mut selector, &joint_state(&["gripper", "a", "b"], &[9.0, 1.0, 2.0])).unwrap();
+    assert_eq!(values(&message), [2.0, 1.0, -2.0, -1.0]);
+    let fields = message.header.fields.get().unwrap();
+    assert_eq!(fields, ["position.b", "position.a", "velocity.b", "velocity.a"]);
+    assert_eq!(
+        selector.take_note().unwrap(),
+        "sensor_msgs/JointState: position, velocity"
+    );
+
+    // Without velocities, as many drivers send them, there are positions alone.
+    let unmoved = |names: &[&str], positions: &[f64], velocities: &[f64]| {
+        structure(vec![
+            ("names", list(texts(names))),
+            ("positions", list(doubles(positions))),
+            ("velocities", list(doubles(velocities))),
+            ("efforts", list(doubles(&[]))),
+        ])
+    };
+    let both = [("a", 1.0), ("b", 2.0)];
+    let (names, positions) = (both.map(|(name, _)| name), both.map(|(_, position)| position));
+    let mut selector = Selector::new(joints(true));
+    for (velocities, wanted) in [
+        (&[3.0, 4.0][..], &[2.0, 1.0, 4.0, 3.0][..]),
+        (&[], &[2.0, 1.0]),
+        (&[3.0, 4.0], &[2.0, 1.0, 4.0, 3.0]),
+    ] {
+        let message = read(&mut selector, &unmoved(&names, &positions, velocities)).unwrap();
+        assert_eq!(values(&message), wanted);
+        let first = message.header.fields.get().unwrap()[0].as_str();
+        assert_eq!(first, if velocities.is_empty() { "b" } else { "positions.b" });
+    }
+    let refused = read(&mut selector, &unmoved(&names, &positions, &[3.0])).err().unwrap();
+    assert!(
+        refused.contains("`velocities` has 1 values for the 2 of `names`"),
+        "{refused}"
+    );
+    let mut selector = Selector::new(joints(false));
+    let refused = read(&mut selector, &unmoved(&["a"], &[1.0], &[])).err().unwrap();
+    assert!(refused.contains("`b`"), "{refused}");
+    let message = read(&mut selector, &unmoved(&names, &positions, &[3.0, 4.0])).unwrap();
+    assert_eq!(values(&message), [2.0, 1.0]);
+}
+
+#[test]
 fn what_is_known_is_recognised() {
     let one_to = |n: u32| (1..=n).map(f64::from).collect::<Vec<_>>();
     let std_joints = vec![
