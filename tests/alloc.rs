@@ -5,6 +5,7 @@
 mod common;
 #[path = "common/counting.rs"]
 mod counting;
+mod kinematics_alloc;
 mod recording_damaged;
 mod resample_alloc;
 mod voxelize_alloc;

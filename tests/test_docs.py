@@ -4,6 +4,7 @@ somewhere."""
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -46,12 +47,19 @@ def nodes_of(config: dict) -> list[pathlib.Path]:
     return [binary(name) for name in sorted(config.keys() & SECTIONS)]
 
 
+def give_urdfs(config: dict, folder: pathlib.Path) -> None:
+    """Lays the example's arm where a configuration looks for its robot."""
+    for chain in config.get("chains", {}).values():
+        shutil.copy(ROOT / "examples" / "kinematics" / "arm.urdf", folder / chain["urdf"])
+
+
 def refusal(node: pathlib.Path, text: str, folder: pathlib.Path) -> str | None:
     """A node's error for a configuration; `None` if the node gets as far as to look for dora."""
     config = yaml.safe_load(text)
     work = folder / "dataflow"
     work.mkdir(exist_ok=True)
     (work / "config.yml").write_text(text)
+    give_urdfs(config, work)
     if "replay" in config:
         convert.write(work / config["replay"]["path"], {"force": convert.Stream(np.array([1]), np.ones((1, 1)))})
     # A recorder wants to know what is wired to it; dora itself finds the rest missing.
@@ -73,6 +81,7 @@ def test_a_configuration_of_the_documentation_is_taken(text, tmp_path):
 @pytest.mark.parametrize("text", configurations())
 def test_check_finds_nothing_wrong_with_a_configuration_of_the_documentation(text, tmp_path, request):
     (tmp_path / "config.yml").write_text(text)
+    give_urdfs(yaml.safe_load(text), tmp_path)
     done = subprocess.run([COMMAND, "check", "config.yml", "--strict"], cwd=tmp_path, capture_output=True, text=True, timeout=180)
     if "force_mean" in text:  # a plugin that the command does not have
         assert done.returncode == 2 and "`force_mean` is not a plugin" in done.stdout

@@ -6,6 +6,7 @@ use robocache::device::Placement;
 use robocache::ops::align::AlignConfig;
 use robocache::ops::clock::ClockConfig;
 use robocache::ops::group::GroupingConfig;
+use robocache::ops::kinematics::KinematicsConfig;
 use robocache::ops::voxelize::VoxelizeConfig;
 use robocache::stream::Selection;
 use robocache_sim::config::SimConfig;
@@ -17,7 +18,7 @@ use std::rc::Rc;
 
 /// Order in which sections run that a configuration has for nodes of their own: each takes the outputs of those before
 /// it, as the nodes of a dataflow do.
-pub const ORDER: [&str; 6] = ["clock", "voxelize", "fuse", "align", "group", "resample"];
+pub const ORDER: [&str; 7] = ["clock", "kinematics", "voxelize", "fuse", "align", "group", "resample"];
 
 /// A section, read.
 #[derive(Clone)]
@@ -26,6 +27,7 @@ pub enum Section {
     Observe(AlignConfig),
     Clock(ClockConfig),
     Group(GroupingConfig),
+    Kinematics(KinematicsConfig),
     Record(RecordConfig),
     Replay(ReplayConfig),
     Resample,
@@ -198,6 +200,7 @@ impl Plugin for Noted {
         let section = match plugin {
             "clock" => Section::Clock(context.config()?),
             "group" => Section::Group(context.config()?),
+            "kinematics" => Section::Kinematics(context.config()?),
             "record" => Section::Record(context.config()?),
             "replay" => Section::Replay(context.config()?),
             "resample" => Section::Resample,

@@ -101,7 +101,7 @@ pub fn latencies(operations: &[Operation]) -> Vec<(String, i64)> {
             }
             Section::Group(config) => taken.extend(config.inputs.iter().map(|it| (it.input.clone(), it.latency_ms))),
             Section::Voxelize(config) => {
-                let later_ms = attached_latency_ms(operations, &operation.output("voxels"));
+                let later_ms = latency_ms(operations, &operation.output("voxels")).unwrap_or(0.0);
                 taken.extend(
                     config
                         .inputs
@@ -109,14 +109,26 @@ pub fn latencies(operations: &[Operation]) -> Vec<(String, i64)> {
                         .map(|it| (it.input.clone(), it.latency_ms + later_ms)),
                 );
             }
+            Section::Kinematics(config) => {
+                for entry in &config.entries {
+                    let mut outputs = entry.outputs().map(|output| operation.output(&output));
+                    let later_ms = outputs
+                        .find_map(|output| latency_ms(operations, &output))
+                        .unwrap_or(0.0);
+                    taken.push((entry.input.clone(), later_ms));
+                }
+            }
             Section::Clock(config) => stamped.extend(config.inputs.iter().map(|it| it.input.clone())),
             Section::Record(_) | Section::Replay(_) | Section::Resample | Section::Sim(_) => {}
         }
     }
     let made: Vec<String> = operations
         .iter()
-        .filter(|operation| matches!(operation.section, Section::Voxelize(_)))
-        .map(|operation| operation.output("voxels"))
+        .flat_map(|operation| match &operation.section {
+            Section::Voxelize(_) => vec![operation.output("voxels")],
+            Section::Kinematics(config) => config.outputs().map(|output| operation.output(&output)).collect(),
+            _ => Vec::new(),
+        })
         .collect();
     // What an operation makes is not read.
     let taken = taken
@@ -125,16 +137,17 @@ pub fn latencies(operations: &[Operation]) -> Vec<(String, i64)> {
     taken.map(|(name, ms)| (name, ms_to_ns(ms))).collect()
 }
 
-/// The `latency_ms` with which observations take the grids of this name: they have the stamps of their clouds.
-fn attached_latency_ms(operations: &[Operation], grids: &str) -> f64 {
-    let attached = operations.iter().flat_map(|operation| match &operation.section {
-        Section::Observe(config) => &config.attach[..],
-        _ => &[],
-    });
-    let mut latencies = attached
-        .filter(|attach| attach.input == grids)
-        .map(|attach| attach.latency_ms);
-    latencies.next().unwrap_or(0.0)
+/// The `latency_ms` with which observations take what an operation makes: it has the stamps of what it was made of.
+fn latency_ms(operations: &[Operation], made: &str) -> Option<f64> {
+    operations.iter().find_map(|operation| match &operation.section {
+        Section::Observe(config) => {
+            let attached = config.attach.iter().map(|attach| (&attach.input, attach.latency_ms));
+            let modalities = config.modalities.iter().map(|it| (&it.input, it.latency_ms));
+            let mut taken = attached.chain(modalities).filter(|(input, _)| *input == made);
+            taken.next().map(|(_, ms)| ms)
+        }
+        _ => None,
+    })
 }
 
 /// The streams that are off by too much, in words.

@@ -318,6 +318,7 @@ fn is_counted(output: &str, operations: &[Operation]) -> bool {
         Section::Observe(_) => operation.output(FUSED) == output,
         Section::Voxelize(_) => operation.output("voxels") == output,
         Section::Resample => operation.output("resampled") == output,
+        Section::Kinematics(config) => config.outputs().any(|made| operation.output(&made) == output),
         Section::Group(config) => config
             .inputs
             .iter()

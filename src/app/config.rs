@@ -1,20 +1,33 @@
+use super::chains::{ChainProblem, Chains};
 use super::residence::Residences;
 use super::{AppError, Plugin, Value, folder};
 use robocache_device::{DeviceChoice, DeviceError, Placement};
+use robocache_ops::kinematics::Chain;
 use robocache_yaml as yaml;
 use robocache_yaml::{Json, did_you_mean};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Sections of robocache's own nodes and of its command, which share one file with each other.
-const SECTIONS: [&str; 10] = [
-    "align", "clock", "fuse", "group", "resample", "voxelize", "record", "replay", "sim", "lerobot",
+const SECTIONS: [&str; 11] = [
+    "align",
+    "clock",
+    "fuse",
+    "group",
+    "kinematics",
+    "resample",
+    "voxelize",
+    "record",
+    "replay",
+    "sim",
+    "lerobot",
 ];
 
 /// Keys that hold for all operations.
-const OF_ALL: [&str; 5] = ["device", "devices", MAX_DEVICE_MB, "plugins", STATUS];
+const OF_ALL: [&str; 6] = [CHAINS, "device", "devices", MAX_DEVICE_MB, "plugins", STATUS];
 
 /// The limit to the device memory that an operation holds: for all of them at the top of the file, or in the section of
 /// one.
@@ -22,6 +35,9 @@ const MAX_DEVICE_MB: &str = "max_device_mb";
 
 /// The folder in which each node keeps a file that says how it is.
 const STATUS: &str = "status";
+
+/// The chains of the robot, which operations name.
+const CHAINS: &str = "chains";
 
 /// A configuration file: its sections, each of them read by the plugin of that name. The default is that of an app
 /// without a file.
@@ -36,6 +52,7 @@ pub struct Config {
     max_bytes: Option<usize>,
     /// The folder of status files.
     status: Option<PathBuf>,
+    chains: Chains,
 }
 
 impl Default for Config {
@@ -48,6 +65,7 @@ impl Default for Config {
             devices: None,
             max_bytes: None,
             status: None,
+            chains: Chains::default(),
         }
     }
 }
@@ -95,6 +113,9 @@ impl Config {
                 return Err(config.error(STATUS, problem));
             }
         };
+        if let Some(chains) = take(CHAINS) {
+            config.chains = Chains::new(config.section(CHAINS, &chains)?);
+        }
         let plugins = sections.remove("plugins").map(plugin_list).transpose();
         config.plugins = plugins.map_err(|problem| config.error("plugins", problem))?;
         config.sections = sections;
@@ -148,6 +169,15 @@ impl Config {
     pub fn read_section<C: DeserializeOwned>(&self, name: &str) -> Result<Option<C>, AppError> {
         let section = self.sections.get(name);
         section.map(|section| self.section(name, section)).transpose()
+    }
+
+    /// A chain of the section `chains:`, for an operation. It is read when it is first asked for.
+    ///
+    /// # Errors
+    /// No chain of this name; a URDF that can't be read, or does not have the chain.
+    pub(super) fn chain(&self, name: &str) -> Result<Arc<Chain>, ChainProblem> {
+        let folder = self.file.parent().unwrap_or(Path::new(""));
+        self.chains.get(name, folder)
     }
 
     /// True if the file has the key `plugins:`, which lists the plugins that run.
@@ -413,7 +443,7 @@ mod tests {
         let cases = [
             (
                 "fuse: {}\nfuze: {}",
-                "robot.yml: configuration: unknown key `fuze`, did you mean `fuse`? (allowed: device, devices, max_device_mb, plugins, status, align, clock, fuse",
+                "robot.yml: configuration: unknown key `fuze`, did you mean `fuse`? (allowed: chains, device, devices, max_device_mb, plugins, status, align, clock, fuse",
             ),
             (
                 "device: gpu\nfuse: {}",

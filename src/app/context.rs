@@ -1,11 +1,14 @@
+use super::chains::ChainProblem;
 use super::config::{Step, take_residences};
 use super::operation::OfSource;
 use super::residence::Residences;
 use super::{AppError, Config, OutputResidence, Plugin, Registration, Residence, Source, Value};
 use robocache_device::Placement;
 use robocache_ops::ConfigError;
+use robocache_ops::kinematics::Chain;
 use serde::de::DeserializeOwned;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// Tells why messages of a size in bytes can't be sent on an output.
@@ -138,6 +141,17 @@ impl<'a> BuildContext<'a> {
     /// Makes the refusal of a configuration an error that names the file and the section.
     pub fn refused(&self, error: &ConfigError) -> AppError {
         self.config.error(&self.label(), error.to_string())
+    }
+
+    /// A chain of the section `chains:`, which the value at `key` of the plugin's section names.
+    ///
+    /// # Errors
+    /// No chain of this name, at `key`; a URDF that can't be read, or does not have the chain, at the chain.
+    pub fn chain(&self, key: &str, name: &str) -> Result<Arc<Chain>, AppError> {
+        self.config.chain(name).map_err(|problem| match problem {
+            ChainProblem::Unknown(problem) => self.refused(&ConfigError::new(key, problem)),
+            ChainProblem::Unusable(problem) => self.config.error("chains", format!("{name}: {problem}")),
+        })
     }
 
     /// The devices of the plugin that is being built, and how much of their memory its operation may hold.

@@ -20,6 +20,15 @@ pub enum Dropped {
     Length,
     /// Its stamp, or that there is none.
     Stamp,
+    /// A value past what is computed with.
+    Range,
+    /// A pose for which no joints were found.
+    Unreachable,
+}
+
+impl Dropped {
+    /// Number of reasons.
+    pub(super) const REASONS: usize = Self::Unreachable as usize + 1;
 }
 
 /// Counts what goes wrong, by site (an input or an output) and kind. Each kind is logged at a limited rate of its own.
@@ -32,7 +41,7 @@ struct Site {
     name: String,
     kinds: Vec<Kind>,
     /// Counts by reason, [`Dropped`], for the diagnostics.
-    dropped: [u64; 4],
+    dropped: [u64; Dropped::REASONS],
 }
 
 struct Kind {
@@ -58,7 +67,7 @@ impl Faults {
         self.sites.push(Site {
             name,
             kinds: Vec::new(),
-            dropped: [0; 4],
+            dropped: [0; Dropped::REASONS],
         });
         self.sites.len() - 1
     }

@@ -8,6 +8,7 @@
 //! output of that name if there is one. Such messages never leave the process, and a tensor stays on its device.
 
 mod build;
+mod chains;
 mod config;
 mod context;
 pub(crate) mod diagnostics;

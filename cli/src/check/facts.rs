@@ -5,6 +5,7 @@ use crate::config::{Operation, Section};
 use robocache::app::plugins::Speed;
 use robocache::ops::align;
 use robocache::ops::align::{AlignConfig, FUSED, OBSERVATION, TriggerConfig};
+use robocache::ops::kinematics::{KinematicsConfig, Product};
 use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig};
 use robocache::stream::recording::Reader;
 use robocache::stream::{Message, form};
@@ -228,6 +229,31 @@ fn observations(
     found
 }
 
+/// The outputs of kinematics, each with a message for one of its input. The number of joints is that of a URDF.
+fn kinematics(config: &KinematicsConfig, input: &dyn Fn(&str) -> StreamFacts) -> Vec<(String, StreamFacts)> {
+    let mut found: Vec<(String, StreamFacts)> = Vec::new();
+    for entry in &config.entries {
+        let earlier = found.iter().find(|(name, _)| *name == entry.input);
+        let came = earlier.map_or_else(|| input(&entry.input), |(_, known)| known.clone());
+        let kind = |product| match product {
+            Product::Pose => Some(Kind::Samples(7)),
+            Product::Twist => Some(Kind::Samples(6)),
+            Product::Jacobian | Product::Joints => None,
+        };
+        let made = entry.outputs().zip(&entry.make).map(|(name, &product)| {
+            let known = StreamFacts {
+                kind: kind(product),
+                bytes: None,
+                ..came.clone()
+            };
+            (name, known)
+        });
+        let made: Vec<_> = made.collect();
+        found.extend(made);
+    }
+    found
+}
+
 /// The streams of a recording and the facts about each.
 type Recording = Vec<(String, StreamFacts)>;
 
@@ -362,6 +388,7 @@ impl<'a> Streams<'a> {
                 let inputs = config.inputs.iter();
                 inputs.map(|group| (group.input.clone(), input(&group.input))).collect()
             }
+            Section::Kinematics(config) => kinematics(config, input),
             Section::Resample => vec![("resampled".to_owned(), StreamFacts::default())],
             Section::Replay(config) => {
                 let unpaced = (config.speed == Speed::Max).then(|| "replay.speed is max".to_owned());

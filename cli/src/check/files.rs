@@ -56,7 +56,10 @@ pub(super) fn read_sections(file: &Path, findings: &mut Findings) -> Vec<Built> 
             return Vec::new();
         }
     };
-    let own = config.sections().filter(|section| PROGRAMS.contains(section));
+    // Kinematics has no node of its own.
+    let own = config
+        .sections()
+        .filter(|section| PROGRAMS.contains(section) || *section == "kinematics");
     let mut nodes: Vec<_> = own.map(|section| plugins(Some(section))).collect();
     if config.has_plugins() || nodes.is_empty() {
         nodes = vec![plugins(None)];

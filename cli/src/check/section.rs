@@ -63,7 +63,7 @@ pub fn check(file: &Path, operation: &Operation, input: &dyn Fn(&str) -> StreamF
         Section::Voxelize(config) => checker.voxelize(config),
         Section::Group(config) => checker.group(config),
         Section::Clock(config) => checker.found.units_of_clocks(config),
-        Section::Record(_) | Section::Replay(_) | Section::Resample | Section::Sim(_) => {}
+        Section::Kinematics(_) | Section::Record(_) | Section::Replay(_) | Section::Resample | Section::Sim(_) => {}
     }
 }
 

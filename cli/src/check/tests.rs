@@ -11,6 +11,16 @@ use std::path::{Path, PathBuf};
 const CONFIG: &str = "
 device: cpu
 max_device_mb: 512
+chains:
+  arm: { urdf: arm.urdf, base: base, tip: tip, joints: [elbow, shoulder], limits: { elbow: [-1, 1] },
+         tool: { translation_m: [0, 0, 0.1], rotation_xyzw: [0, 0, 0, 1] } }
+kinematics:
+  - { input: joints, from: { columns: [position, velocity], names: { key: name, order: [elbow, shoulder] } }, chain: arm,
+      make: [jacobian, twist], frame: tool, name: moving }
+  - { input: proprio, channels: [7, 9], chain: arm, make: pose }
+  - { input: target, chain: arm, make: joints,
+      inverse: { task: position, position_tolerance_m: 0.001, rotation_tolerance_rad: 0.01, weights: [1, 1, 0.5, 1, 1, 1], seeds: 8,
+                 max_iterations: 20, select: nearest, max_joint_step: 0.3 } }
 sim:
   seed: 1
   duration_s: 5
@@ -137,10 +147,13 @@ const OF_RUST: [&str; 35] = [
 ];
 
 /// Parts of errors that name the other one of two keys that don't go together.
-const OF_TWO: [&str; 3] = [
+const OF_TWO: [&str; 5] = [
     "observations a second (allowed",
     "interpolation: it is missing",
     "no modality `",
+    // A chain, and the file of its robot.
+    "arm.urdf: ",
+    "(os error",
 ];
 
 /// In place of a value.
@@ -195,6 +208,8 @@ impl Folder {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("robocache-words-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
+        let arm = include_str!("../../../tests/common/planar.urdf");
+        std::fs::write(path.join("arm.urdf"), arm).unwrap();
         Self(path)
     }
 }

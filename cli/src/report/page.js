@@ -289,7 +289,7 @@ function show() {
       [of.output, whole(of.count), figure(of.rate_hz), whole(of.points_in), whole(of.points_kept), whole(of.dropped_outside), whole(of.dropped_nonfinite), whole(of.dropped_overflow)]));
   }
   for (const of of data.diagnostics) {
-    const counted = ["messages", "late", "faults", "dropped_overflow", "dropped_nonfinite", "dropped_length", "dropped_stamp", "out_of_order", "gaps"];
+    const counted = ["messages", "late", "faults", "dropped_overflow", "dropped_nonfinite", "dropped_length", "dropped_stamp", "dropped_range", "dropped_unreachable", "out_of_order", "gaps"];
     table(main, [`<${of.stream}`, ...counted.map((name) => name.replaceAll("_", " ")), "<said last"], Object.entries(of.inputs).map(([name, input]) =>
       [name, ...counted.map((column) => whole(input.numbers[column])), input.message]));
   }

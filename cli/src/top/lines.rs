@@ -73,7 +73,8 @@ fn of_node(node: &Node) -> Line {
 }
 
 fn of_input(row: &Row, node: &Node) -> Line {
-    let dropped = row.dropped_overflow + row.dropped_nonfinite + row.dropped_length + row.dropped_stamp;
+    let of_messages = row.dropped_overflow + row.dropped_nonfinite + row.dropped_length + row.dropped_stamp;
+    let dropped = of_messages + row.dropped_range + row.dropped_unreachable;
     let name = match row.operation == node.name {
         true => format!("  {}", row.input),
         false => format!("  {}: {}", row.operation, row.input),

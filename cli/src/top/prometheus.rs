@@ -277,6 +277,8 @@ fn of_inputs(status: &Status, metrics: &mut Metrics) {
             ("nonfinite", row.dropped_nonfinite),
             ("length", row.dropped_length),
             ("stamp", row.dropped_stamp),
+            ("range", row.dropped_range),
+            ("unreachable", row.dropped_unreachable),
         ];
         for (reason, count) in reasons {
             metrics.of_input("dropped_total", (node, row), Some(("reason", reason)), count as f64);

@@ -157,7 +157,7 @@ impl Report {
                     .collect(),
             })
             .collect();
-        let (works, verdict) = verdict(&observations, &grids, &missing, &run);
+        let (works, verdict) = verdict((&observations, &grids, &others), &missing, &run);
         Self {
             config: args.config.clone(),
             recording: args.recording.clone(),
@@ -323,7 +323,11 @@ fn too_few(of: &Observations, run: &Run<'_>) -> Option<String> {
 }
 
 /// The verdict on the configuration, with the reason.
-fn verdict(observations: &[Observations], grids: &[Grids], missing: &[String], run: &Run<'_>) -> (bool, String) {
+fn verdict(
+    (observations, grids, others): (&[Observations], &[Grids], &[Others]),
+    missing: &[String],
+    run: &Run<'_>,
+) -> (bool, String) {
     if let Some((leap, operation)) = &run.leap {
         let days = ns_to_s(leap.ahead_ns) / 86400.0;
         let (input, targets, of) = (&run.inputs[leap.input], leap.targets, operation.label());
@@ -343,6 +347,13 @@ fn verdict(observations: &[Observations], grids: &[Grids], missing: &[String], r
                 false,
                 format!("no: `{input}` asks for the observations, and the recording lacks it"),
             );
+        }
+        if let Section::Kinematics(config) = &operation.section {
+            let is_there = |output: &String| others.iter().any(|came| came.output == *output);
+            let mut outputs = config.outputs().map(|output| operation.output(&output));
+            if let Some(output) = outputs.find(|output| !is_there(output)) {
+                return (false, format!("no: `{output}` has no message"));
+            }
         }
         let output = match &operation.section {
             Section::Observe(_) if operation.plugin == "fuse" => operation.output(FUSED),

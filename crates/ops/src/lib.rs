@@ -11,6 +11,7 @@ pub mod clock;
 pub mod fuse;
 pub mod group;
 pub mod key;
+pub mod kinematics;
 pub mod latency;
 #[cfg(test)]
 mod layout;

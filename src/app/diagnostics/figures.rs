@@ -202,7 +202,7 @@ impl Input {
         }
         let Faulty {
             faults,
-            dropped: [overflow, nonfinite, length, stamp],
+            dropped: [overflow, nonfinite, length, stamp, range, unreachable],
             ..
         } = state.faulty;
         let row = Row {
@@ -226,6 +226,8 @@ impl Input {
             dropped_nonfinite: nonfinite,
             dropped_length: length,
             dropped_stamp: stamp,
+            dropped_range: range,
+            dropped_unreachable: unreachable,
             out_of_order: self.out_of_order,
             gaps: self.gaps,
             epoch: state.diagnosis.epoch,

@@ -1,6 +1,7 @@
 //! Judges the state of an input, with the reason in words.
 
 use super::{Ailment, Diagnosis, Level, Row};
+use crate::app::Dropped;
 use robocache_time::{ns_to_ms, ns_to_s};
 use std::time::Duration;
 
@@ -17,10 +18,11 @@ const LONGEST_DELAY_NS: i64 = 5_000_000_000;
 pub(super) const LONGEST_LEAD_NS: i64 = 1_000_000_000;
 
 /// Words for the counts of a row that are complained of.
-const COUNTED: [&str; 4] = [
+const COUNTED: [&str; 5] = [
     "late",
     "dropped, as too many waited",
     "dropped for their stamps",
+    "poses out of reach",
     "out of order",
 ];
 
@@ -46,7 +48,7 @@ pub(super) struct Lately {
 pub(in crate::app) struct Faulty<'a> {
     pub faults: u64,
     /// Counts by reason: [`Dropped`](crate::app::Dropped).
-    pub dropped: [u64; 4],
+    pub dropped: [u64; Dropped::REASONS],
     /// The last line of the log that said so.
     pub said: &'a str,
 }
@@ -118,7 +120,15 @@ fn by_messages(row: &Row, before: &Row, lately: &Lately, state: &InputState<'_>)
             "its stamps are up to {lead:.1} s ahead of the clock of this host"
         ));
     }
-    let counts = |row: &Row| [row.late, row.dropped_overflow, row.dropped_stamp, row.out_of_order];
+    let counts = |row: &Row| {
+        [
+            row.late,
+            row.dropped_overflow,
+            row.dropped_stamp,
+            row.dropped_unreachable,
+            row.out_of_order,
+        ]
+    };
     for ((now, before), what) in counts(row).into_iter().zip(counts(before)).zip(COUNTED) {
         // A count may begin anew.
         if now > before {

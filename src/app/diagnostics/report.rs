@@ -41,6 +41,7 @@ macro_rules! columns {
         /// Counts are of the whole run. Rates, shares and percentiles are of the last 5 to 10 seconds. What is not known is
         /// `None`: in a message -1, of a float NaN.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(default)]
         pub struct Row {
             $($(#[doc = $doc])+ pub $name: $Type,)+
         }
@@ -108,6 +109,10 @@ columns! {
     dropped_length: u64,
     /// The same, because of their stamp.
     dropped_stamp: u64,
+    /// The same, because of a value past what is computed with.
+    dropped_range: u64,
+    /// The same, because no joints were found for a pose.
+    dropped_unreachable: u64,
     /// Messages whose capture time is before that of an earlier one.
     out_of_order: u64,
     /// Steps of capture time of more than 1.5 times the usual one.

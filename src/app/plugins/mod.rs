@@ -41,6 +41,7 @@ mod align;
 mod clock;
 mod fuse;
 mod group;
+mod kinematics;
 mod observe;
 mod record;
 mod replay;
@@ -52,6 +53,7 @@ pub use align::AlignPlugin;
 pub use clock::ClockPlugin;
 pub use fuse::FusePlugin;
 pub use group::GroupPlugin;
+pub use kinematics::KinematicsPlugin;
 pub use record::{RecordConfig, RecordPlugin};
 pub use replay::{ReplayConfig, ReplayPlugin, Speed};
 pub use resample::ResamplePlugin;
@@ -68,6 +70,7 @@ pub fn all() -> Vec<Box<dyn Plugin>> {
         Box::new(ClockPlugin::default()),
         Box::new(FusePlugin::default()),
         Box::new(GroupPlugin::default()),
+        Box::new(KinematicsPlugin::default()),
         Box::new(RecordPlugin::default()),
         Box::new(ReplayPlugin::default()),
         Box::new(ResamplePlugin::default()),

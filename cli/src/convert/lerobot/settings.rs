@@ -12,7 +12,7 @@ use robocache::prelude::Dtype;
 use std::path::Path;
 
 /// Operations that run before and beside fuse, in this order.
-const ORDER: [&str; 3] = ["clock", "voxelize", "fuse"];
+const ORDER: [&str; 4] = ["clock", "kinematics", "voxelize", "fuse"];
 
 /// Gap that ends an episode if samples are the targets.
 const GAP_OF_SAMPLES_MS: f64 = 1000.0;

@@ -1,0 +1,133 @@
+//! Poses, Jacobians and twists of rows of joints, in one float type.
+
+use super::Product;
+use super::places::Places;
+use super::rows::{Reason, RowState};
+use robocache_device::Primitive;
+use robocache_geometry::Real;
+use robocache_kinematics::{Chain, Frame, Model};
+use robocache_stream::{Payload, SampleRows};
+
+/// The CPU's implementation, and the rows that it was given last.
+#[derive(Debug)]
+pub(super) struct Forward<R> {
+    model: Model<R>,
+    /// Positions of the joints, a row after the other, and their velocities.
+    q: Vec<R>,
+    dq: Vec<R>,
+}
+
+/// Places of the values of a row: by their names, or in the chain's order, positions before velocities.
+#[derive(Clone, Copy)]
+pub(super) struct Order<'a> {
+    pub named: Option<&'a Places>,
+    /// Place of the first position in the chain's order.
+    pub first: usize,
+    pub has_velocities: bool,
+}
+
+impl Order<'_> {
+    /// The chain's order, from a place on.
+    pub(super) fn in_chain(first: usize, has_velocities: bool) -> Self {
+        Self {
+            named: None,
+            first,
+            has_velocities,
+        }
+    }
+}
+
+impl<R: Real + Primitive> Forward<R> {
+    pub(super) fn new(chain: &Chain) -> Self {
+        Self {
+            model: Model::new(chain),
+            q: Vec::new(),
+            dq: Vec::new(),
+        }
+    }
+
+    /// Takes the samples of a message, which has a row for each of `states`, and says what each is.
+    pub(super) fn read(&mut self, samples: SampleRows<'_>, order: Order<'_>, states: &mut [RowState]) {
+        let n = self.model.joints();
+        let all = states.len() * n;
+        for (values, len) in [
+            (&mut self.q, all),
+            (&mut self.dq, if order.has_velocities { all } else { 0 }),
+        ] {
+            values.clear();
+            values.resize(len, R::default());
+        }
+        for sample in samples {
+            let values: &[R] = sample.values.as_slice();
+            let at = sample.row * n..(sample.row + 1) * n;
+            let gather = |to: &mut [R], places: &[usize]| {
+                to.iter_mut().zip(places).for_each(|(to, &place)| *to = values[place]);
+            };
+            match order.named {
+                None => self.q[at.clone()].copy_from_slice(&values[order.first..][..n]),
+                Some(places) => gather(&mut self.q[at.clone()], places.positions()),
+            }
+            if let Some(to) = self.dq.get_mut(at) {
+                match order.named {
+                    None => to.copy_from_slice(&values[order.first + n..][..n]),
+                    Some(places) => gather(to, places.velocities().unwrap_or_default()),
+                }
+            }
+            states[sample.row] = self.judge(sample.row);
+        }
+    }
+
+    fn judge(&self, row: usize) -> RowState {
+        let q = self.row(&self.q, row);
+        let not_finite = |values: &[R]| values.iter().position(|value| !value.is_finite());
+        if let Some(index) = not_finite(q) {
+            let value = q[index].to_f64();
+            return RowState::Refused(Reason::NonFinite { index, value });
+        }
+        if !self.model.takes(q) {
+            // A mimic may have multiplied a smaller value: the largest is named.
+            let largest = (0..q.len()).max_by(|&a, &b| q[a].abs().to_f64().total_cmp(&q[b].abs().to_f64()));
+            let index = largest.unwrap_or(0);
+            let value = q[index].to_f64();
+            return RowState::Refused(Reason::Range { index, value });
+        }
+        let dq = self.row(&self.dq, row);
+        match not_finite(dq) {
+            None => RowState::Good,
+            Some(index) => RowState::Refused(Reason::Velocity {
+                index,
+                value: dq[index].to_f64(),
+            }),
+        }
+    }
+
+    /// The values of a row among those of all; none if there are no such values.
+    fn row<'a>(&self, values: &'a [R], row: usize) -> &'a [R] {
+        let n = self.model.joints();
+        values.get(row * n..(row + 1) * n).unwrap_or_default()
+    }
+
+    /// Writes a product of each row; NaN where a row has none.
+    pub(super) fn write(&self, product: Product, frame: Frame, states: &[RowState], payload: &mut Payload<'_>) {
+        let values: &mut [R] = payload.column(0);
+        let nan = R::from_f64(f64::NAN);
+        let width = values.len() / states.len().max(1);
+        for (row, (state, to)) in states.iter().zip(values.chunks_exact_mut(width.max(1))).enumerate() {
+            let (q, dq) = (self.row(&self.q, row), self.row(&self.dq, row));
+            let is_made = state.has(product)
+                && match product {
+                    Product::Pose => self.model.pose(q).map(|pose| to.copy_from_slice(&pose)).is_some(),
+                    Product::Jacobian => self.model.jacobian(q, frame, to).is_some(),
+                    Product::Twist if dq.is_empty() => false,
+                    Product::Twist => {
+                        let twist = self.model.velocity(q, dq, frame);
+                        twist.map(|twist| to.copy_from_slice(&twist)).is_some()
+                    }
+                    Product::Joints => false,
+                };
+            if !is_made {
+                to.fill(nan);
+            }
+        }
+    }
+}

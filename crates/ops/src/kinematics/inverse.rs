@@ -1,0 +1,93 @@
+//! Joints of rows of poses, in one float type.
+
+use super::key;
+use super::rows::{Reason, RowState};
+use robocache_device::Primitive;
+use robocache_geometry::Real;
+use robocache_kinematics::{Answer, Chain, InverseConfig, InverseError, Pose, Solver, Track};
+use robocache_stream::{Header, Payload, SampleRows};
+
+/// The CPU's implementation, the rows that it was given last, and the last answer, from which the next one starts.
+#[derive(Debug)]
+pub(super) struct Inverse<R> {
+    solver: Solver<R>,
+    track: Track<R>,
+    targets: Vec<Pose<R>>,
+    answers: Vec<Answer<R>>,
+}
+
+impl<R: Real + Primitive> Inverse<R> {
+    pub(super) fn new(chain: &Chain, config: &InverseConfig) -> Result<Self, InverseError> {
+        Ok(Self {
+            solver: Solver::new(chain, config)?,
+            track: Track::default(),
+            targets: Vec::new(),
+            answers: Vec::new(),
+        })
+    }
+
+    /// Takes the samples of a message, which has a row for each of `states`, and says what each is. The pose begins at value `first`.
+    /// With `is_new` the rows don't go on from the last answer.
+    pub(super) fn read(&mut self, samples: SampleRows<'_>, first: usize, is_new: bool, states: &mut [RowState]) {
+        if is_new {
+            self.track.restart();
+        }
+        let nan = R::from_f64(f64::NAN);
+        self.targets.clear();
+        self.targets.resize(states.len(), [nan; 7]);
+        let unknown = Answer {
+            position_error_m: nan,
+            rotation_error_rad: nan,
+            ..Answer::default()
+        };
+        self.answers.clear();
+        self.answers.resize(states.len(), unknown);
+        for sample in samples {
+            let target = &mut self.targets[sample.row];
+            target.copy_from_slice(&sample.values.as_slice::<R>()[first..][..7]);
+            states[sample.row] = match target.iter().position(|value| !value.is_finite()) {
+                None => RowState::Good,
+                Some(index) => RowState::Refused(Reason::NonFinite {
+                    index,
+                    value: target[index].to_f64(),
+                }),
+            };
+        }
+    }
+
+    /// Finds the joints of each row in order, and writes them; NaN where none were found.
+    pub(super) fn write(&mut self, states: &mut [RowState], payload: &mut Payload<'_>) {
+        let n = self.solver.model().joints();
+        let nan = R::from_f64(f64::NAN);
+        let rows = payload.column::<R>(0).chunks_exact_mut(n).zip(&self.targets);
+        for ((joints, target), (state, answer)) in rows.zip(states.iter_mut().zip(&mut self.answers)) {
+            if *state == RowState::Good {
+                *answer = self.solver.solve_next(target, &mut self.track, joints);
+                *state = judge(answer);
+            }
+            if *state != RowState::Good {
+                joints.fill(nan);
+            }
+        }
+    }
+
+    /// Writes the metadata keys of joints.
+    pub(super) fn describe(&self, header: &mut Header) {
+        let answers = || self.answers.iter();
+        key::branch.set(header, i64::from(self.track.branch()));
+        key::position_error_m.set(header, answers().map(|answer| answer.position_error_m.to_f64()));
+        key::rotation_error_rad.set(header, answers().map(|answer| answer.rotation_error_rad.to_f64()));
+    }
+}
+
+fn judge<R: Real>(answer: &Answer<R>) -> RowState {
+    let position_error_m = answer.position_error_m.to_f64();
+    match answer.valid {
+        true => RowState::Good,
+        false if position_error_m.is_nan() => RowState::Refused(Reason::NoTarget),
+        false => RowState::Refused(Reason::Unreachable {
+            position_error_m,
+            rotation_error_rad: answer.rotation_error_rad.to_f64(),
+        }),
+    }
+}

@@ -1,0 +1,14 @@
+//! Metadata keys of what kinematics makes.
+
+robocache_stream::keys! {
+    /// Rows with a joint past what poses are computed for.
+    dropped_range: i64,
+    /// Poses for which no joints were found.
+    dropped_unreachable: i64,
+    /// Targets so far for which the joints could not follow from those before.
+    branch: i64,
+    /// For each row, the distance of the best joints from the target, m; NaN if the row is not a target.
+    position_error_m: Vec<f64>,
+    /// For each row, the rotation of the best joints from the target as a chord, rad; NaN if the row is not a target.
+    rotation_error_rad: Vec<f64>,
+}

@@ -1,0 +1,181 @@
+use super::rows::{Reason, RefusedRow, RowState};
+use super::spec::{Fields, Spec};
+use super::work::{ForwardWork, InverseWork};
+use super::{InputError, KinematicsEntry, Product, key};
+use crate::{ConfigError, align};
+use robocache_device::{Device, Dtype};
+use robocache_kinematics::{Chain, InverseError};
+use robocache_stream::{Cells, Header, Layout, Message, Payload, Selection, form};
+use std::time::{Duration, Instant};
+
+/// What an entry of the configuration makes of messages. It computes on the CPU, in the type of the message: float32 or float64.
+#[derive(Debug)]
+pub struct Kinematics {
+    spec: Spec,
+    work: Work,
+    /// What each row of the last message is.
+    states: Vec<RowState>,
+    dtype: Dtype,
+    /// True if the message has a stamp for each row.
+    has_rows: bool,
+    compute_time: Duration,
+    /// Names of the values that a refused row names.
+    names: Vec<String>,
+}
+
+#[derive(Debug)]
+enum Work {
+    Forward(Box<ForwardWork>),
+    Inverse(Box<InverseWork>),
+}
+
+impl Kinematics {
+    /// Checks the entry at `at` of the list, and makes what all messages share.
+    ///
+    /// # Errors
+    /// The key, what came and what is allowed.
+    pub fn new(entry: &KinematicsEntry, at: usize, chain: &Chain) -> Result<Self, ConfigError> {
+        let spec = Spec::new(entry, at, chain)?;
+        let work = match spec.products.contains(&Product::Joints) {
+            false => Work::Forward(Box::new(ForwardWork::new(chain))),
+            true => {
+                let config = entry.inverse.clone().unwrap_or_default();
+                let refused =
+                    |InverseError { key, problem }| ConfigError::new(format!("[{at}].inverse.{key}"), problem);
+                Work::Inverse(Box::new(InverseWork::new(chain, &config).map_err(refused)?))
+            }
+        };
+        let names = match &work {
+            Work::Forward(_) => spec.joints.clone(),
+            Work::Inverse(_) => match spec.fields(Product::Pose) {
+                Fields::Known(names) => names.iter().map(|&name| name.to_owned()).collect(),
+                Fields::Joints(names) => names.to_vec(),
+            },
+        };
+        Ok(Self {
+            spec,
+            work,
+            states: Vec::new(),
+            dtype: Dtype::Float64,
+            has_rows: false,
+            compute_time: Duration::ZERO,
+            names,
+        })
+    }
+
+    /// The products, in the order of the outputs.
+    pub fn products(&self) -> &[Product] {
+        &self.spec.products
+    }
+
+    /// Form in which messages are wanted.
+    pub fn selection(&self) -> &Selection {
+        &self.spec.selection
+    }
+
+    /// The link in whose frame poses are.
+    pub fn base(&self) -> &str {
+        &self.spec.base
+    }
+
+    /// Reads the rows of a message.
+    ///
+    /// # Errors
+    /// The reason why nothing can be made of it. The message before is then no longer there to be written.
+    pub fn read(&mut self, message: &Message) -> Result<(), InputError> {
+        self.states.clear();
+        self.compute_time = Duration::ZERO;
+        self.dtype = match &mut self.work {
+            Work::Forward(work) => work.read(message, &self.spec, &mut self.states)?,
+            Work::Inverse(work) => work.read(message, &self.spec, &mut self.states)?,
+        };
+        self.has_rows = message.header.timestamps_ns.get().is_some_and(|rows| !rows.is_empty());
+        Ok(())
+    }
+
+    /// True if the message that was read has what a product is made of. A twist needs velocities.
+    pub fn has(&self, product: Product) -> bool {
+        match &self.work {
+            Work::Forward(work) => product != Product::Twist || work.has_velocities(),
+            Work::Inverse(_) => true,
+        }
+    }
+
+    /// Makes a layout that of a product of the message that was read, keeping its memory.
+    pub fn layout_into(&self, product: Product, layout: &mut Layout) {
+        layout.rows = self.states.len() * self.spec.width(product);
+        match layout.columns.as_mut_slice() {
+            [only] if only.cells == Cells::One => only.dtype = self.dtype,
+            _ => *layout = Layout::flat(self.dtype, layout.rows),
+        }
+    }
+
+    /// Computes a product of the message that was read: a row for each of its rows, NaN where there is none.
+    ///
+    /// # Panics
+    /// If the payload is not of its [layout](Self::layout_into).
+    pub fn write(&mut self, product: Product, payload: &mut Payload<'_>) {
+        let start = Instant::now();
+        match &mut self.work {
+            Work::Forward(work) => work.write(product, self.spec.frame, self.dtype, &self.states, payload),
+            Work::Inverse(work) => work.write(self.dtype, &mut self.states, payload),
+        }
+        self.compute_time += start.elapsed();
+    }
+
+    /// Writes the header of a product that was [written](Self::write). Stamps, `epoch` and everything else that a message says
+    /// beside its form are those of the message that was read.
+    pub fn describe(&self, product: Product, message: &Message, header: &mut Header) {
+        header.copy_from(&message.header);
+        for (key, _) in form::ALL {
+            header.remove(key);
+        }
+        header.remove(align::key::offsets.name);
+        header.dim.clear();
+        let rows = self.has_rows.then_some(self.states.len());
+        let sides = self.spec.shape(product).iter().map(|&side| self.spec.length(side));
+        header.shape.set(rows.into_iter().chain(sides).map(|size| size as i64));
+        header.dtype.set(self.dtype);
+        match self.spec.fields(product) {
+            Fields::Known(names) => header.fields.set(names),
+            Fields::Joints(names) => header.fields.set(names),
+        }
+        match self.spec.frame_id(product) {
+            Some(frame) => header.frame_id.set(frame),
+            None => header.frame_id.clear(),
+        }
+        header
+            .valid
+            .set(self.states.iter().map(|state| i64::from(state.has(product))));
+        let count = |is_it: fn(&Reason) -> bool| {
+            let reasons = self.states.iter().filter_map(|state| state.reason(product));
+            reasons.filter(|reason| is_it(reason)).count() as i64
+        };
+        crate::key::dropped_nonfinite.set(header, count(Reason::is_nonfinite));
+        key::dropped_range.set(header, count(Reason::is_range));
+        crate::key::device.set(header, Device::Cpu);
+        crate::key::compute_us.set(header, self.compute_time.as_secs_f64() * 1e6);
+        if let Work::Inverse(work) = &self.work {
+            key::dropped_unreachable.set(header, count(Reason::is_unreachable));
+            work.describe(self.dtype, header);
+        }
+    }
+
+    /// The rows that are not used, in their order. Poses without joints are among them once the joints were
+    /// [written](Self::write).
+    pub fn refused(&self) -> impl Iterator<Item = RefusedRow<'_>> {
+        self.states.iter().enumerate().filter_map(|(row, state)| match state {
+            RowState::Refused(reason) => Some(RefusedRow {
+                row,
+                reason: *reason,
+                names: &self.names,
+            }),
+            _ => None,
+        })
+    }
+
+    /// Time that the products of the message that was read took.
+    pub fn compute_time(&self) -> Duration {
+        self.compute_time
+    }
+}

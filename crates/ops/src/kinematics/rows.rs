@@ -1,0 +1,128 @@
+//! What the rows of a message are, and why one is not used.
+
+use super::Product;
+use std::fmt::{self, Display};
+
+/// What a row of a message is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum RowState {
+    /// Not a sample: its `valid` is 0.
+    Masked,
+    /// A sample.
+    Good,
+    /// A sample that is not used.
+    Refused(Reason),
+}
+
+impl RowState {
+    /// The reason why a row has not this product, if it is a sample.
+    pub(super) fn reason(&self, product: Product) -> Option<&Reason> {
+        match self {
+            Self::Refused(Reason::Velocity { .. }) if product != Product::Twist => None,
+            Self::Refused(reason) => Some(reason),
+            Self::Masked | Self::Good => None,
+        }
+    }
+
+    /// True if a row has this product.
+    pub(super) fn has(&self, product: Product) -> bool {
+        *self != Self::Masked && self.reason(product).is_none()
+    }
+}
+
+/// The reason why a row is not used.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reason {
+    /// A value is NaN or infinite.
+    NonFinite {
+        /// Index of the value: that of a joint, or within a pose.
+        index: usize,
+        /// The value.
+        value: f64,
+    },
+    /// The velocity of a joint is NaN or infinite. Its pose and its Jacobian are there all the same.
+    Velocity {
+        /// Index of the joint.
+        index: usize,
+        /// Its velocity.
+        value: f64,
+    },
+    /// A joint is past what poses are computed for, or one that follows it is.
+    Range {
+        /// Index of the joint.
+        index: usize,
+        /// Its value.
+        value: f64,
+    },
+    /// A pose is too far away, or its quaternion is not a rotation.
+    NoTarget,
+    /// No joints were found for a pose.
+    Unreachable {
+        /// Distance of the best joints from the target, metres.
+        position_error_m: f64,
+        /// Rotation of the best joints from the target, radians.
+        rotation_error_rad: f64,
+    },
+}
+
+impl Reason {
+    /// True if a value is NaN or infinite, or a pose's quaternion is not a rotation.
+    pub fn is_nonfinite(&self) -> bool {
+        matches!(self, Self::NonFinite { .. } | Self::Velocity { .. } | Self::NoTarget)
+    }
+
+    /// True if a joint is past what poses are computed for.
+    pub fn is_range(&self) -> bool {
+        matches!(self, Self::Range { .. })
+    }
+
+    /// True if no joints were found for a pose.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Unreachable { .. })
+    }
+}
+
+/// A row that is not used.
+#[derive(Clone, Copy, Debug)]
+pub struct RefusedRow<'a> {
+    /// The row of the message.
+    pub row: usize,
+    /// Why it is not used.
+    pub reason: Reason,
+    /// Names of the joints, or of a pose's values.
+    pub(super) names: &'a [String],
+}
+
+impl Display for RefusedRow<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "row {}: ", self.row)?;
+        let name = |index: usize| self.names.get(index).map_or("", String::as_str);
+        match self.reason {
+            Reason::NonFinite { index, value } => write!(f, "`{}` is {value} (needed: a finite number)", name(index)),
+            Reason::Velocity { index, value } => {
+                write!(
+                    f,
+                    "the velocity of `{}` is {value} (needed: a finite number)",
+                    name(index)
+                )
+            }
+            Reason::Range { index, value } => {
+                write!(
+                    f,
+                    "`{}` is {value} (allowed: -8192 to 8192, also of joints that mimic it)",
+                    name(index)
+                )
+            }
+            Reason::NoTarget => f.write_str(
+                "its pose is not a target (allowed: coordinates up to 1e6 m and a quaternion x, y, z, w of norm 1)",
+            ),
+            Reason::Unreachable {
+                position_error_m,
+                rotation_error_rad,
+            } => write!(
+                f,
+                "no joints were found for its pose: the best are {position_error_m:.3e} m and {rotation_error_rad:.3e} rad off"
+            ),
+        }
+    }
+}

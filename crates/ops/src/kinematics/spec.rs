@@ -1,0 +1,193 @@
+use super::{KinematicsEntry, Product};
+use crate::{ConfigError, check_from, refused};
+use robocache_kinematics::{Chain, Frame};
+use robocache_stream::{FromConfig, Selection};
+
+/// Names of a pose's values, as a `std/math/v1/Pose` has them.
+const POSE: [&str; 7] = [
+    "position.x",
+    "position.y",
+    "position.z",
+    "orientation.x",
+    "orientation.y",
+    "orientation.z",
+    "orientation.w",
+];
+/// Names of a twist's values, as a `std/control/v1/Twist` has them.
+const TWIST: [&str; 6] = [
+    "linear.x",
+    "linear.y",
+    "linear.z",
+    "angular.x",
+    "angular.y",
+    "angular.z",
+];
+
+const POSE_VALUES: usize = POSE.len();
+const TWIST_VALUES: usize = TWIST.len();
+
+/// An entry that was checked.
+#[derive(Clone, Debug)]
+pub(super) struct Spec {
+    pub products: Vec<Product>,
+    /// Names of the joints, in the order of a row.
+    pub joints: Vec<String>,
+    pub frame: Frame,
+    pub selection: Selection,
+    pub channels: Option<Channels>,
+    /// The link in whose frame poses are.
+    pub base: String,
+}
+
+/// Values of a sample that are taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Channels {
+    pub first: usize,
+    pub end: usize,
+}
+
+impl Spec {
+    /// Checks the entry at `at` of the list.
+    pub(super) fn new(entry: &KinematicsEntry, at: usize, chain: &Chain) -> Result<Self, ConfigError> {
+        let at = format!("[{at}]");
+        if entry.input.is_empty() {
+            return refused(format!("{at}.input"), "it is empty (allowed: the name of an input)");
+        }
+        check_products(entry).map_err(|problem| ConfigError::new(format!("{at}.make"), problem))?;
+        let makes = |product| entry.make.contains(&product);
+        let is_inverse = makes(Product::Joints);
+        if entry.frame.is_some() && !makes(Product::Jacobian) && !makes(Product::Twist) {
+            let problem = "nothing of the entry has use for it (allowed with it: jacobian, twist)";
+            return refused(format!("{at}.frame"), problem);
+        }
+        if entry.inverse.is_some() && !is_inverse {
+            let problem = "nothing of the entry has use for it (allowed with it: joints)";
+            return refused(format!("{at}.inverse"), problem);
+        }
+        let joints: Vec<String> = chain.joints().iter().map(|joint| joint.name.clone()).collect();
+        let from = entry.from.clone();
+        let width = if is_inverse { POSE_VALUES } else { joints.len() };
+        check_from(&at, from.as_ref(), Some(width_of(from.as_ref()).unwrap_or(width)))?;
+        let has_twist = makes(Product::Twist);
+        let widths = [width, if has_twist { 2 * width } else { width }];
+        let channels = entry.channels.map(|channels| Channels::new(channels, widths));
+        let channels = channels.transpose();
+        let channels = channels.map_err(|problem| ConfigError::new(format!("{at}.channels"), problem))?;
+        let selection = match (channels, is_inverse) {
+            (Some(_), _) => Selection::named_samples(from),
+            (None, true) => Selection::samples(POSE_VALUES, from),
+            (None, false) => Selection::joints(joints.clone(), has_twist, from),
+        };
+        Ok(Self {
+            products: entry.make.clone(),
+            frame: entry.frame.unwrap_or_default(),
+            base: chain.links().next().unwrap_or_default().to_owned(),
+            selection,
+            channels,
+            joints,
+        })
+    }
+
+    /// Shape of one row of a product.
+    pub(super) fn shape(&self, product: Product) -> &'static [Side] {
+        match product {
+            Product::Pose => &[Side::Of(POSE_VALUES)],
+            Product::Jacobian => &[Side::Of(TWIST_VALUES), Side::Joints],
+            Product::Twist => &[Side::Of(TWIST_VALUES)],
+            Product::Joints => &[Side::Joints],
+        }
+    }
+
+    /// Length of a side.
+    pub(super) fn length(&self, side: Side) -> usize {
+        match side {
+            Side::Of(length) => length,
+            Side::Joints => self.joints.len(),
+        }
+    }
+
+    /// Number of values of one row of a product.
+    pub(super) fn width(&self, product: Product) -> usize {
+        self.shape(product).iter().map(|&side| self.length(side)).product()
+    }
+
+    /// Names of the last axis of a product.
+    pub(super) fn fields(&self, product: Product) -> Fields<'_> {
+        match product {
+            Product::Pose => Fields::Known(&POSE),
+            Product::Twist => Fields::Known(&TWIST),
+            Product::Jacobian | Product::Joints => Fields::Joints(&self.joints),
+        }
+    }
+
+    /// The coordinate frame of a product. Joints have none, and the tool's own axes have no name.
+    pub(super) fn frame_id(&self, product: Product) -> Option<&str> {
+        match (product, self.frame) {
+            (Product::Joints, _) | (Product::Jacobian | Product::Twist, Frame::Tool) => None,
+            _ => Some(&self.base),
+        }
+    }
+}
+
+impl Channels {
+    /// Checks that they are as many as one of two widths.
+    fn new([first, end]: [usize; 2], widths: [usize; 2]) -> Result<Self, String> {
+        if widths.contains(&end.saturating_sub(first)) {
+            return Ok(Self { first, end });
+        }
+        let allowed = match widths {
+            [one, other] if one == other => format!("{one} values"),
+            [one, other] => format!("{one} values, or {other} with velocities"),
+        };
+        Err(format!("[{first}, {end}] (allowed: [first, end] of {allowed})"))
+    }
+}
+
+/// A side of a product's shape.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Side {
+    Of(usize),
+    Joints,
+}
+
+/// Names of an axis.
+pub(super) enum Fields<'a> {
+    Known(&'static [&'static str]),
+    Joints(&'a [String]),
+}
+
+/// Number of values that `from` takes by name; `None` if it names none.
+fn width_of(from: Option<&FromConfig>) -> Option<usize> {
+    let from = from?;
+    let names = from.names.as_ref()?;
+    Some(names.order.len() * from.columns.len())
+}
+
+fn check_products(entry: &KinematicsEntry) -> Result<(), String> {
+    const ALLOWED: &str = "allowed: `joints`, or any of `pose`, `jacobian`, `twist`";
+    let products = &entry.make;
+    if products.is_empty() {
+        return Err(format!("it is empty ({ALLOWED})"));
+    }
+    if let Some(i) = (0..products.len()).find(|&i| products[..i].contains(&products[i])) {
+        return Err(format!("`{}` is there twice (allowed: once)", products[i].name()));
+    }
+    match products.len() > 1 && products.contains(&Product::Joints) {
+        true => Err(format!(
+            "`joints` are made of poses, and the others of joints ({ALLOWED})"
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Checks the name that stands before the outputs of an entry.
+pub(super) fn check_name(entry: &KinematicsEntry) -> Result<(), String> {
+    let name = entry.own_name();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    match !name.is_empty() && name.chars().all(is_name) {
+        true => Ok(()),
+        false => Err(format!(
+            "`{name}` is not a name (allowed: letters a to z, digits, `_` and `-`)"
+        )),
+    }
+}

@@ -1,0 +1,172 @@
+//! Both directions in both float types: the type of a message says in which it is computed.
+
+use super::InputError;
+use super::forward::{Forward, Order};
+use super::inverse::Inverse;
+use super::places::Places;
+use super::rows::RowState;
+use super::spec::{Channels, Spec};
+use super::{InverseConfig, Product};
+use robocache_device::Dtype;
+use robocache_kinematics::{Chain, Frame, InverseError};
+use robocache_stream::{Header, Message, Payload, SampleRows};
+
+/// Products of joints.
+#[derive(Debug)]
+pub(super) struct ForwardWork {
+    places: Places,
+    has_velocities: bool,
+    single: Forward<f32>,
+    double: Forward<f64>,
+}
+
+/// Joints of poses.
+#[derive(Debug)]
+pub(super) struct InverseWork {
+    /// Refused if the tolerances are too fine for float32.
+    single: Result<Inverse<f32>, InverseError>,
+    double: Inverse<f64>,
+    epoch: Option<i64>,
+}
+
+impl ForwardWork {
+    pub(super) fn new(chain: &Chain) -> Self {
+        Self {
+            places: Places::default(),
+            has_velocities: false,
+            single: Forward::new(chain),
+            double: Forward::new(chain),
+        }
+    }
+
+    /// True if the message that was read has velocities, and something is made of them.
+    pub(super) fn has_velocities(&self) -> bool {
+        self.has_velocities
+    }
+
+    /// Writes a product of the message that was read, whose type this is.
+    pub(super) fn write(
+        &self,
+        product: Product,
+        frame: Frame,
+        dtype: Dtype,
+        states: &[RowState],
+        payload: &mut Payload<'_>,
+    ) {
+        match dtype {
+            Dtype::Float32 => self.single.write(product, frame, states, payload),
+            _ => self.double.write(product, frame, states, payload),
+        }
+    }
+
+    /// Reads a message, and says what each of its rows is. Returns its type.
+    pub(super) fn read(
+        &mut self,
+        message: &Message,
+        spec: &Spec,
+        states: &mut Vec<RowState>,
+    ) -> Result<Dtype, InputError> {
+        let (rows, n) = (message.stamps().len(), spec.joints.len());
+        let has_twist = spec.products.contains(&Product::Twist);
+        let fields = message.header.fields.get().unwrap_or_default();
+        let (order, width) = if let Some(Channels { first, end }) = spec.channels {
+            let has_velocities = end - first > n;
+            (Order::in_chain(first, has_velocities), width_with(message, end)?)
+        } else if fields.is_empty() {
+            let has_velocities = has_twist && message.data().flat_len() == Some(rows * 2 * n);
+            (
+                Order::in_chain(0, has_velocities),
+                if has_velocities { 2 * n } else { n },
+            )
+        } else {
+            self.places.look(fields, &spec.joints)?;
+            let order = Order {
+                named: Some(&self.places),
+                first: 0,
+                has_velocities: has_twist && self.places.velocities().is_some(),
+            };
+            (order, fields.len())
+        };
+        let (samples, dtype) = samples(message, width)?;
+        self.has_velocities = order.has_velocities;
+        states.resize(rows, RowState::Masked);
+        match dtype {
+            Dtype::Float32 => self.single.read(samples, order, states),
+            _ => self.double.read(samples, order, states),
+        }
+        Ok(dtype)
+    }
+}
+
+impl InverseWork {
+    pub(super) fn new(chain: &Chain, config: &InverseConfig) -> Result<Self, InverseError> {
+        Ok(Self {
+            single: Inverse::new(chain, config),
+            double: Inverse::new(chain, config)?,
+            epoch: None,
+        })
+    }
+
+    /// Finds the joints of the message that was read, whose type this is, and writes them.
+    pub(super) fn write(&mut self, dtype: Dtype, states: &mut [RowState], payload: &mut Payload<'_>) {
+        match (&mut self.single, dtype) {
+            (Ok(single), Dtype::Float32) => single.write(states, payload),
+            _ => self.double.write(states, payload),
+        }
+    }
+
+    /// Writes the metadata keys of joints.
+    pub(super) fn describe(&self, dtype: Dtype, header: &mut Header) {
+        match (&self.single, dtype) {
+            (Ok(single), Dtype::Float32) => single.describe(header),
+            _ => self.double.describe(header),
+        }
+    }
+
+    /// Reads a message, and says what each of its rows is. Returns its type.
+    pub(super) fn read(
+        &mut self,
+        message: &Message,
+        spec: &Spec,
+        states: &mut Vec<RowState>,
+    ) -> Result<Dtype, InputError> {
+        let (first, width) = match spec.channels {
+            None => (0, spec.width(Product::Pose)),
+            Some(Channels { first, end }) => (first, width_with(message, end)?),
+        };
+        let (samples, dtype) = samples(message, width)?;
+        if let (Dtype::Float32, Err(error)) = (dtype, &self.single) {
+            return Err(InputError::TooFine(error.clone()));
+        }
+        // The time before a clock jump is another one.
+        let epoch = crate::key::epoch.get(&message.header);
+        let is_new = epoch != self.epoch;
+        self.epoch = epoch;
+        states.resize(message.stamps().len(), RowState::Masked);
+        match (&mut self.single, dtype) {
+            (Ok(single), Dtype::Float32) => single.read(samples, first, is_new, states),
+            _ => self.double.read(samples, first, is_new, states),
+        }
+        Ok(dtype)
+    }
+}
+
+/// Number of values of each sample of a message, which has those up to `end`.
+fn width_with(message: &Message, end: usize) -> Result<usize, InputError> {
+    let values = message.data().flat_len().unwrap_or(0);
+    let width = values / message.stamps().len();
+    match width >= end {
+        true => Ok(width),
+        false => Err(InputError::Narrow { width, end }),
+    }
+}
+
+/// The samples of a message of `width` values each, and their type.
+fn samples(message: &Message, width: usize) -> Result<(SampleRows<'_>, Dtype), InputError> {
+    let samples = message.samples(width)?;
+    let dtype = message.flat().map(|values| values.dtype());
+    match dtype {
+        Some(dtype @ (Dtype::Float32 | Dtype::Float64)) => Ok((samples, dtype)),
+        _ => Err(InputError::Type(dtype)),
+    }
+}

@@ -1,0 +1,55 @@
+//! The chains of a configuration file, which several operations may name.
+
+use robocache_ops::kinematics::{Chain, ChainSource};
+use robocache_yaml::{did_you_mean, listed};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+/// The section `chains:`. A URDF is read when an operation first asks for a chain of it: nodes that share a file need only the
+/// URDFs that they use.
+#[derive(Debug, Default)]
+pub(super) struct Chains(BTreeMap<String, NamedChain>);
+
+#[derive(Debug)]
+struct NamedChain {
+    source: ChainSource,
+    read: OnceLock<Arc<Chain>>,
+}
+
+/// The reason why there is no chain of a name.
+#[derive(Debug)]
+pub(super) enum ChainProblem {
+    /// The section does not have it.
+    Unknown(String),
+    /// It is there, and can't be read.
+    Unusable(String),
+}
+
+impl Chains {
+    pub(super) fn new(sources: BTreeMap<String, ChainSource>) -> Self {
+        let unread = |(name, source)| {
+            let read = OnceLock::new();
+            (name, NamedChain { source, read })
+        };
+        Self(sources.into_iter().map(unread).collect())
+    }
+
+    /// The chain of a name. The path of its URDF counts from `folder`.
+    pub(super) fn get(&self, name: &str, folder: &Path) -> Result<Arc<Chain>, ChainProblem> {
+        let Some(found) = self.0.get(name) else {
+            let names: Vec<&String> = self.0.keys().collect();
+            let (hint, allowed) = (did_you_mean(name, &names), listed(&names));
+            let problem = format!("`{name}` is not one of `chains:`{hint} (there: {allowed})");
+            return Err(ChainProblem::Unknown(problem));
+        };
+        if let Some(chain) = found.read.get() {
+            return Ok(chain.clone());
+        }
+        let chain = found.source.read(folder).map_err(ChainProblem::Unusable)?;
+        for warning in chain.warnings() {
+            tracing::warn!("chain `{name}`: {warning}");
+        }
+        Ok(found.read.get_or_init(|| Arc::new(chain)).clone())
+    }
+}

@@ -1,0 +1,120 @@
+//! The plugin kinematics: an operation for each entry of its section.
+
+use crate::app::{AppError, BuildContext, Dropped, Fault, Operation, Outbox, Registration};
+use robocache_device::Device;
+use robocache_ops::kinematics::{InputError, Kinematics, KinematicsConfig, Product, Reason};
+use robocache_stream::{Layout, Message, SamplesError, Selection};
+
+plugin! {
+    /// Publishes poses, Jacobians and twists of joints, and joints of poses, as the entries of `kinematics:` say. The chains are those
+    /// of the configuration file.
+    KinematicsPlugin(KinematicsConfig), "kinematics": "Makes poses, Jacobians and twists of joints, and joints of poses."
+}
+
+fn build(config: KinematicsConfig, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+    config.validate().map_err(|error| context.refused(&error))?;
+    for (i, entry) in config.entries.iter().enumerate() {
+        let chain = context.chain(&format!("[{i}].chain"), &entry.chain)?;
+        let kinematics = Kinematics::new(entry, i, &chain).map_err(|error| context.refused(&error))?;
+        let outputs: Vec<String> = entry.outputs().collect();
+        // No two entries share an output.
+        let first = outputs.first().map_or("", String::as_str);
+        context.add_operation(Registration {
+            name: format!("{}/{first}", context.name()),
+            inputs: vec![entry.input.clone()],
+            operation: Box::new(KinematicsEntry {
+                layouts: vec![Layout::default(); outputs.len()],
+                kinematics,
+            }),
+            outputs,
+        });
+    }
+    Ok(())
+}
+
+/// The operation of one entry.
+struct KinematicsEntry {
+    kinematics: Kinematics,
+    /// Layout of the last message of each output.
+    layouts: Vec<Layout>,
+}
+
+impl KinematicsEntry {
+    /// Publishes a product of the message that was read.
+    fn publish(&mut self, output: usize, message: &Message, out: &mut Outbox<'_>) {
+        let kinematics = &mut self.kinematics;
+        let product = kinematics.products()[output];
+        if !kinematics.has(product) {
+            out.dropped(0, Dropped::Length);
+            out.fault(
+                0,
+                "no velocities, and no `twist` is published (needed: one for each joint of the chain)",
+            );
+            return;
+        }
+        let layout = &mut self.layouts[output];
+        kinematics.layout_into(product, layout);
+        out.send(output, layout, |payload, header| {
+            kinematics.write(product, payload);
+            kinematics.describe(product, message, header);
+        });
+    }
+
+    /// Counts the rows that are not used, and says why.
+    fn report(&self, out: &mut Outbox<'_>) {
+        for refused in self.kinematics.refused() {
+            out.dropped(0, why_row(&refused.reason));
+            match refused.reason {
+                Reason::Unreachable { .. } => out.warn(0, "poses out of reach", refused),
+                _ => out.fault(0, refused),
+            }
+        }
+    }
+}
+
+impl Operation for KinematicsEntry {
+    fn input(&mut self, _: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
+        let read = self.kinematics.read(message);
+        read.inspect_err(|error| out.dropped(0, why_message(error)))?;
+        let (products, base) = (self.kinematics.products(), self.kinematics.base());
+        let frame_id = message.header.frame_id.get().unwrap_or_default();
+        if products.contains(&Product::Joints) && !frame_id.is_empty() && frame_id != base {
+            let text = format_args!("its poses are in the frame `{frame_id}`, and are taken as those in `{base}`");
+            out.warn_seldom(0, "another frame", text);
+        }
+        for output in 0..products.len() {
+            self.publish(output, message, out);
+        }
+        self.report(out);
+        if let Some(mut figures) = out.figures() {
+            figures.computed(self.kinematics.compute_time(), Device::Cpu, 0);
+        }
+        Ok(())
+    }
+
+    fn selection(&self, _: usize) -> Selection {
+        self.kinematics.selection().clone()
+    }
+}
+
+/// The reason why a message is not used.
+fn why_message(error: &InputError) -> Dropped {
+    match error {
+        InputError::Samples(SamplesError::NoStamp) => Dropped::Stamp,
+        _ => Dropped::Length,
+    }
+}
+
+/// The reason why a row is not used.
+fn why_row(reason: &Reason) -> Dropped {
+    if reason.is_range() {
+        Dropped::Range
+    } else if reason.is_unreachable() {
+        Dropped::Unreachable
+    } else {
+        Dropped::NonFinite
+    }
+}
+
+#[cfg(test)]
+mod tests;

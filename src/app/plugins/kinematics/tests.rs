@@ -1,0 +1,545 @@
+use crate::app::{App, AppError, Config, Fault, Graph, Sink};
+use robocache_device::Dtype;
+use robocache_ops::kinematics::key;
+use robocache_ops::{self as ops, align};
+use robocache_stream::{Header, Layout, Message, Payload, form};
+use std::f64::consts::FRAC_PI_2;
+use std::path::Path;
+
+const NAN: f64 = f64::NAN;
+
+/// Keeps what is published.
+#[derive(Default)]
+struct Published(Vec<(String, Message)>);
+
+impl Sink for Published {
+    fn send(
+        &mut self,
+        output: &str,
+        layout: &Layout,
+        fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
+    ) -> Result<(), Fault> {
+        let mut message = Message::default();
+        message.write(layout, fill);
+        message.check_unchanged().unwrap();
+        self.0.push((output.to_owned(), message));
+        Ok(())
+    }
+}
+
+impl Published {
+    fn take(&mut self) -> Vec<(String, Message)> {
+        std::mem::take(&mut self.0)
+    }
+
+    /// The only message that was published.
+    fn only(&mut self) -> Message {
+        let mut sent = self.take();
+        assert_eq!(sent.len(), 1);
+        sent.remove(0).1
+    }
+}
+
+/// A graph with the arm of `tests/common/planar.urdf`: links of 1 m and 0.5 m.
+fn build(plugins: &str) -> Result<Graph, AppError> {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/robot.yml");
+    let text = format!(
+        "device: cpu\nchains: {{ arm: {{ urdf: planar.urdf, base: base, tip: tip }}, \
+         other: {{ urdf: planar.urdf, base: base, tip: tip, joints: [elbow, shoulder], \
+         tool: {{ translation_m: [0.5, 0, 0] }} }} }}\nplugins: [{plugins}]"
+    );
+    App::new()
+        .with_config(Config::parse(Path::new(file), &text)?)
+        .add_plugins(super::super::all())
+        .build(|_| true)
+}
+
+fn graph(entries: &str) -> Graph {
+    build(&format!("kinematics: [{entries}]")).unwrap()
+}
+
+fn message(values: &[f64], header: impl FnOnce(&mut Header)) -> Message {
+    let mut message = Message::default();
+    message.write(&Layout::flat(Dtype::Float64, values.len()), |payload, to| {
+        payload.column(0).copy_from_slice(values);
+        to.timestamp_ns.set(5);
+        header(to);
+    });
+    message
+}
+
+fn values(message: &Message) -> Vec<f64> {
+    message.flat().unwrap().as_slice().to_vec()
+}
+
+/// Compares to within 1e-12. NaN is NaN.
+fn assert_near(came: &[f64], wanted: &[f64]) {
+    let is_near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-12 || a.is_nan() && b.is_nan();
+    assert!(
+        came.len() == wanted.len() && came.iter().zip(wanted).all(is_near),
+        "{came:?}\n{wanted:?}"
+    );
+}
+
+fn faults(graph: &Graph) -> u64 {
+    graph.faults().map(|(_, count)| count).sum()
+}
+
+/// What the log said last, of each kind.
+fn causes(graph: &Graph) -> Vec<String> {
+    graph
+        .causes()
+        .map(|(at, count, words)| format!("{at}: {count}: {words}"))
+        .collect()
+}
+
+#[test]
+fn joints_make_a_pose_a_jacobian_and_a_twist() {
+    let mut graph = graph("{ input: joints, chain: arm, make: [pose, jacobian, twist] }");
+    let mut sent = Published::default();
+    // The upper link along x, the lower one along y; the shoulder turns.
+    graph.message(0, &message(&[0.0, FRAC_PI_2, 2.0, 0.0], |_| ()), &mut sent);
+    let sent = sent.take();
+    let names: Vec<&str> = sent.iter().map(|(output, _)| output.as_str()).collect();
+    assert_eq!(names, ["arm_pose", "arm_jacobian", "arm_twist"]);
+    let half = 0.5f64.sqrt();
+    assert_near(&values(&sent[0].1), &[1.0, 0.5, 0.0, 0.0, 0.0, half, half]);
+    let zeros = [0.0; 6];
+    assert_near(
+        &values(&sent[1].1),
+        &[&[-0.5, -0.5, 1.0, 0.0], &zeros[..], &[1.0, 1.0]].concat(),
+    );
+    assert_near(&values(&sent[2].1), &[-1.0, 2.0, 0.0, 0.0, 0.0, 2.0]);
+    let forms: Vec<_> = sent
+        .iter()
+        .map(|(_, message)| message.header.shape.get().unwrap())
+        .collect();
+    assert_eq!(forms, [&[7][..], &[6, 2], &[6]]);
+    for (_, message) in &sent {
+        let header = &message.header;
+        assert_eq!((message.timestamp_ns(), header.valid.get()), (5, Some(&[1][..])));
+        assert_eq!(
+            (header.frame_id.get(), header.dtype.get()),
+            (Some("base"), Some("float64"))
+        );
+    }
+    assert_eq!(sent[1].1.header.fields.get().unwrap(), ["shoulder", "elbow"]);
+    assert_eq!(sent[2].1.header.fields.get().unwrap()[5], "angular.z");
+    assert_eq!(faults(&graph), 0);
+}
+
+#[test]
+fn each_row_has_its_stamp_and_its_mask() {
+    let mut graph = graph("{ input: joints, chain: arm, make: [pose, twist] }");
+    let mut sent = Published::default();
+    let rows = [
+        [0.0, 0.0, 0.0, 1.0],
+        [1.0, 1.0, 0.0, 0.0],
+        [NAN, 0.0, 0.0, 0.0],
+        [0.0, 9000.0, 0.0, 0.0],
+        [FRAC_PI_2, 0.0, NAN, 0.0],
+    ];
+    let message = message(rows.as_flattened(), |header| {
+        header.timestamps_ns.set([10, 20, 30, 40, 50]);
+        header.valid.set([1, 0, 1, 1, 1]);
+        header.shape.set([5, 4]);
+        header.frame_id.set("joints");
+        ops::key::epoch.set(header, 3);
+        // As of a window of one modality.
+        form::modalities.set(header, ["joints"]);
+        align::key::offsets.set(header, [0, 4]);
+        form::age_ns.set(header, [0; 5]);
+    });
+    graph.message(0, &message, &mut sent);
+    let sent = sent.take();
+    let half = 0.5f64.sqrt();
+    let none = [NAN; 7];
+    let first = [1.5, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0];
+    let last = [0.0, 1.5, 0.0, 0.0, 0.0, half, half];
+    assert_near(&values(&sent[0].1), &[first, none, none, none, last].concat());
+    let twists = values(&sent[1].1);
+    assert_near(&twists[..6], &[0.0, 0.5, 0.0, 0.0, 0.0, 1.0]);
+    assert_near(&twists[6..], &[NAN; 24]);
+    for ((_, message), (width, mask)) in sent.iter().zip([(7, [1, 0, 0, 0, 1]), (6, [1, 0, 0, 0, 0])]) {
+        let header = &message.header;
+        assert_eq!(header.shape.get(), Some(&[5, width][..]));
+        assert_eq!(header.timestamps_ns.get(), Some(&[10, 20, 30, 40, 50][..]));
+        assert_eq!((header.valid.get(), message.timestamp_ns()), (Some(&mask[..]), 5));
+        assert_eq!(ops::key::epoch.get(header), Some(3));
+        assert_eq!(key::dropped_range.get(header), Some(1));
+        let keys: Vec<&str> = header.iter().map(|(key, _)| key).collect();
+        let of_window = [form::modalities.name, align::key::offsets.name, form::age_ns.name];
+        assert!(!of_window.iter().any(|key| keys.contains(key)), "{keys:?}");
+    }
+    let nonfinite = |of: usize| ops::key::dropped_nonfinite.get(&sent[of].1.header);
+    assert_eq!((nonfinite(0), nonfinite(1)), (Some(1), Some(2)));
+    // The row that came masked is no fault.
+    assert_eq!(faults(&graph), 3);
+    graph.gather_diagnostics();
+    let report = graph.report(std::time::Instant::now()).unwrap();
+    let row = &report.inputs[0];
+    assert_eq!((row.faults, row.dropped_nonfinite, row.dropped_range), (3, 2, 1));
+    let said = causes(&graph).join("\n");
+    assert!(
+        said.contains("row 2: `shoulder` is NaN (needed: a finite number)"),
+        "{said}"
+    );
+}
+
+#[test]
+fn joints_are_found_by_their_names_whatever_their_order() {
+    let entries = "{ input: joints, chain: arm, make: pose }, { input: joints, chain: other, make: [pose, twist] }";
+    let mut graph = graph(entries);
+    let mut sent = Published::default();
+    let names = |names: [&'static str; 3]| move |header: &mut Header| header.fields.set(names);
+    let bent = message(&[FRAC_PI_2, 7.0, 0.0], names(["elbow", "gripper", "shoulder"]));
+    graph.message(0, &bent, &mut sent);
+    let poses = sent.take();
+    let half = 0.5f64.sqrt();
+    assert_near(&values(&poses[0].1), &[1.0, 0.5, 0.0, 0.0, 0.0, half, half]);
+    // The tool is another 0.5 m long.
+    assert_near(&values(&poses[1].1), &[1.0, 1.0, 0.0, 0.0, 0.0, half, half]);
+    assert_eq!((poses[1].0.as_str(), poses.len()), ("other_pose", 2));
+    // Without velocities there is no twist, and it says so.
+    assert_eq!(faults(&graph), 1);
+    graph.message(
+        0,
+        &message(&[0.0; 3], names(["elbow", "gripper", "sholder"])),
+        &mut sent,
+    );
+    assert!(sent.take().is_empty());
+    let said = causes(&graph).join("\n");
+    let wanted = "joint `shoulder` is not among the `fields`, did you mean `sholder`? (there: elbow, gripper, sholder)";
+    assert!(said.contains(wanted) && faults(&graph) == 3, "{said}");
+}
+
+#[test]
+fn channels_say_which_values_are_joints() {
+    let mut graph = graph("{ input: proprio, chain: arm, make: pose, channels: [1, 3] }");
+    let mut sent = Published::default();
+    let mut single = Message::default();
+    single.write(&Layout::flat(Dtype::Float32, 8), |payload, header| {
+        payload
+            .column(0)
+            .copy_from_slice(&[9.0f32, 0.0, 0.0, 9.0, 9.0, FRAC_PI_2 as f32, 0.0, 9.0]);
+        header.timestamps_ns.set([1, 2]);
+    });
+    graph.message(0, &single, &mut sent);
+    let pose = sent.only();
+    let poses: &[f32] = pose.flat().unwrap().as_slice();
+    assert_eq!(
+        (poses[0], poses[1], pose.header.dtype.get()),
+        (1.5, 0.0, Some("float32"))
+    );
+    assert!(poses[7].abs() < 1e-6 && (poses[8] - 1.5).abs() < 1e-6);
+    graph.message(0, &message(&[1.0, 2.0], |_| ()), &mut sent);
+    let said = causes(&graph).join("\n");
+    assert!(
+        said.contains("2 values a sample (allowed: 3 or more, as `channels` says)"),
+        "{said}"
+    );
+}
+
+#[test]
+fn poses_make_joints_that_go_on_from_the_last_answer() {
+    let entries = "{ input: goal, chain: arm, make: joints, inverse: { task: position, position_tolerance_m: 1.0e-9 } }, \
+                   { input: arm_joints, chain: arm, make: pose, name: reached }";
+    let mut graph = graph(entries);
+    let mut sent = Published::default();
+    let goal = |x: f64, y: f64| [x, y, 0.0, 0.0, 0.0, 0.0, 1.0];
+    let rows = [
+        goal(1.0, 0.5),
+        goal(1.0, 0.52),
+        goal(9.0, 0.0),
+        goal(NAN, 0.0),
+        goal(1.0, 0.54),
+    ];
+    let stamped = |header: &mut Header| {
+        header.timestamps_ns.set([10, 20, 30, 40, 50]);
+        header.frame_id.set("base");
+    };
+    graph.message(0, &message(rows.as_flattened(), stamped), &mut sent);
+    let out = sent.take();
+    assert_eq!((out[0].0.as_str(), out[1].0.as_str()), ("arm_joints", "reached_pose"));
+    let (joints, header) = (values(&out[0].1), &out[0].1.header);
+    assert_eq!(
+        (header.valid.get(), header.frame_id.get()),
+        (Some(&[1, 1, 0, 0, 1][..]), None)
+    );
+    assert_eq!(
+        (header.shape.get(), header.fields.get().unwrap()[1].as_str()),
+        (Some(&[5, 2][..]), "elbow")
+    );
+    assert!(joints[4..8].iter().all(|joint| joint.is_nan()));
+    // Neighbours stay on one side of the elbow.
+    assert!(
+        (joints[1] - joints[3]).abs() < 0.1 && (joints[3] - joints[9]).abs() < 0.1,
+        "{joints:?}"
+    );
+    let poses = values(&out[1].1);
+    let reached: Vec<f64> = [0, 7, 28].iter().flat_map(|&at| poses[at..at + 2].to_vec()).collect();
+    for (came, wanted) in reached.iter().zip([1.0, 0.5, 1.0, 0.52, 1.0, 0.54]) {
+        assert!((came - wanted).abs() < 1e-8, "{reached:?}");
+    }
+    assert_eq!(out[1].1.header.valid.get(), Some(&[1, 1, 0, 0, 1][..]));
+    let errors = key::position_error_m.get(header).unwrap();
+    assert!(
+        errors[0] < 1e-9 && (errors[2] - 7.5).abs() < 1e-3 && errors[3].is_nan(),
+        "{errors:?}"
+    );
+    assert_eq!(
+        (key::dropped_unreachable.get(header), key::branch.get(header)),
+        (Some(1), Some(0))
+    );
+    assert_eq!(ops::key::dropped_nonfinite.get(header), Some(1));
+    graph.gather_diagnostics();
+    let report = graph.report(std::time::Instant::now()).unwrap();
+    let row = &report.inputs[0];
+    assert_eq!((row.dropped_unreachable, row.dropped_nonfinite, row.faults), (1, 1, 1));
+    let said = causes(&graph).join("\n");
+    assert!(
+        said.contains("row 2: no joints were found for its pose: the best are 7.500e0 m"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_clock_jump_and_another_frame_are_told_to_the_inverse() {
+    let mut graph = graph("{ input: goal, chain: arm, make: joints, inverse: { task: position } }");
+    let mut sent = Published::default();
+    let joints = |graph: &mut Graph, y: f64, epoch: i64| {
+        let mut sent = Published::default();
+        let goal = message(&[-0.2, y, 0.0, 0.0, 0.0, 0.0, 1.0], |header| {
+            ops::key::epoch.set(header, epoch);
+        });
+        graph.message(0, &goal, &mut sent);
+        values(&sent.only())
+    };
+    let first = joints(&mut graph, 0.9, 0);
+    joints(&mut graph, 0.8, 0);
+    let followed = joints(&mut graph, 0.9, 0);
+    let anew = joints(&mut graph, 0.9, 1);
+    assert_ne!(first, followed);
+    assert_eq!(first, anew, "as the first of a trajectory");
+    let foreign = message(&[1.0, 0.5, 0.0, 0.0, 0.0, 0.0, 1.0], |header| {
+        header.frame_id.set("world")
+    });
+    graph.message(0, &foreign, &mut sent);
+    assert_eq!(sent.take().len(), 1);
+    let said = causes(&graph).join("\n");
+    assert!(
+        said.contains("its poses are in the frame `world`, and are taken as those in `base`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_message_that_cannot_be_used_is_counted_and_the_next_one_is() {
+    let entries = "{ input: joints, chain: arm, make: pose }, \
+                   { input: goal, chain: arm, make: joints, inverse: { position_tolerance_m: 1.0e-9 } }";
+    let mut sent = Published::default();
+    let mut integers = Message::default();
+    integers.write(&Layout::flat(Dtype::Int32, 2), |_, header| header.timestamp_ns.set(1));
+    let mut single = Message::default();
+    single.write(&Layout::flat(Dtype::Float32, 7), |_, header| header.timestamp_ns.set(1));
+    let unstamped = message(&[0.0; 2], |header| header.timestamp_ns.clear());
+    let cases = [
+        (0, message(&[0.0; 3], |_| ()), "3 values (allowed: 2, one sample"),
+        (0, unstamped, "no `timestamp_ns` (needed"),
+        (0, integers, "the values are int32 (allowed: float32, float64)"),
+        (
+            1,
+            single,
+            "the poses are float32, and of `inverse` position_tolerance_m: 0.000000001 (allowed",
+        ),
+        (1, message(&[0.0; 6], |_| ()), "6 values (allowed: 7, one sample"),
+    ];
+    for (input, unusable, words) in &cases {
+        let mut graph = graph(entries);
+        graph.message(*input, unusable, &mut sent);
+        let said = causes(&graph).join("\n");
+        assert!(said.contains(words) && sent.0.is_empty(), "{said}\nnot {words}");
+        assert_eq!(faults(&graph), 1);
+        graph.message(0, &message(&[0.0; 2], |_| ()), &mut sent);
+        assert_near(&values(&sent.only()), &[1.5, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
+    }
+}
+
+#[test]
+fn a_tool_pose_is_a_modality_of_fuse() {
+    let fuse = "fuse: { rate_hz: 100, modalities: [{ input: arm_pose, dim: 7, groups: [\
+                { channels: [0, 3], interpolation: linear }, { channels: [3, 7], interpolation: slerp }] }] }";
+    let mut graph = build(&format!(
+        "kinematics: [{{ input: joints, chain: arm, make: pose }}], {fuse}"
+    ))
+    .unwrap();
+    let inputs: Vec<&str> = graph.external_inputs().map(|(input, _)| input).collect();
+    assert_eq!(inputs, ["joints"]);
+    let mut sent = Published::default();
+    for (ms, shoulder) in [(5, 0.0), (15, FRAC_PI_2), (25, NAN), (35, FRAC_PI_2)] {
+        let joints = message(&[shoulder, 0.0], |header| header.timestamp_ns.set(ms * 1_000_000));
+        graph.message(0, &joints, &mut sent);
+    }
+    let fused: Vec<_> = sent
+        .take()
+        .into_iter()
+        .filter(|(output, _)| output == "fused")
+        .collect();
+    // At 10 ms half of the way, at 20 and 30 between two equal poses: the row that is masked is not there.
+    assert_eq!(fused.len(), 3);
+    let rows: Vec<Vec<f32>> = fused
+        .iter()
+        .map(|(_, message)| message.flat().unwrap().as_slice().to_vec())
+        .collect();
+    let (eighth, half) = ((FRAC_PI_2 / 4.0).sin_cos(), 0.5f64.sqrt());
+    for (row, wanted) in rows.iter().zip([
+        [0.75, 0.75, 0.0, 0.0, 0.0, eighth.0, eighth.1],
+        [0.0, 1.5, 0.0, 0.0, 0.0, half, half],
+        [0.0, 1.5, 0.0, 0.0, 0.0, half, half],
+    ]) {
+        let is_near = |(a, b): (&f32, &f64)| (f64::from(*a) - b).abs() < 1e-6;
+        assert!(row.iter().zip(&wanted).all(is_near), "{row:?}\n{wanted:?}");
+    }
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_the_key_and_what_is_allowed() {
+    let arm = "input: joints, chain: arm";
+    let cases = [
+        ("[]", "kinematics: []: the list is empty (allowed: one entry or more)"),
+        (
+            "{ input: joints }",
+            "kinematics: a map is not allowed (allowed: a list)",
+        ),
+        (
+            "[{ input: joints, make: pose }]",
+            "kinematics: [0]: the key `chain` is missing",
+        ),
+        (
+            &format!("[{{ {arm}, make: pose, inputs: 3 }}]"),
+            "kinematics: [0].inputs: unknown key `inputs`, did you mean `input`? (allowed: input, from, channels, chain",
+        ),
+        (
+            &format!("[{{ {arm}, make: poses }}]"),
+            "kinematics: [0].make: `poses` is not allowed, did you mean `pose`? (allowed: pose, jacobian, twist, joints)",
+        ),
+        (
+            &format!("[{{ {arm}, make: 3 }}]"),
+            "kinematics: [0].make: 3 is not allowed (allowed: pose, jacobian, twist, joints, or a list of these)",
+        ),
+        (
+            &format!("[{{ {arm}, make: [] }}]"),
+            "kinematics: [0].make: it is empty (allowed: `joints`, or any of",
+        ),
+        (
+            &format!("[{{ {arm}, make: [pose, joints] }}]"),
+            "kinematics: [0].make: `joints` are made of poses, and the others of joints",
+        ),
+        (
+            &format!("[{{ {arm}, make: [pose, pose] }}]"),
+            "kinematics: [0].make: `pose` is there twice (allowed: once)",
+        ),
+        (
+            "[{ input: joints, chain: amr, make: pose }]",
+            "kinematics: [0].chain: `amr` is not one of `chains:`, did you mean `arm`? (there: arm, other)",
+        ),
+        (
+            &format!("[{{ {arm}, make: pose }}, {{ input: other, chain: arm, make: pose }}]"),
+            "kinematics: [1].name: [0] publishes `arm_pose`, too (needed: another `name` in one of them)",
+        ),
+        (
+            &format!("[{{ {arm}, make: pose, name: a/b }}]"),
+            "kinematics: [0].name: `a/b` is not a name (allowed: letters a to z, digits, `_` and `-`)",
+        ),
+        (
+            &format!("[{{ {arm}, make: pose, frame: tool }}]"),
+            "kinematics: [0].frame: nothing of the entry has use for it (allowed with it: jacobian, twist)",
+        ),
+        (
+            &format!("[{{ {arm}, make: jacobian, frame: world }}]"),
+            "kinematics: [0].frame: `world` is not allowed (allowed: base, tool, spatial)",
+        ),
+        (
+            &format!("[{{ {arm}, make: pose, inverse: {{}} }}]"),
+            "kinematics: [0].inverse: nothing of the entry has use for it (allowed with it: joints)",
+        ),
+        (
+            &format!("[{{ {arm}, make: joints, inverse: {{ seeds: 0 }} }}]"),
+            "kinematics: [0].inverse.seeds: 0 (allowed: 1 to 4096)",
+        ),
+        (
+            &format!("[{{ {arm}, make: joints, inverse: {{ seed: 3 }} }}]"),
+            "kinematics: [0].inverse.seed: unknown key `seed`, did you mean `seeds`?",
+        ),
+        (
+            &format!("[{{ {arm}, make: pose, channels: [0, 3] }}]"),
+            "kinematics: [0].channels: [0, 3] (allowed: [first, end] of 2 values)",
+        ),
+        (
+            &format!("[{{ {arm}, make: twist, channels: [3, 2] }}]"),
+            "kinematics: [0].channels: [3, 2] (allowed: [first, end] of 2 values, or 4 with velocities)",
+        ),
+        (
+            &format!("[{{ {arm}, make: pose, from: {{ columns: [a..b] }} }}]"),
+            "kinematics: [0].from.columns[0]: `a..b` is not a path",
+        ),
+    ];
+    for (section, wanted) in cases {
+        let error = build(&format!("kinematics: {section}")).err().unwrap();
+        assert!(error.is_config());
+        let text = error.to_string();
+        assert!(text.contains(wanted), "{text}\nnot {wanted}");
+    }
+}
+
+#[test]
+fn a_chain_that_is_wrong_is_refused_where_it_stands() {
+    let refusal = |chains: &str| {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/robot.yml");
+        let text =
+            format!("device: cpu\nchains: {chains}\nplugins: [kinematics: [{{ input: a, chain: arm, make: pose }}]]");
+        let config = Config::parse(Path::new(file), &text);
+        let built = config.and_then(|config| {
+            let app = App::new().with_config(config).add_plugins(super::super::all());
+            app.build(|_| true)
+        });
+        let error = built.err().unwrap();
+        assert!(error.is_config());
+        error.to_string()
+    };
+    let cases = [
+        ("[]", "chains: a list is not allowed (allowed: a map)"),
+        (
+            "{}",
+            "kinematics: [0].chain: `arm` is not one of `chains:` (there: none)",
+        ),
+        (
+            "{ arm: { base: base, tip: tip } }",
+            "chains: arm: the key `urdf` is missing",
+        ),
+        (
+            "{ arm: { urdf: a, base: base, tip: tip, limit: {} } }",
+            "chains: arm.limit: unknown key `limit`, did you mean `limits`? (allowed: urdf, base, tip, joints, limits, tool)",
+        ),
+        (
+            "{ arm: { urdf: none.urdf, base: base, tip: tip } }",
+            "common/none.urdf: No such file",
+        ),
+        (
+            "{ arm: { urdf: planar.urdf, base: base, tip: hand } }",
+            "chains: arm: /",
+        ),
+        (
+            "{ arm: { urdf: planar.urdf, base: base, tip: tip, tool: { rotation_xyzw: [0, 0, 0, 0] } } }",
+            "chains: arm: tool.rotation_xyzw: [0.0, 0.0, 0.0, 0.0] has the norm 0 (allowed",
+        ),
+        (
+            "{ arm: { urdf: planar.urdf, base: base, tip: tip, limits: { elbw: [0, 1] } } }",
+            "limits of `elbw`, did you mean `elbow`? (allowed: shoulder, elbow)",
+        ),
+    ];
+    for (chains, wanted) in cases {
+        let text = refusal(chains);
+        assert!(text.contains(wanted), "{text}\nnot {wanted}");
+    }
+}
