@@ -1,6 +1,6 @@
 //! Conversions of actions over arrays.
 
-use crate::kinematics::{Chain, Number, Rows, with_type};
+use crate::kinematics::{Chain, Number, Rows, filled, with_type};
 use crate::tensor::Tensor;
 use crate::threads;
 use pyo3::exceptions::PyValueError;
@@ -87,7 +87,7 @@ pub fn convert_actions(
 
 /// Distances from their poses up to which joints are answers, metres and radians: in float64, and for poses that were rounded to
 /// float32.
-const TOLERANCE: f64 = 1e-12;
+const TOLERANCE: f64 = 1e-8;
 const SINGLE_TOLERANCE: f64 = 2e-6;
 /// The fewest chunks that a thread takes at a time. At most this many are done by the calling thread.
 const CHUNKS_AT_A_TIME: usize = 16;
@@ -107,7 +107,7 @@ impl Job {
     fn run<R: Number>(&self, py: Python<'_>) -> PyResult<Tensor> {
         let of_chunk = self.steps * self.width;
         let chunks = self.actions.count().checked_div(self.steps).unwrap_or(0);
-        let mut results = vec![R::default(); chunks * of_chunk];
+        let mut results = filled(R::default(), chunks, of_chunk)?;
         if !results.is_empty() {
             let convert = |(chunk, results): (usize, &mut [R])| self.convert(chunk, results);
             let done = py.detach(|| {

@@ -1,7 +1,7 @@
 //! Joints for poses over arrays.
 
 use crate::element::Element;
-use crate::kinematics::{Chain, Number, Rows, with_type};
+use crate::kinematics::{Chain, Number, Rows, filled, with_type};
 use crate::tensor::Tensor;
 use crate::threads;
 use pyo3::exceptions::PyValueError;
@@ -112,8 +112,8 @@ impl Chain {
     ) -> PyResult<Answers> {
         let solver = Solver::<R>::new(&self.chain, config).map_err(refusal)?;
         let targets = targets::<R>(poses);
-        let mut joints = vec![R::default(); targets.len() * self.size()];
-        let mut answers = vec![Answer::default(); targets.len()];
+        let mut joints = filled(R::default(), targets.len(), self.size())?;
+        let mut answers = filled(Answer::default(), targets.len(), 1)?;
         py.detach(|| {
             let seeds = seeds.map(|seeds| spread::<R>(seeds, targets.len()));
             threads::share(|| solver.solve_batch(targets, seeds.as_deref(), &mut joints, &mut answers))
@@ -131,9 +131,9 @@ impl Chain {
     ) -> PyResult<(Answers, Tensor)> {
         let solver = Solver::<R>::new(&self.chain, config).map_err(refusal)?;
         let targets = targets::<R>(poses);
-        let mut joints = vec![R::default(); targets.len() * self.size()];
-        let mut answers = vec![Answer::default(); targets.len()];
-        let mut branches = vec![0; targets.len()];
+        let mut joints = filled(R::default(), targets.len(), self.size())?;
+        let mut answers = filled(Answer::default(), targets.len(), 1)?;
+        let mut branches = filled(0, targets.len(), 1)?;
         if !targets.is_empty() {
             py.detach(|| {
                 let seeds = seeds.map(|seeds| spread::<R>(seeds, targets.len() / length));

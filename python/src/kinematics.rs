@@ -5,7 +5,7 @@ use crate::arrays::Arrays;
 use crate::element::Place;
 use crate::tensor::Tensor;
 use crate::threads;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use robocache::device::{Dtype, Primitive};
 use robocache::geometry::{Real, RigidTransform};
@@ -136,6 +136,20 @@ fn take_on_host(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Array> {
         )));
     }
     Arrays::new(None).take(&name, object)
+}
+
+/// Room for `of_row` values of each of `rows` rows, or the exception for a lack of memory.
+pub fn filled<T: Clone>(value: T, rows: usize, of_row: usize) -> PyResult<Vec<T>> {
+    let len = rows.saturating_mul(of_row);
+    let mut values = Vec::new();
+    values.try_reserve_exact(len).map_err(|_| {
+        PyMemoryError::new_err(format!(
+            "no memory for the results of {rows} rows, {} bytes",
+            len.saturating_mul(size_of::<T>())
+        ))
+    })?;
+    values.resize(len, value);
+    Ok(values)
 }
 
 /// Reads the text of a URDF file.
@@ -288,7 +302,7 @@ impl Chain {
 
     fn fk_of<R: Number>(&self, py: Python<'_>, q: &Rows, links: Option<&[usize]>) -> PyResult<Tensor> {
         let (model, values) = (R::model(self), q.values::<R>());
-        let mut poses = vec![[R::default(); 7]; q.count() * links.map_or(1, <[usize]>::len)];
+        let mut poses = filled([R::default(); 7], q.count(), links.map_or(1, <[usize]>::len))?;
         py.detach(|| {
             threads::share(|| match links {
                 Some(links) => model.link_poses(values, links, &mut poses),
@@ -303,22 +317,22 @@ impl Chain {
 
     fn jacobian_of<R: Number>(&self, py: Python<'_>, q: &Rows, frame: Frame) -> PyResult<Tensor> {
         let (model, values) = (R::model(self), q.values::<R>());
-        let mut jacobians = vec![R::default(); 6 * values.len()];
-        let mut poses = vec![[R::default(); 7]; q.count()];
+        let mut jacobians = filled(R::default(), values.len(), 6)?;
+        let mut poses = filled([R::default(); 7], q.count(), 1)?;
         py.detach(|| threads::share(|| model.jacobians(values, frame, &mut jacobians, &mut poses)))?;
         Ok(q.tensor(jacobians, &[6, self.size()]))
     }
 
     fn velocity_of<R: Number>(&self, py: Python<'_>, q: &Rows, dq: &Rows, frame: Frame) -> PyResult<Tensor> {
         let (model, values, velocities) = (R::model(self), q.values::<R>(), dq.values::<R>());
-        let mut twists = vec![[R::default(); 6]; q.count()];
+        let mut twists = filled([R::default(); 6], q.count(), 1)?;
         py.detach(|| threads::share(|| model.twists(values, velocities, frame, &mut twists)))?;
         Ok(q.tensor(twists, &[6]))
     }
 
     fn manipulability_of<R: Number>(&self, py: Python<'_>, q: &Rows) -> PyResult<Tensor> {
         let (model, values) = (R::model(self), q.values::<R>());
-        let mut manipulabilities = vec![R::default(); q.count()];
+        let mut manipulabilities = filled(R::default(), q.count(), 1)?;
         py.detach(|| threads::share(|| model.manipulabilities(values, &mut manipulabilities)))?;
         Ok(q.tensor(manipulabilities, &[]))
     }

@@ -247,6 +247,9 @@ fn order<'a>(moving: &[Moving<'a>], config: &ChainConfig) -> Result<Vec<UrdfJoin
     }
 }
 
+/// Two turns, radians: limits of a revolute joint beyond it may be degrees.
+const PLAUSIBLE: f64 = 12.6;
+
 /// A joint whose value is given, with its limits.
 fn joint(joint: &UrdfJoint<'_>, config: &ChainConfig, warnings: &mut Vec<String>) -> Result<Joint, ChainError> {
     let configured = config.limits.get(joint.name).copied();
@@ -278,6 +281,18 @@ fn joint(joint: &UrdfJoint<'_>, config: &ChainConfig, warnings: &mut Vec<String>
         return Err(joint.error(format!(
             "limits {lower} and {upper} (allowed: within -{MAX_ANGLE} and {MAX_ANGLE})"
         )));
+    }
+    if configured.is_none()
+        && let Some(given) = joint.only_limit()
+    {
+        warnings.push(joint.warning(&format!(
+            "only its `{given}` limit is given, and the other is taken as 0"
+        )));
+    }
+    if kind == JointKind::Revolute && (lower < -PLAUSIBLE || upper > PLAUSIBLE) {
+        let text =
+            format!("limits {lower} and {upper} are more than two turns: are they degrees? They are to be radians");
+        warnings.push(joint.warning(&text));
     }
     if lower < -MAX_ANGLE || upper > MAX_ANGLE {
         warnings.push(joint.warning(&format!(

@@ -184,8 +184,24 @@ impl<'a> Urdf<'a> {
             path.push(joint);
             link = joint.parent;
         }
+        self.check_circle(base)?;
         path.reverse();
         Ok(path)
+    }
+
+    /// Checks that the joints above a link do not come back to it.
+    fn check_circle(&self, link: &str) -> Result<(), ChainError> {
+        let mut above = self.above.get(link);
+        for _ in 0..self.joints.len() {
+            match above {
+                Some(joint) if joint.parent == link => {
+                    return Err(joint.error(format!("the joints above `{link}` form a circle")));
+                }
+                Some(joint) => above = self.above.get(joint.parent),
+                None => break,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -307,6 +323,16 @@ impl<'a> UrdfJoint<'a> {
         }
         let lower = self.number("limit", "lower", 0.0)?;
         Ok(Some([lower, self.number("limit", "upper", 0.0)?]))
+    }
+
+    /// The name of the limit that is given, if it is one alone.
+    pub fn only_limit(&self) -> Option<&'static str> {
+        let given = |name| self.attribute("limit", name).is_some();
+        match (given("lower"), given("upper")) {
+            (true, false) => Some("lower"),
+            (false, true) => Some("upper"),
+            _ => None,
+        }
     }
 
     /// The joint that it follows, if it does.

@@ -81,7 +81,7 @@ impl ConversionConfig {
             to_rotation: RotationForm::default(),
             frame: DeltaFrame::default(),
             step_ns: None,
-            tolerance: 1e-12,
+            tolerance: 1e-8,
         }
     }
 }
@@ -221,7 +221,7 @@ impl Conversion {
     ///
     /// # Errors
     /// Names the step: a number is not finite, a rotation has no direction, a joint is too large for the chain, or it does not reach
-    /// a pose within 0.5 rad or m of the step before.
+    /// a pose within 0.5 rad or m of the step before, the first one within that of the reference.
     ///
     /// # Panics
     /// If `reference` or `results` do not have their [widths](Self::widths).
@@ -319,10 +319,20 @@ impl Conversion {
                     ),
                 ));
             }
-            if branch > 0 {
+            // The first step is not a later one to the solver, wherever it starts.
+            let (before, now) = match step.checked_sub(1) {
+                None => (start, &joints[..start.len()]),
+                Some(before) => joints[before * start.len()..][..2 * start.len()].split_at(start.len()),
+            };
+            let largest = before
+                .iter()
+                .zip(now)
+                .fold(0.0, |largest: f64, (a, b)| largest.max((a - b).abs()));
+            if branch > 0 || largest > MAX_JOINT_STEP {
+                let from = if step == 0 { "the reference" } else { "the step before" };
                 return Err(StepError::step(
                     step,
-                    format!("no joints for the pose within {MAX_JOINT_STEP} rad or m of the step before"),
+                    format!("no joints were found for the pose within {MAX_JOINT_STEP} rad or m of {from}"),
                 ));
             }
         }

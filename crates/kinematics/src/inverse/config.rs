@@ -86,7 +86,6 @@ impl<R: Real> Spec<R> {
     pub fn new(config: &InverseConfig) -> Result<Self, InverseError> {
         let refuse = |key, problem| Err(InverseError { key, problem });
         let is_single = size_of::<R>() == size_of::<f32>();
-        let least = if is_single { LEAST_SINGLE } else { 0.0 };
         let tolerances = [
             ("position_tolerance_m", config.position_tolerance_m),
             ("rotation_tolerance_rad", config.rotation_tolerance_rad),
@@ -95,7 +94,7 @@ impl<R: Real> Spec<R> {
             if is_single && !(LEAST_SINGLE..=1e3).contains(&value) {
                 return refuse(key, format!("{value} (allowed: {LEAST_SINGLE} to 1000 in float32)"));
             }
-            if !(value > least && value <= 1e3) {
+            if !(value > 0.0 && value <= 1e3) {
                 return refuse(key, format!("{value} (allowed: above 0, up to 1000)"));
             }
         }

@@ -210,7 +210,13 @@ fn chunks_that_are_refused() {
     let jump = [1.5, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, x, y, z, qx, qy, qz, qw];
     assert_eq!(
         refused(Kind::Pose, Kind::Absolute, &jump, 7, &zero),
-        "step 1: no joints for the pose within 0.5 rad or m of the step before"
+        "step 1: no joints were found for the pose within 0.5 rad or m of the step before"
+    );
+    // So is the first step, from the reference.
+    let poses = &jump[7..];
+    assert_eq!(
+        refused(Kind::Pose, Kind::Delta, poses, 7, &zero),
+        "step 0: no joints were found for the pose within 0.5 rad or m of the reference"
     );
 }
 

@@ -254,6 +254,35 @@ fn peculiarities_are_told() {
 }
 
 #[test]
+fn a_circle_above_the_base_is_refused() {
+    let joints = joint("a", "continuous", "base", "tip", "") + &joint("b", "fixed", "tip", "base", "");
+    let refusal = refusal(&robot(&["base", "tip"], &joints), &config());
+    assert!(
+        refusal.contains("joint `b`: the joints above `base` form a circle"),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn limits_that_may_not_be_meant_are_told() {
+    let warnings = |inside| {
+        let text = robot(&["base", "tip"], &joint("j", "revolute", "base", "tip", inside));
+        chain(&text, "base", "tip").warnings().to_vec()
+    };
+    assert_eq!(
+        warnings("<limit lower=\"-180\" upper=\"180\"/>"),
+        [
+            "test.urdf:4: joint `j`: limits -180 and 180 are more than two turns: are they degrees? They are to be radians"
+        ]
+    );
+    assert_eq!(
+        warnings("<limit upper=\"2\"/>"),
+        ["test.urdf:4: joint `j`: only its `upper` limit is given, and the other is taken as 0"]
+    );
+    assert!(warnings("<limit lower=\"-6.28\" upper=\"6.28\"/>").is_empty());
+}
+
+#[test]
 fn a_limit_with_one_end_has_0_as_the_other() {
     let limits = |inside| {
         let text = robot(&["base", "tip"], &joint("j", "revolute", "base", "tip", inside));

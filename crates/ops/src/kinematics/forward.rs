@@ -120,7 +120,7 @@ impl<R: Real + Primitive> Forward<R> {
                     Product::Jacobian => self.model.jacobian(q, frame, to).is_some(),
                     Product::Twist if dq.is_empty() => false,
                     Product::Twist => {
-                        let twist = self.model.velocity(q, dq, frame);
+                        let twist = self.model.twist(q, dq, frame);
                         twist.map(|twist| to.copy_from_slice(&twist)).is_some()
                     }
                     Product::Joints => false,
