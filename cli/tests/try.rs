@@ -165,6 +165,42 @@ fn a_stream_that_becomes_a_feature_of_a_dataset_is_not_called_unused() {
 }
 
 #[test]
+fn a_pose_that_kinematics_makes_is_a_stream_of_the_observations() {
+    let folder = Folder::new();
+    // Two joints of an arm in a plane, one message of which has a joint too few.
+    let joints = (0..=100).map(|i| {
+        let angle = 0.01 * i as f32;
+        let values = if i == 50 { vec![angle] } else { vec![angle, -angle] };
+        ("joints", sample(i * 10 * MS, &values))
+    });
+    record(&folder.path("recording"), joints);
+    folder.write("arm.urdf", include_str!("../../tests/common/planar.urdf"));
+    let config = "
+chains: { arm: { urdf: arm.urdf, base: base, tip: tip } }
+kinematics:
+  - { input: joints, chain: arm, make: pose }
+fuse:
+  rate_hz: 100
+  max_wait_ms: 100
+  modalities: [{ input: arm_pose, dim: 7, interpolation: linear, max_gap_ms: 15 }]
+";
+    let done = attempt(&folder, config, &[]);
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    for line in [
+        "arm_pose: 100 messages",
+        "kinematics/arm_pose: input `joints`: 1 faults and warnings",
+        "such as: 1 values (allowed: 2, one sample",
+        "yes: of 101 observations on `fused`, the worst stream, `arm_pose`, is valid in 99.0 % (asked for: 90.0 %)",
+    ] {
+        assert!(done.out.contains(line), "{}\nnot {line}", done.out);
+    }
+    let misspelt = config.replace("chain: arm,", "chain: amr,");
+    let done = attempt(&folder, &misspelt, &[]);
+    let wanted = "kinematics: [0].chain: `amr` is not one of `chains:`, did you mean `arm`? (there: arm)";
+    assert!(done.code == 2 && done.err.contains(wanted), "{}", done.err);
+}
+
+#[test]
 fn what_can_not_be_tried_is_refused() {
     let folder = Folder::new();
     half(&folder);
@@ -173,7 +209,7 @@ fn what_can_not_be_tried_is_refused() {
         (
             "sim: {}",
             &[],
-            "it has nothing to try (allowed: a section of clock, voxelize, fuse",
+            "it has nothing to try (allowed: a section of clock, kinematics, voxelize, fuse",
         ),
         (FUSE, &["--order", "arrival"], "no column `arrival_ns`"),
         (

@@ -110,7 +110,7 @@ impl KinematicsConfig {
             return refused("[]", "the list is empty (allowed: one entry or more)");
         }
         for (i, entry) in self.entries.iter().enumerate() {
-            check_name(entry).map_err(|problem| ConfigError::new(format!("[{i}].name"), problem))?;
+            check_name(entry).map_err(|(key, problem)| ConfigError::new(format!("[{i}].{key}"), problem))?;
             let published = |other: &KinematicsEntry, output: &String| other.outputs().any(|known| known == *output);
             for output in entry.outputs() {
                 if let Some(other) = self.entries[..i].iter().position(|other| published(other, &output)) {

@@ -131,6 +131,7 @@ impl Kinematics {
             header.remove(key);
         }
         header.remove(align::key::offsets.name);
+        header.remove(crate::key::device_bytes.name);
         header.dim.clear();
         let rows = self.has_rows.then_some(self.states.len());
         let sides = self.spec.shape(product).iter().map(|&side| self.spec.length(side));

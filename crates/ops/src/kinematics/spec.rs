@@ -180,14 +180,19 @@ fn check_products(entry: &KinematicsEntry) -> Result<(), String> {
     }
 }
 
-/// Checks the name that stands before the outputs of an entry.
-pub(super) fn check_name(entry: &KinematicsEntry) -> Result<(), String> {
+/// Checks the name that stands before the outputs of an entry. An error has the key that gives the name.
+pub(super) fn check_name(entry: &KinematicsEntry) -> Result<(), (&'static str, String)> {
     let name = entry.own_name();
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    match !name.is_empty() && name.chars().all(is_name) {
-        true => Ok(()),
-        false => Err(format!(
-            "`{name}` is not a name (allowed: letters a to z, digits, `_` and `-`)"
-        )),
+    if !name.is_empty() && name.chars().all(is_name) {
+        return Ok(());
     }
+    const ALLOWED: &str = "allowed: letters a to z, digits, `_` and `-`";
+    Err(match entry.name {
+        Some(_) => ("name", format!("`{name}` is not a name ({ALLOWED})")),
+        None => (
+            "chain",
+            format!("`{name}` can't stand before an output ({ALLOWED}; or a `name` beside it)"),
+        ),
+    })
 }

@@ -452,6 +452,10 @@ fn what_cannot_work_is_refused_with_the_key_and_what_is_allowed() {
             "kinematics: [0].name: `a/b` is not a name (allowed: letters a to z, digits, `_` and `-`)",
         ),
         (
+            "[{ input: joints, chain: 'left arm', make: pose }]",
+            "kinematics: [0].chain: `left arm` can't stand before an output (allowed: letters",
+        ),
+        (
             &format!("[{{ {arm}, make: pose, frame: tool }}]"),
             "kinematics: [0].frame: nothing of the entry has use for it (allowed with it: jacobian, twist)",
         ),
