@@ -22,7 +22,7 @@ struct NamedChain {
 pub(super) enum ChainProblem {
     /// The section does not have it.
     Unknown(String),
-    /// It is there, and can't be read.
+    /// The section has it, and it can't be read.
     Unusable(String),
 }
 

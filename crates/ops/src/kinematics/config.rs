@@ -25,11 +25,11 @@ use std::fmt;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub struct KinematicsConfig {
-    /// What is made of the messages of an input, each an operation of its own. One may take what an earlier one publishes.
+    /// Entries, each an operation of its own. One may take what an earlier one publishes.
     pub entries: Vec<KinematicsEntry>,
 }
 
-/// What is made of the messages of one input.
+/// The products of the messages of one input.
 ///
 /// `Default` has no input, no chain and nothing to make yet; everything else is as it is where a configuration file leaves it out.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

@@ -8,12 +8,12 @@ use robocache_kinematics::{Chain, InverseError};
 use robocache_stream::{Cells, Header, Layout, Message, Payload, Selection, form};
 use std::time::{Duration, Instant};
 
-/// What an entry of the configuration makes of messages. It computes on the CPU, in the type of the message: float32 or float64.
+/// The operation of an entry of the configuration. It computes on the CPU, in the type of the message: float32 or float64.
 #[derive(Debug)]
 pub struct Kinematics {
     spec: Spec,
     work: Work,
-    /// What each row of the last message is.
+    /// State of each row of the last message.
     states: Vec<RowState>,
     dtype: Dtype,
     /// True if the message has a stamp for each row.

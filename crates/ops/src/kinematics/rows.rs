@@ -1,9 +1,9 @@
-//! What the rows of a message are, and why one is not used.
+//! States of the rows of a message, and the reasons why one is not used.
 
 use super::Product;
 use std::fmt::{self, Display};
 
-/// What a row of a message is.
+/// State of a row of a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum RowState {
     /// Not a sample: its `valid` is 0.
@@ -87,7 +87,7 @@ impl Reason {
 pub struct RefusedRow<'a> {
     /// The row of the message.
     pub row: usize,
-    /// Why it is not used.
+    /// The reason why it is not used.
     pub reason: Reason,
     /// Names of the joints, or of a pose's values.
     pub(super) names: &'a [String],

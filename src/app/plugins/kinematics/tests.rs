@@ -85,7 +85,7 @@ fn faults(graph: &Graph) -> u64 {
     graph.faults().map(|(_, count)| count).sum()
 }
 
-/// What the log said last, of each kind.
+/// The last line of the log of each kind, with its place and count.
 fn causes(graph: &Graph) -> Vec<String> {
     graph
         .causes()
