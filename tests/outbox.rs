@@ -152,6 +152,8 @@ impl Operation for Taking {
 struct Picky {
     took: Vec<f32>,
     memory: Message,
+    /// A device from which it says to take payloads, and can't: it has no memory there.
+    gpu: Option<Gpu>,
 }
 
 impl Sink for Picky {
@@ -168,6 +170,10 @@ impl Sink for Picky {
         }
         self.took.push(value);
         Ok(())
+    }
+
+    fn gpu(&self, _: &str) -> Option<&Gpu> {
+        self.gpu.as_ref()
     }
 }
 
@@ -230,6 +236,25 @@ fn what_is_on_its_way_when_its_taker_goes_back_to_the_host_is_brought_there() {
     );
     assert_eq!(log.on_device.load(Relaxed), 1);
     assert!(graph.faults().all(|(_, count)| count == 0));
+}
+
+/// A ring that has no memory for it, say.
+#[test]
+fn what_the_dataflow_can_not_take_on_the_device_goes_by_the_host() {
+    let Some((mut graph, log)) = built(kind().name(), None, usize::MAX) else {
+        return;
+    };
+    let mut sink = Picky {
+        gpu: Some(Gpu::open(kind(), 0).unwrap()),
+        ..Picky::default()
+    };
+    let a = input(&graph, "a");
+    for value in [2.0, 4.0, 3.0] {
+        graph.message(a, &sample(1, &[value]), &mut sink);
+    }
+    assert_eq!(sink.took, [2.0, 4.0]);
+    assert_eq!(*log.came.lock().unwrap(), [2.0, 4.0, 3.0].map(both).as_flattened());
+    assert_eq!(log.on_device.load(Relaxed), 6);
 }
 
 /// The first GPU of one vendor is not the first one of another.

@@ -33,7 +33,7 @@ pub trait Sink {
     /// Sends a payload of this layout that is on [that device](Self::gpu), and a header.
     ///
     /// # Errors
-    /// As [`send`](Self::send).
+    /// It can't be sent from there, as for a lack of memory. It is [sent](Self::send) from the host then.
     fn send_on_device(
         &mut self,
         output: &str,
@@ -227,11 +227,19 @@ impl Outbox<'_> {
             gpu.synchronize()?;
         }
         let takes_it_there = |at: &Gpu| at.device() == gpu.device();
+        let mut is_sent = !route.published;
         if route.published && self.sink.gpu(&route.name).is_some_and(takes_it_there) {
-            if let Err(error) = self.sink.send_on_device(&route.name, layout, columns, header) {
-                self.faults.count(route.fault_site, 1, error);
+            match self.sink.send_on_device(&route.name, layout, columns, header) {
+                Ok(()) => is_sent = true,
+                Err(error) => self.faults.warn(
+                    route.fault_site,
+                    "residence",
+                    1,
+                    format_args!("{error}; it goes by the host"),
+                ),
             }
-        } else if route.published {
+        }
+        if !is_sent {
             let mut on_host = self.internal.on_host.take().unwrap_or_default();
             for (to, from) in on_host.lay_out(layout).iter_mut().zip(columns) {
                 from.memory.fetch(0, to.data.bytes_mut())?;

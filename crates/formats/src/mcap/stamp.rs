@@ -1,6 +1,6 @@
 //! The stamps of messages, as other software writes them.
 
-use arrow_array::{Array, ArrayRef, StructArray};
+use arrow_array::{Array, StructArray};
 use arrow_schema::{DataType, Fields};
 use robocache_stream::{Path, TimeUnit, integer, key, ns_of, number};
 
@@ -290,7 +290,7 @@ fn nearest(times: [(Option<i64>, TimeUnit); 4], published_ns: i64) -> Result<Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow_array::{Float32Array, Float64Array};
+    use arrow_array::{ArrayRef, Float32Array, Float64Array};
     use std::sync::Arc;
 
     const S: i64 = 1_000_000_000;

@@ -136,7 +136,7 @@ impl Conversion {
         let refuse = |key, problem| Err(ConversionError { key, problem });
         let is_velocity = [config.kind, config.to].contains(&Kind::Velocity);
         let step_s = match (config.step_ns, is_velocity) {
-            (Some(step_ns), true) if step_ns > 0 => step_ns as f64 * 1e-9,
+            (Some(step_ns), true) if step_ns > 0 => step_ns as f64 / 1e9,
             (Some(step_ns), true) => return refuse("step_ns", format!("{step_ns} (allowed: above 0)")),
             (None, true) => {
                 let problem = "absent (needed for `velocity`: the time from one step to the next, ns)";

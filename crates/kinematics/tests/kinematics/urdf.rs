@@ -258,7 +258,7 @@ fn a_circle_above_the_base_is_refused() {
     let joints = joint("a", "continuous", "base", "tip", "") + &joint("b", "fixed", "tip", "base", "");
     let refusal = refusal(&robot(&["base", "tip"], &joints), &config());
     assert!(
-        refusal.contains("joint `b`: the joints above `base` form a circle"),
+        refusal.contains("joint `a`: the joints above `base` form a circle"),
         "{refusal}"
     );
 }
