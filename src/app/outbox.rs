@@ -33,7 +33,7 @@ pub trait Sink {
     /// Sends a payload of this layout that is on [that device](Self::gpu), and a header.
     ///
     /// # Errors
-    /// It can't be sent from there, as for a lack of memory. It is [sent](Self::send) from the host then.
+    /// Says why the payload can't be sent from there, such as a lack of memory. The caller then [sends](Self::send) it from the host.
     fn send_on_device(
         &mut self,
         output: &str,

@@ -1012,7 +1012,7 @@ fn the_first_field_of_times_is_taken_and_others_are_named() {
     );
 }
 
-/// A cloud of Livox whose times count from so many ns after its stamp.
+/// A cloud of Livox whose times count from `base_ns` after its stamp.
 fn livox(base_ns: i64) -> ArrayRef {
     let floats = |values: &[f32]| -> ArrayRef { Arc::new(Float32Array::from(values.to_vec())) };
     let bytes = |values: &[u8]| -> ArrayRef { Arc::new(UInt8Array::from(values.to_vec())) };

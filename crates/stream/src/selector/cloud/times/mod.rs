@@ -55,7 +55,7 @@ enum Doubt {
     Far,
     /// Clouds last too short or too long for their distance.
     Pace,
-    /// They count from a time that is not the stamp.
+    /// Their origin is not the stamp.
     Base,
 }
 
