@@ -376,7 +376,7 @@ lerobot:
         (("images: camera", "images: force"), "it is not an image"),
         (("images: camera, max_age_ms: 100", "images: camera, max_age_ms: -1"), "max_age_ms: -1 (allowed: 0 to 1e12)"),
         (("  max_wait_ms: null", "  trigger: { request: ask }"), "no observation without somebody who asks"),
-        (("fuse:", "align:"), "(allowed: a section of clock, voxelize, fuse"),
+        (("fuse:", "align:"), "(allowed: a section of clock, kinematics, voxelize, fuse"),
     ],
 )
 def test_what_can_not_be_is_refused(robot, tmp_path, change, said):

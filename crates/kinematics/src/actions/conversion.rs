@@ -67,7 +67,8 @@ pub struct ConversionConfig {
     pub frame: DeltaFrame,
     /// Time from one step to the next, nanoseconds, of `velocity`.
     pub step_ns: Option<i64>,
-    /// Distance from their poses up to which joints are answers, metres, and radians as the chord 2 sin(angle / 2).
+    /// Distance from their poses up to which joints are answers, metres, and radians as the chord 2 sin(angle / 2). Joints within
+    /// 1e-12 are found first; near a singularity, or for poses that were rounded, there may be none.
     pub tolerance: f64,
 }
 
@@ -105,6 +106,8 @@ pub struct Conversion {
     from: Meaning,
     to: Meaning,
     solver: Option<Solver<f64>>,
+    /// The solver for chunks that the first one finds no joints for.
+    coarse: Option<Solver<f64>>,
 }
 
 /// Meaning of a row of numbers.
@@ -120,6 +123,8 @@ struct Reference<'a> {
     pose: RigidTransform<f64>,
 }
 
+/// Distance from a pose, metres and radians, within which joints are looked for at first.
+const FINE: f64 = 1e-12;
 /// Starts that are tried for a pose. Trajectories need the first one alone.
 const SEEDS: usize = 64;
 /// Steps from a start: near a singularity many are needed.
@@ -162,20 +167,27 @@ impl Conversion {
             let (kind, to) = (config.kind.name(), config.to.name());
             return refuse("chain", format!("absent (needed from `{kind}` to `{to}`)"));
         }
-        let inverse = InverseConfig {
-            position_tolerance_m: config.tolerance,
-            rotation_tolerance_rad: config.tolerance,
-            seeds: SEEDS,
-            max_iterations: Some(MAX_ITERATIONS),
-            max_joint_step: MAX_JOINT_STEP,
-            ..InverseConfig::default()
+        let solver = |tolerance| {
+            let inverse = InverseConfig {
+                position_tolerance_m: tolerance,
+                rotation_tolerance_rad: tolerance,
+                seeds: SEEDS,
+                max_iterations: Some(MAX_ITERATIONS),
+                max_joint_step: MAX_JOINT_STEP,
+                ..InverseConfig::default()
+            };
+            let solver = chain.map(|chain| Solver::new(chain, &inverse)).transpose();
+            solver.map_err(|error| ConversionError {
+                key: "tolerance",
+                problem: error.problem,
+            })
         };
-        let solver = chain.map(|chain| Solver::new(chain, &inverse)).transpose();
-        let solver = solver.map_err(|error| ConversionError {
-            key: "tolerance",
-            problem: error.problem,
-        })?;
-        Ok(Self { from, to, solver })
+        Ok(Self {
+            from,
+            to,
+            coarse: solver(config.tolerance)?,
+            solver: solver(config.tolerance.min(FINE))?,
+        })
     }
 
     /// The widths of the reference and of the results for actions of `width` numbers.
@@ -261,7 +273,9 @@ impl Conversion {
                         write(&poses, form, results);
                     }
                     Meaning::Values(to) => {
-                        self.solve(&poses, reference.values, results)?;
+                        let [fine, coarse] = [&self.solver, &self.coarse].map(Option::as_ref);
+                        let mut solve = |solver| Self::solve(solver, &poses, reference.values, results);
+                        solve(fine).or_else(|_| solve(coarse))?;
                         to.encode(reference.values, results);
                     }
                 }
@@ -301,8 +315,13 @@ impl Conversion {
     }
 
     /// Writes joints for poses, from `start` on.
-    fn solve(&self, poses: &[RigidTransform<f64>], start: &[f64], joints: &mut [f64]) -> Result<(), StepError> {
-        let Some(solver) = &self.solver else {
+    fn solve(
+        solver: Option<&Solver<f64>>,
+        poses: &[RigidTransform<f64>],
+        start: &[f64],
+        joints: &mut [f64],
+    ) -> Result<(), StepError> {
+        let Some(solver) = solver else {
             return Ok(());
         };
         let targets: Vec<Pose<f64>> = poses.iter().map(crate::model::pose_of).collect();
