@@ -420,6 +420,39 @@ mod tests {
     }
 
     #[test]
+    fn a_number_that_stands_still_beside_its_publication_is_doubted() {
+        // Seconds since 1970, published by a clock that began a minute ago: ns are next to it.
+        let mut stamp = Stamp::of(payload(0.0).fields()).unwrap();
+        for i in 0..100 {
+            stamp
+                .read(&payload(1.764e9 + f64::from(i / 10)), 60 * S + i64::from(i) * S / 10)
+                .unwrap();
+        }
+        assert_eq!(
+            stamp.guess().unwrap(),
+            "`time` is the stamp, in ns, in which it is next to the time of its publication; `time` may be in another unit: in ns it \
+             advances by 9 ns while the time of publication does by 9900000000 ns"
+        );
+        let mut stamp = Stamp::of(payload(0.0).fields()).unwrap();
+        for i in 0..100 {
+            stamp
+                .read(&payload(60.0 + f64::from(i)), (60 + i64::from(i)) * S)
+                .unwrap();
+        }
+        assert!(!stamp.guess().unwrap().contains("may be"));
+    }
+
+    #[test]
+    fn a_stamp_of_0_is_a_time_of_a_first_message_alone() {
+        let read_all = |published: [i64; 3]| {
+            let mut stamp = Stamp::of(payload(0.0).fields()).unwrap();
+            published.map(|published_ns| read(&mut stamp, 0.0, published_ns))
+        };
+        assert_eq!(read_all([S / 2, S / 2 + 1, S]), [Some(0), None, None]);
+        assert_eq!(read_all([2 * S, 3 * S, 4 * S]), [None; 3]);
+    }
+
+    #[test]
     fn a_unit_that_nothing_tells_is_refused_with_both() {
         let said = |time: f64, published_ns: i64| {
             let mut stamp = Stamp::of(payload(0.0).fields()).unwrap();

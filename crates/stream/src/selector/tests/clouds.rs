@@ -839,6 +839,56 @@ fn a_time_without_meaning_in_a_cloud_decides_nothing() {
 }
 
 #[test]
+fn a_short_cloud_among_sweeps_changes_no_unit() {
+    // Nanoseconds and microseconds; a cloud that is cut to a region lasts 0.2 ms or 0.8 ms. Also in the first seconds of a clock.
+    for (name, datatype, unit, short_s) in [("t", 6, 1e9, 2e-4), ("t", 6, 1e6, 8e-4), ("time", 7, 1e6, 8e-4)] {
+        for begin_s in [1, 100] {
+            let mut reader = every();
+            for i in 0..12 {
+                let (lasts_s, from_s) = if i == 5 { (short_s, 0.05) } else { (0.1, 0.0) };
+                let times = [0.0, 0.5, 1.0].map(|share: f64| ((from_s + lasts_s * share) * unit).round());
+                let (found, _) = t_ns(&mut reader, &sweep(begin_s * S + i * S / 10, name, datatype, &times));
+                let wanted = (from_s + lasts_s) * 1e9;
+                let came = found.unwrap()[2];
+                // A column of integers stays as it is in ns alone.
+                assert!(
+                    (came - wanted).abs() < 1e4,
+                    "{name} {unit} {begin_s} {i}: {came} {wanted}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_clock_of_a_lidar_that_nobody_set_is_no_sweep() {
+    // Seconds since it was switched on, and 0 for no return; the stamp is of 1970.
+    for uptime_s in [5.0, 60.0, 4000.0, 1.5e6] {
+        let mut reader = every();
+        let times: Vec<f64> = (0..40)
+            .map(|i| {
+                if i % 4 == 0 {
+                    0.0
+                } else {
+                    uptime_s + f64::from(i) * 2.5e-3
+                }
+            })
+            .collect();
+        let (found, note) = t_ns(&mut reader, &sweep(1_700_000_000 * S, "timestamp", 8, &times));
+        assert!(found.is_err(), "{uptime_s}: {note}");
+        assert!(note.contains("without `t_ns`: `timestamp` is "), "{note}");
+    }
+}
+
+#[test]
+fn a_field_that_is_named_after_ns_is_in_ns() {
+    let mut reader = every();
+    let times = [0.0, 1e5, 2e5];
+    let (found, _) = t_ns(&mut reader, &sweep(100 * S, "time_offset_ns", 6, &times));
+    assert_eq!(found.unwrap(), times);
+}
+
+#[test]
 fn a_cloud_that_lasts_three_times_its_distance_is_doubted() {
     // Milliseconds of 1.5 ms, ten times a second, are plausible as seconds.
     let mut reader = every();

@@ -121,7 +121,9 @@ pub(in crate::selector) struct Times {
     has_begun: bool,
     /// True if the first cloud had times of no form: the field then stays as it is in all.
     are_unknown: bool,
-    /// Sweeps that were of this form.
+    /// True if a sweep has shown it.
+    is_shown: bool,
+    /// Sweeps that were of this form, since the clock's first seconds.
     sweeps: u32,
     /// The forms in which they were taken, and in how many clouds.
     taken: Vec<(Form, u64)>,
@@ -162,6 +164,7 @@ impl Times {
             form: None,
             has_begun: false,
             are_unknown: false,
+            is_shown: false,
             sweeps: 0,
             taken: Vec::new(),
             looked_at: Vec::new(),
@@ -357,6 +360,7 @@ impl Times {
                 // In the first seconds of a clock, times since the stamp and those of the clock look alike.
                 let counts = of_sweep.is_some() && stamp_ns.unsigned_abs() as f64 > 2.0 * REACH_NS;
                 self.sweeps = sweeps + u32::from(counts);
+                self.is_shown = of_sweep.is_some();
                 self.form = found;
             }
             None if self.form.is_some() => {}
@@ -369,7 +373,9 @@ impl Times {
 
     /// True if the form that a sweep has shown is kept: in it a cloud that seems to be a sweep in the form `other` is a short one.
     fn holds(&self, other: Form, times: &[f64], stamp_ns: i64) -> bool {
-        let Some(form) = self.form.filter(|form| *form != other && self.sweeps > 0) else {
+        // In the clock's first seconds a sweep shows the unit, but not the origin.
+        let is_shown = |form: &Form| self.sweeps > 0 || self.is_shown && form.since == other.since;
+        let Some(form) = self.form.filter(|form| *form != other && is_shown(form)) else {
             return false;
         };
         let extent = self.near(form, times, stamp_ns);
