@@ -335,6 +335,11 @@ impl Outbox<'_> {
         Some(diagnostics.of(self.index))
     }
 
+    /// Counts `times` faults of one of the operation's inputs and logs them at a limited rate.
+    pub(crate) fn fault_of_input(&mut self, input: usize, times: u64, error: impl std::fmt::Display) {
+        self.faults.count(self.inputs[input].fault_site, times, error);
+    }
+
     /// Counts `times` faults of one of the operation's outputs and logs them at a limited rate.
     pub fn fault_of_output(&mut self, output: usize, times: u64, error: impl std::fmt::Display) {
         self.faults.count(self.outputs[output].fault_site, times, error);

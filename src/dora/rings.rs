@@ -7,7 +7,7 @@ use robocache_device::ring::{MAX_DESCRIPTOR, RingError, RingWriter, WriteCounter
 use robocache_stream::{DeviceColumn, Header, Layout, Message, Payload, SlotLayout};
 use std::time::{Duration, Instant};
 
-/// Period of the lines about overwritten payloads.
+/// Period of the lines about payloads that are overwritten, and about those that go by the host.
 const WARN_EVERY: Duration = Duration::from_secs(10);
 
 /// The ring of an output.
@@ -20,6 +20,8 @@ pub(super) struct OutputRing {
     staged: Message,
     reported: WriteCounters,
     rate: RateLimit,
+    /// Payloads that go by the host.
+    by_host: RateLimit,
 }
 
 /// Fate of a payload.
@@ -54,6 +56,7 @@ impl OutputRing {
             staged: Message::new(&memory),
             reported: WriteCounters::default(),
             rate: RateLimit::default(),
+            by_host: RateLimit::default(),
         })
     }
 
@@ -99,7 +102,12 @@ impl OutputRing {
                 header.set_ticket(self.word, &ticket);
             }
             Err(error) => {
-                tracing::warn!("output `{}`: {error}; this message goes by the host", self.output);
+                let now = Instant::now();
+                self.by_host.add(1);
+                if self.by_host.is_due(now, WARN_EVERY) {
+                    let (output, counts) = (&self.output, self.by_host.counts(now));
+                    tracing::warn!("output `{output}`: {error}; it goes by the host ({counts})");
+                }
                 return match is_made {
                     true => SendOutcome::Staged,
                     false => SendOutcome::ByHost,

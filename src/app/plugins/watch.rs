@@ -153,8 +153,9 @@ impl Watch {
                 "{}: {targets} targets fell due at once and are skipped, and targets begin anew (`jump_ms` says which stamps are too far ahead)",
                 self.operation
             ),
-            Notice::SamplesLost { modality, samples } => out.fault(
+            Notice::SamplesLost { modality, samples } => out.fault_of_input(
                 modality,
+                samples as u64,
                 format_args!("{samples} samples are lost with the device that had them"),
             ),
         }
