@@ -114,7 +114,8 @@ def test_the_consumer_of_the_readme_acts_and_holds(tmp_path):
     refusals = [gate.refusal(rc.Observation.from_message(m.array, m.metadata)) for m in done.received("sink")]
     # Half a second of three at 30 Hz has no force; the first few may lack a stream.
     assert refusals.count(None) > 50 and 8 <= len([why for why in refusals if why and why.startswith("force")]) <= 30, refusals
-    said = done.logs["policy"].splitlines()
+    # A busy machine may have dora add a line of its own.
+    said = [line for line in done.logs["policy"].splitlines() if line.startswith(("act", "hold"))]
     acts = [re.fullmatch(r"act on a force of \[.*\]", line) for line in said if line.startswith("act")]
     holds = [re.fullmatch(r"hold: force (invalid|too old): .* ms old \(max_age_ms: 20.0\)", line) for line in said if line.startswith("hold: force")]
     assert all([*acts, *holds]) and [line.startswith("act") for line in said] == [why is None for why in refusals], said

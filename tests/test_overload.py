@@ -70,5 +70,6 @@ def test_a_flood_while_the_operations_are_busy(flow):
         assert len(re.findall(rf"^[A-Z]+ {re.escape(what)}: \d+ in all", log, re.MULTILINE)) == 1, log
     # Tens of thousands of them waited together, in one line.
     assert max(int(n) for n in re.findall(r"\((\d+) since the last line", log)) > 10_000, log
-    # The large observation takes 8 MB. With room for 100,000 messages in the queue it was 300 MB and more in all.
-    assert max(megabytes) < 150, [log, megabytes[:: max(1, len(megabytes) // 40)]]
+    # The large observation takes 8 MB, and on a busy machine much of the flood waits inside dora. With room for 100,000 messages in
+    # the queue it was 300 MB and more in all.
+    assert max(megabytes) < 240, [log, megabytes[:: max(1, len(megabytes) // 40)]]
