@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 HEADERS = pathlib.Path("target/layout")
-OPERATIONS = ("fuse", "resample", "voxelize")
+OPERATIONS = ("fuse", "kinematics", "resample", "voxelize")
 # The lines before the header are the kernels' own, whose warnings are nvcc's to find.
 KERNELS = """
 #include "shim.h"

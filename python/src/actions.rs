@@ -1,5 +1,6 @@
 //! Conversions of actions over arrays.
 
+use crate::arrays::Arrays;
 use crate::kinematics::{Chain, Number, Rows, filled, with_type};
 use crate::tensor::Tensor;
 use crate::threads;
@@ -27,7 +28,9 @@ pub fn convert_actions(
     frame: &str,
     step_ns: Option<i64>,
 ) -> PyResult<Tensor> {
-    let actions = Rows::take_any("actions", actions)?;
+    let arrays = Arrays::new(None);
+    let actions = Rows::take_any(&arrays, "actions", actions)?;
+    actions.expect_on_host("actions")?;
     let config = ConversionConfig {
         rotation: rotation_of("rotation", rotation)?,
         to_rotation: rotation_of("to_rotation", to_rotation)?,
@@ -63,7 +66,8 @@ pub fn convert_actions(
                 (None, Kind::Pose | Kind::RelativePose | Kind::DeltaPose) => "x y z qx qy qz qw",
                 (None, _) => "the values",
             };
-            let reference = Rows::take("reference", reference, width, meaning)?;
+            let reference = Rows::take(&arrays, "reference", reference, width, meaning)?;
+            reference.expect_on_host("reference")?;
             reference.expect_type_of("reference", "actions", &actions)?;
             if !reference.leading().is_empty() && reference.leading() != leading {
                 return Err(PyValueError::new_err(format!(

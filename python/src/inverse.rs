@@ -1,5 +1,6 @@
 //! Joints for poses over arrays.
 
+use crate::arrays::Arrays;
 use crate::element::Element;
 use crate::kinematics::{Chain, Number, Rows, filled, with_type};
 use crate::tensor::Tensor;
@@ -11,7 +12,7 @@ use robocache::kinematics::{self, Answer, InverseError, Pose, Select, Solver, Ta
 use std::borrow::Cow;
 
 /// `joints`, `valid`, `position_error_m`, `rotation_error_rad`, `seed`, `iterations`.
-type Answers = (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor);
+pub type Answers = (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor);
 
 /// Choice of how joints are found.
 #[pyclass(frozen, module = "robocache._native")]
@@ -55,10 +56,10 @@ pub fn ik(
     seed: Option<&Bound<'_, PyAny>>,
     config: &Bound<'_, InverseConfig>,
 ) -> PyResult<Answers> {
-    let (chain, config) = (chain.get(), &config.get().0);
-    let poses = take_poses(poses)?;
-    let seeds = chain.take_seeds(seed, &poses, poses.leading())?;
-    with_type!(poses, chain.ik_of(py, &poses, seeds.as_ref(), config))
+    let (chain, config, arrays) = (chain.get(), &config.get().0, Arrays::new(None));
+    let poses = take_poses(&arrays, poses)?;
+    let seeds = chain.take_seeds(&arrays, seed, &poses, poses.leading())?;
+    with_type!(poses, chain.ik_of(py, arrays, &poses, seeds.as_ref(), config))
 }
 
 /// Finds joints along trajectories of poses, `[..., T, 7]`, from a start for all of them, `[n]`, or for each, `[..., n]`. Behind the
@@ -72,25 +73,35 @@ pub fn ik_path(
     seed: Option<&Bound<'_, PyAny>>,
     config: &Bound<'_, InverseConfig>,
 ) -> PyResult<(Answers, Tensor)> {
-    let (chain, config) = (chain.get(), &config.get().0);
-    let poses = take_poses(poses)?;
+    let (chain, config, arrays) = (chain.get(), &config.get().0, Arrays::new(None));
+    let poses = take_poses(&arrays, poses)?;
     let Some((&length, leading)) = poses.leading().split_last() else {
         return Err(PyValueError::new_err(
             "`poses` has shape [7] (allowed: [..., T, 7], the poses of a trajectory one after the other)",
         ));
     };
-    let seeds = chain.take_seeds(seed, &poses, leading)?;
-    with_type!(poses, chain.ik_path_of(py, &poses, length, seeds.as_ref(), config))
+    let seeds = chain.take_seeds(&arrays, seed, &poses, leading)?;
+    with_type!(
+        poses,
+        chain.ik_path_of(py, arrays, &poses, length, seeds.as_ref(), config)
+    )
 }
 
 impl Chain {
     /// Takes the starts: one for all, or for each of `leading`.
-    fn take_seeds(&self, seed: Option<&Bound<'_, PyAny>>, poses: &Rows, leading: &[usize]) -> PyResult<Option<Rows>> {
+    fn take_seeds(
+        &self,
+        arrays: &Arrays,
+        seed: Option<&Bound<'_, PyAny>>,
+        poses: &Rows,
+        leading: &[usize],
+    ) -> PyResult<Option<Rows>> {
         let Some(seed) = seed else {
             return Ok(None);
         };
-        let seed = self.take_row_per_joint("seed", seed)?;
+        let seed = self.take_row_per_joint(arrays, "seed", seed)?;
         seed.expect_type_of("seed", "poses", poses)?;
+        seed.expect_place_of("seed", "poses", poses)?;
         if !seed.leading().is_empty() && seed.leading() != leading {
             let with_joints = |leading: &[usize]| [leading, &[self.size()]].concat();
             return Err(PyValueError::new_err(format!(
@@ -106,11 +117,16 @@ impl Chain {
     fn ik_of<R: Number>(
         &self,
         py: Python<'_>,
+        arrays: Arrays,
         poses: &Rows,
         seeds: Option<&Rows>,
         config: &kinematics::InverseConfig,
     ) -> PyResult<Answers> {
         let solver = Solver::<R>::new(&self.chain, config).map_err(refusal)?;
+        if poses.is_on_device() {
+            let stream = arrays.into_stream()?;
+            return self.ik_on_device(py, &stream, poses, seeds, &solver);
+        }
         let targets = targets::<R>(poses);
         let mut joints = filled(R::default(), targets.len(), self.size())?;
         let mut answers = filled(Answer::default(), targets.len(), 1)?;
@@ -124,12 +140,17 @@ impl Chain {
     fn ik_path_of<R: Number>(
         &self,
         py: Python<'_>,
+        arrays: Arrays,
         poses: &Rows,
         length: usize,
         seeds: Option<&Rows>,
         config: &kinematics::InverseConfig,
     ) -> PyResult<(Answers, Tensor)> {
         let solver = Solver::<R>::new(&self.chain, config).map_err(refusal)?;
+        if poses.is_on_device() {
+            let stream = arrays.into_stream()?;
+            return self.ik_path_on_device(py, &stream, poses, seeds, &solver, length);
+        }
         let targets = targets::<R>(poses);
         let mut joints = filled(R::default(), targets.len(), self.size())?;
         let mut answers = filled(Answer::default(), targets.len(), 1)?;
@@ -166,8 +187,8 @@ impl Chain {
     }
 }
 
-fn take_poses(poses: &Bound<'_, PyAny>) -> PyResult<Rows> {
-    Rows::take("poses", poses, 7, "x y z qx qy qz qw")
+fn take_poses(arrays: &Arrays, poses: &Bound<'_, PyAny>) -> PyResult<Rows> {
+    Rows::take(arrays, "poses", poses, 7, "x y z qx qy qz qw")
 }
 
 /// The poses of an argument.

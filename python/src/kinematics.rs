@@ -1,12 +1,13 @@
 //! Chains of robots over arrays: poses, Jacobians and velocities.
 
-use crate::array::{Array, place_of};
+use crate::array::Array;
 use crate::arrays::Arrays;
 use crate::element::Place;
 use crate::tensor::Tensor;
 use crate::threads;
 use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use robocache::device::gpu::Kind;
 use robocache::device::{Dtype, Primitive};
 use robocache::geometry::{Real, RigidTransform};
 use robocache::kinematics::{self, ChainConfig, ChainError, Frame, Model};
@@ -51,7 +52,7 @@ macro_rules! with_type {
 }
 pub(crate) use with_type;
 
-/// An argument of rows of values, `[..., width]`, on the host.
+/// An argument of rows of values, `[..., width]`.
 pub struct Rows {
     array: Array,
     pub dtype: Dtype,
@@ -59,8 +60,8 @@ pub struct Rows {
 
 impl Rows {
     /// Takes an argument. `width` is the length of its last axis, and `meaning` says in errors what lies along it.
-    pub fn take(name: &str, object: &Bound<'_, PyAny>, width: usize, meaning: &str) -> PyResult<Self> {
-        let rows = Self::take_any(name, object)?;
+    pub fn take(arrays: &Arrays, name: &str, object: &Bound<'_, PyAny>, width: usize, meaning: &str) -> PyResult<Self> {
+        let rows = Self::take_any(arrays, name, object)?;
         if rows.shape().last() != Some(&width) {
             return Err(PyValueError::new_err(format!(
                 "`{name}` has shape {:?} (allowed: [..., {width}], {meaning})",
@@ -71,10 +72,47 @@ impl Rows {
     }
 
     /// Takes an argument whose rows may have any width.
-    pub fn take_any(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let array = take_on_host(name, object)?;
+    pub fn take_any(arrays: &Arrays, name: &str, object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let array = arrays.take(&name, object)?;
         let dtype = array.expect_dtype(&name, &[Dtype::Float32, Dtype::Float64])?;
+        if let place @ Place::Gpu(Kind::Hip, _) = array.place() {
+            return Err(PyValueError::new_err(format!(
+                "`{name}` is on {place}, where kinematics does not compute yet (allowed: the host, CUDA)"
+            )));
+        }
         Ok(Self { array, dtype })
+    }
+
+    /// Refuses an argument that is not on the host, and brings none here silently.
+    pub fn expect_on_host(&self, name: &str) -> PyResult<()> {
+        match self.array.place() {
+            Place::Host => Ok(()),
+            place => Err(PyValueError::new_err(format!(
+                "`{name}` is on {place}, where actions are not converted (allowed: an array on the host, such as \
+                 `{name}.cpu()` of PyTorch, `{name}.get()` of CuPy)"
+            ))),
+        }
+    }
+
+    /// Refuses an argument that is not where the first one is.
+    pub fn expect_place_of(&self, name: &str, first_name: &str, first: &Self) -> PyResult<()> {
+        let (place, first) = (self.array.place(), first.array.place());
+        if place == first {
+            return Ok(());
+        }
+        Err(PyValueError::new_err(format!(
+            "`{name}` is on {place}, `{first_name}` on {first} (allowed: all on one device)"
+        )))
+    }
+
+    /// The array.
+    pub fn array(&self) -> &Array {
+        &self.array
+    }
+
+    /// True if the values are on a device.
+    pub fn is_on_device(&self) -> bool {
+        self.array.place() != Place::Host
     }
 
     /// All dimensions.
@@ -100,7 +138,7 @@ impl Rows {
     /// The values.
     ///
     /// # Panics
-    /// If they are of another type.
+    /// If they are of another type, or not on the host.
     pub fn values<R: Number>(&self) -> &[R] {
         self.array.as_slice()
     }
@@ -121,21 +159,6 @@ impl Rows {
             self.dtype, first.dtype
         )))
     }
-}
-
-/// Takes an array of the host. One of a device is refused, and not brought here silently.
-fn take_on_host(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Array> {
-    let place = match object.cast_exact::<Tensor>() {
-        Ok(own) => own.get().part().place,
-        Err(_) => place_of(&name, object)?,
-    };
-    if place != Place::Host {
-        return Err(PyValueError::new_err(format!(
-            "`{name}` is on {place}, where kinematics does not compute yet (allowed: an array on the host, such as \
-             `{name}.cpu()` of PyTorch, `{name}.get()` of CuPy)"
-        )));
-    }
-    Arrays::new(None).take(&name, object)
 }
 
 /// Room for `of_row` values of each of `rows` rows, or the exception for a lack of memory.
@@ -237,24 +260,34 @@ impl Chain {
     /// The pose of the tip, or of its tool, `[..., 7]`; of each of `links` `[..., L, 7]`.
     #[pyo3(signature = (q, links=None))]
     fn fk(&self, py: Python<'_>, q: &Bound<'_, PyAny>, links: Option<Vec<String>>) -> PyResult<Tensor> {
-        let q = self.take_row_per_joint("q", q)?;
+        let arrays = Arrays::new(None);
+        let q = self.take_row_per_joint(&arrays, "q", q)?;
         let links = links.map(|links| self.indices(&links)).transpose()?;
+        if q.is_on_device() {
+            let stream = arrays.into_stream()?;
+            return with_type!(q, self.fk_on_device(py, &stream, &q, links.as_deref()));
+        }
         with_type!(q, self.fk_of(py, &q, links.as_deref()))
     }
 
     /// The Jacobian, `[..., 6, n]`.
     fn jacobian(&self, py: Python<'_>, q: &Bound<'_, PyAny>, frame: &str) -> PyResult<Tensor> {
-        let frame = frame_of(frame)?;
-        let q = self.take_row_per_joint("q", q)?;
+        let (frame, arrays) = (frame_of(frame)?, Arrays::new(None));
+        let q = self.take_row_per_joint(&arrays, "q", q)?;
+        if q.is_on_device() {
+            let stream = arrays.into_stream()?;
+            return with_type!(q, self.jacobian_on_device(py, &stream, &q, frame));
+        }
         with_type!(q, self.jacobian_of(py, &q, frame))
     }
 
     /// The velocity of the tip, `[..., 6]`.
     fn velocity(&self, py: Python<'_>, q: &Bound<'_, PyAny>, dq: &Bound<'_, PyAny>, frame: &str) -> PyResult<Tensor> {
-        let frame = frame_of(frame)?;
-        let q = self.take_row_per_joint("q", q)?;
-        let dq = self.take_row_per_joint("dq", dq)?;
+        let (frame, arrays) = (frame_of(frame)?, Arrays::new(None));
+        let q = self.take_row_per_joint(&arrays, "q", q)?;
+        let dq = self.take_row_per_joint(&arrays, "dq", dq)?;
         dq.expect_type_of("dq", "q", &q)?;
+        dq.expect_place_of("dq", "q", &q)?;
         if dq.leading() != q.leading() {
             return Err(PyValueError::new_err(format!(
                 "`dq` has shape {:?} (allowed: {:?}, the shape of `q`)",
@@ -262,12 +295,21 @@ impl Chain {
                 q.shape()
             )));
         }
+        if q.is_on_device() {
+            let stream = arrays.into_stream()?;
+            return with_type!(q, self.velocity_on_device(py, &stream, &q, &dq, frame));
+        }
         with_type!(q, self.velocity_of(py, &q, &dq, frame))
     }
 
     /// The manipulability, `[...]`.
     fn manipulability(&self, py: Python<'_>, q: &Bound<'_, PyAny>) -> PyResult<Tensor> {
-        let q = self.take_row_per_joint("q", q)?;
+        let arrays = Arrays::new(None);
+        let q = self.take_row_per_joint(&arrays, "q", q)?;
+        if q.is_on_device() {
+            let stream = arrays.into_stream()?;
+            return with_type!(q, self.manipulability_on_device(py, &stream, &q));
+        }
         with_type!(q, self.manipulability_of(py, &q))
     }
 }
@@ -279,9 +321,15 @@ impl Chain {
     }
 
     /// Takes an argument of rows with a value for each joint.
-    pub fn take_row_per_joint(&self, name: &str, object: &Bound<'_, PyAny>) -> PyResult<Rows> {
+    pub fn take_row_per_joint(&self, arrays: &Arrays, name: &str, object: &Bound<'_, PyAny>) -> PyResult<Rows> {
         let names = self.joint_names().join(", ");
-        Rows::take(name, object, self.size(), &format!("a value for each of {names}"))
+        Rows::take(
+            arrays,
+            name,
+            object,
+            self.size(),
+            &format!("a value for each of {names}"),
+        )
     }
 
     fn indices(&self, names: &[String]) -> PyResult<Vec<usize>> {

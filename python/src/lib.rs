@@ -4,6 +4,7 @@ mod actions;
 mod array;
 mod arrays;
 mod batch;
+mod chain_on_device;
 mod cloud;
 mod config;
 mod dlpack;

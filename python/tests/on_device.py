@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import robocache as rc
+from made import snake
 
 N = 2000
 GPU = os.environ["GPU"]
@@ -213,3 +214,53 @@ def test_what_is_not_valid_is_marked_where_it_lies(monkeypatch, dtype):
         rc.Tensor.from_dlpack(np.zeros(4, np.float32)).fill([(0, 1)], 1.0)
     with pytest.raises(ValueError, match=r"\[\(3, 5\)\] of 4 elements can't be written"):
         rc.Tensor.from_dlpack(np.zeros(4, np.float32)).to(f"{GPU}:0").fill([(3, 5)], 1.0)
+
+
+# One with kernels for its number of joints, one without.
+@pytest.mark.skipif(GPU != "cuda", reason="kinematics computes on CUDA alone")
+@pytest.mark.parametrize("joints", [7, 3])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_kinematics(rng, joints, dtype):
+    links = [f"link{i}" for i in range(joints + 1)]
+    chain = rc.Chain(snake(links), links[0], links[-1])
+    q = rng.uniform(-2, 2, (3, 50, joints)).astype(dtype)
+    dq = rng.normal(size=q.shape).astype(dtype)
+    q[0, 3, 1] = np.nan
+    there = on_gpu(q)
+    check(chain.fk(there), chain.fk(q))
+    check(chain.fk(there, links=[links[-1], links[1]]), chain.fk(q, links=[links[-1], links[1]]))
+    for frame in ("base", "tool", "spatial"):
+        check(chain.jacobian(there, frame), chain.jacobian(q, frame))
+        check(chain.velocity(there, on_gpu(dq), frame), chain.velocity(q, dq, frame))
+    check(chain.manipulability(there), chain.manipulability(q))
+
+    poses = chain.fk(q)
+    task = "pose" if joints == 7 else "position"
+    seeds = np.clip(q, -1, 1)
+    for seed in (None, np.full(joints, 0.1, dtype), seeds):
+        for select in ("first", "nearest"):
+            keywords = dict(task=task, select=select)
+            here = chain.ik(poses, seed, **keywords)
+            got = chain.ik(on_gpu(poses), None if seed is None else on_gpu(seed), **keywords)
+            for name, wanted in vars(here).items():
+                check(getattr(got, name), wanted)
+    here, got = chain.ik_path(poses, seeds[:, 0], task=task), chain.ik_path(on_gpu(poses), on_gpu(seeds[:, 0]), task=task)
+    for name, wanted in vars(here).items():
+        check(getattr(got, name), wanted)
+    check(chain.ik(on_gpu(poses[:0])).joints, chain.ik(poses[:0]).joints)
+    check(chain.ik_path(on_gpu(poses[:, :0])).branch, chain.ik_path(poses[:, :0]).branch)
+
+    with pytest.raises(ValueError, match=r"^`dq` is on cpu, `q` on cuda:0 \(allowed: all on one device\)"):
+        chain.velocity(there, dq)
+    with pytest.raises(ValueError, match=r"^`seed` is on cuda:0, `poses` on cpu"):
+        chain.ik(poses, on_gpu(seeds))
+    with pytest.raises(ValueError, match=r"^`actions` is on cuda:0, where actions are not converted .*`actions\.cpu\(\)`"):
+        rc.actions.convert(there, kind="joint", to="delta_joint", reference=on_gpu(q[:, 0]))
+
+
+@pytest.mark.skipif(GPU == "cuda", reason="kinematics computes there")
+def test_kinematics_is_refused_where_it_does_not_compute():
+    links = ["link0", "link1"]
+    chain = rc.Chain(snake(links), *links)
+    with pytest.raises(ValueError, match=rf"^`q` is on {GPU}:0, where kinematics does not compute yet \(allowed: the host, CUDA\)"):
+        chain.fk(on_gpu(np.zeros((2, 1))))

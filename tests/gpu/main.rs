@@ -9,6 +9,7 @@ mod counting_driver;
 mod device;
 mod driver;
 mod fuse;
+mod kinematics;
 mod resample;
 mod support;
 mod voxelize;

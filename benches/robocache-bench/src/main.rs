@@ -3,7 +3,7 @@
 //!     robocache-bench [--quick] [PART ...]
 //!
 //! PART is ceilings, resample, fuse, live (one robot's observation), modes (each interpolation beside `linear`),
-//! voxelize, crossover (sizes from one robot's upwards) or devices (work shared among several); all of them if none is
+//! voxelize, kinematics, crossover (sizes from one robot's upwards) or devices (work shared among several); all of them if none is
 //! named. Three run only if they are named: copies and grids (work from and to page-locked memory, in turn with other
 //! memory), and profile, which launches each kernel a few times, for Nsight Compute to look at. A row has the keys
 //! - `op`, `config`, `backend` (`cpu` or `cuda`),
@@ -27,6 +27,7 @@ mod copies;
 mod crossover;
 mod fuse;
 mod fuse_batch;
+mod kinematics;
 mod profile;
 mod random;
 mod resample;
@@ -47,7 +48,7 @@ use std::time::Instant;
 type Part = fn(&mut Rows, Option<&Gpu>) -> Result<(), Box<dyn Error>>;
 
 /// In the order of their rows: those after the ceilings are held against them.
-const PARTS: [(&str, Part); 11] = [
+const PARTS: [(&str, Part); 12] = [
     ("ceilings", |rows, gpu| {
         gpu.map_or(Ok(()), |gpu| Ok(ceilings::measure(rows, gpu)?))
     }),
@@ -59,6 +60,7 @@ const PARTS: [(&str, Part); 11] = [
         fuse::modes(rows, gpu)
     }),
     ("voxelize", voxelize::measure),
+    ("kinematics", kinematics::measure),
     ("crossover", |rows, gpu| {
         crossover::resample(rows, gpu)?;
         crossover::voxelize(rows, gpu)

@@ -42,6 +42,7 @@ mod lanes;
 mod ldl;
 mod limits;
 mod model;
+pub mod parts;
 mod source;
 mod urdf;
 

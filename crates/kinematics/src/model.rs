@@ -23,8 +23,10 @@ pub struct Model<R> {
 
 /// A moving joint on the way.
 #[derive(Clone, Debug)]
-pub(crate) struct Segment<R> {
+pub struct Segment<R> {
+    /// Index of the joint that gives its value.
     pub joint: usize,
+    /// True if it slides along its axis, false if it turns about it.
     pub slides: bool,
     /// True if no segment before has the same joint.
     pub is_first: bool,
@@ -34,10 +36,13 @@ pub(crate) struct Segment<R> {
     pub next: RigidTransform<R>,
 }
 
+/// A link on the way.
 #[derive(Clone, Debug)]
-struct Link<R> {
-    segments: usize,
-    frame: RigidTransform<R>,
+pub struct Link<R> {
+    /// Number of segments above it.
+    pub segments: usize,
+    /// Its frame in the moved frame of the last of those, or in that of the base.
+    pub frame: RigidTransform<R>,
 }
 
 impl<R: Real> Model<R> {
@@ -73,6 +78,26 @@ impl<R: Real> Model<R> {
     /// Number of values of a row.
     pub fn joints(&self) -> usize {
         self.joints
+    }
+
+    /// The moving joints from the base to the tip.
+    pub fn segments(&self) -> &[Segment<R>] {
+        &self.segments
+    }
+
+    /// The frame of the first segment's axis in that of the base.
+    pub fn first(&self) -> &RigidTransform<R> {
+        &self.first
+    }
+
+    /// True if each segment has the joint of the same index, and none is a mimic.
+    pub fn is_direct(&self) -> bool {
+        self.is_direct
+    }
+
+    /// The links from the base to the tip, as [`Chain::links`].
+    pub fn link_parts(&self) -> &[Link<R>] {
+        &self.links
     }
 
     /// Number of links from the base to the tip.

@@ -67,23 +67,29 @@ impl Default for InverseConfig {
 
 /// A configuration that was checked, in one type.
 #[derive(Clone, Debug)]
-pub(super) struct Spec<R> {
+pub struct Spec<R> {
+    /// As of [`InverseConfig`].
     pub task: Task,
-    /// Squares of the tolerances.
+    /// Square of the tolerance of the position.
     pub position: R,
+    /// Square of the tolerance of the rotation.
     pub rotation: R,
     /// `None` if each weight is 1.
     pub weights: Option<[R; 6]>,
+    /// The most steps from a start.
     pub max_iterations: u32,
+    /// As of [`InverseConfig`].
     pub select: Select,
+    /// As of [`InverseConfig`].
     pub max_joint_step: R,
-    /// The damping of a step is `floor + gain |e|^2`.
+    /// The least damping of a step, `floor + gain |e|^2`.
     pub floor: R,
+    /// The damping of a step for each unit of the squared error.
     pub gain: R,
 }
 
 impl<R: Real> Spec<R> {
-    pub fn new(config: &InverseConfig) -> Result<Self, InverseError> {
+    pub(super) fn new(config: &InverseConfig) -> Result<Self, InverseError> {
         let refuse = |key, problem| Err(InverseError { key, problem });
         let is_single = size_of::<R>() == size_of::<f32>();
         let tolerances = [

@@ -9,6 +9,7 @@ mod step;
 mod task;
 
 pub use along::Track;
-pub use config::{InverseConfig, InverseError, Select};
+pub use config::{InverseConfig, InverseError, Select, Spec};
 pub use solver::{Answer, Solver};
+pub use step::Bound;
 pub use task::Task;

@@ -2,7 +2,7 @@
 
 use super::config::{InverseConfig, InverseError, Select, Spec};
 use super::seeds;
-use super::step::Bounds;
+use super::step::{Bound, Bounds};
 use super::task::{PositionAndAxis, PositionOnly, Residual, Rows, Target, Task, WholePose};
 use crate::chain::{Chain, MAX_JOINTS};
 use crate::jacobian::{Columns, Frame};
@@ -64,6 +64,21 @@ impl<R: Real> Solver<R> {
     /// The chain in this type.
     pub fn model(&self) -> &Model<R> {
         &self.model
+    }
+
+    /// The configuration.
+    pub fn spec(&self) -> &Spec<R> {
+        &self.spec
+    }
+
+    /// The limits of each joint.
+    pub fn bounds(&self) -> &[Bound<R>] {
+        self.bounds.all()
+    }
+
+    /// The table of starts, a row of joints for each.
+    pub fn starts(&self) -> &[R] {
+        &self.seeds
     }
 
     /// Finds joints for a target and writes them to `joints`. The first start is `seed`, else the middle of the limits.

@@ -17,14 +17,17 @@ pub(super) struct Bounds<R> {
     joints: Vec<Bound<R>>,
 }
 
+/// The limits of a joint, and what becomes of a step beyond them.
 #[derive(Clone, Debug)]
-struct Bound<R> {
-    lower: R,
-    upper: R,
+pub struct Bound<R> {
+    /// The least value that lies within the limits.
+    pub lower: R,
+    /// The largest value that lies within the limits.
+    pub upper: R,
     /// True if a full turn leads to the same pose.
-    turns: bool,
+    pub turns: bool,
     /// True if it is held at a limit that a step would pass.
-    holds: bool,
+    pub holds: bool,
 }
 
 impl<R: Real> Bounds<R> {
@@ -46,6 +49,11 @@ impl<R: Real> Bounds<R> {
         Self {
             joints: chain.joints().iter().enumerate().map(bound).collect(),
         }
+    }
+
+    /// Those of each joint.
+    pub fn all(&self) -> &[Bound<R>] {
+        &self.joints
     }
 
     /// A value within the limits of a joint: itself, or a full turn from it, or the limit.

@@ -38,6 +38,7 @@
 mod config;
 mod error;
 mod forward;
+pub mod gpu;
 mod inverse;
 pub mod key;
 mod operation;

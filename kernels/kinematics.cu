@@ -1,0 +1,510 @@
+// Poses, Jacobians and joints of many rows: equals crates/kinematics, bit for bit.
+//
+// `..._any` takes every chain and every task. `..._6` and `..._7` are for plain chains of so many joints, which all turn, in the
+// order of the chain and without mimics; of those that find joints, for whole poses without weights.
+
+#include "kinematics_inverse.cuh"
+
+template <class R> struct PosesParams {
+    Chain<R> chain;
+    // [rows, n], and [rows, 7] or for links [rows, links, 7].
+    const R* joints;
+    R* poses;
+    // In the order of the segments above them; null: the tip alone.
+    const Link<R>* links;
+    u64 rows;
+    u32 link_count;
+    u32 unused;
+};
+
+template <class R> struct JacobiansParams {
+    Chain<R> chain;
+    // [rows, n], and for twists the velocities.
+    const R* joints;
+    const R* velocities;
+    // [rows, 6, n], [rows, 6] or [rows].
+    R* out;
+    u64 rows;
+    u32 frame;
+    u32 unused;
+};
+
+template <class R> struct InverseParams {
+    Solver<R> solver;
+    // [targets, 7], and a first start for each, `start_stride` numbers apart, or null.
+    const R* targets;
+    const R* starts;
+    Answers<R> answers;
+    // The targets to be done: null: all. Else a list and its length.
+    const u32* list;
+    const u32* list_count;
+    // Where the targets go to that no start below `to` led to an answer for, and their least errors; null: not wanted.
+    u32* left;
+    u32* left_count;
+    R* least;
+    // Number of targets that lanes have taken.
+    u32* next;
+    u32 targets_count;
+    u32 start_stride;
+    // The starts to be tried: from <= s < to.
+    u32 from;
+    u32 to;
+};
+
+template <class R> struct PathParams {
+    Solver<R> solver;
+    // [trajectories, length, 7], and a first start for each, `start_stride` numbers apart, or null.
+    const R* targets;
+    const R* starts;
+    Answers<R> answers;
+    i64* branches;
+    u64 length;
+    u32 trajectories;
+    u32 start_stride;
+};
+
+// ---- Poses ----
+
+constexpr u32 POSES_BLOCK = 128;
+
+template <class R, u32 N> __device__ __forceinline__ void poses(const PosesParams<R>& p) {
+    const u64 row = (u64)blockIdx.x * POSES_BLOCK + threadIdx.x;
+    if (row >= p.rows) return;
+    const R* joints = p.joints + row * p.chain.joints;
+    bool is_valid = true;
+    Frame<R> tip = tip_of<N>(p.chain, [&](u32 k) { return __ldg(joints + k); }, is_valid, [](u32, const Frame<R>&) {});
+    write_pose(tip, is_valid, p.poses + row * 7);
+}
+
+// A warp has 32 rows. It writes the poses of one link after the other, side by side by way of shared memory: each lane by itself
+// would write 28 bytes here and there.
+template <class R> __device__ __forceinline__ void links(const PosesParams<R>& p) {
+    __shared__ R numbers[POSES_BLOCK / 32][32 * 7];
+    const u32 lane = threadIdx.x % 32;
+    const u64 first = (u64)blockIdx.x * POSES_BLOCK + threadIdx.x / 32 * 32;
+    if (first >= p.rows) return;
+    const u32 rows = (u32)min((u64)32, p.rows - first);
+    const R* joints = p.joints + (first + min(lane, rows - 1)) * p.chain.joints;
+    R* stage = numbers[threadIdx.x / 32];
+    bool is_valid = true;
+    tip_of<0>(p.chain, [&](u32 k) { return __ldg(joints + k); }, is_valid, 0);
+    auto write = [&](const Frame<R>& frame, u32 place) {
+        write_pose(frame, is_valid, stage + 7 * lane);
+        __syncwarp();
+        for (u32 i = lane; i < 7 * rows; i += 32) {
+            p.poses[((first + i / 7) * p.link_count + place) * 7 + i % 7] = stage[i];
+        }
+        __syncwarp();
+    };
+    u32 next = 0;
+    for (; next < p.link_count && p.links[next].segments == 0; ++next) {
+        write(p.links[next].frame, p.links[next].place);
+    }
+    Frame<R> axis = p.chain.first;
+#pragma unroll 1
+    for (u32 k = 0; k < p.chain.count; ++k) {
+        bool ignored = true;
+        Frame<R> moved = pass<0>(p.chain.segments[k], __ldg(joints + p.chain.segments[k].joint), axis, ignored);
+        for (; next < p.link_count && p.links[next].segments == k + 1; ++next) {
+            write(compose(moved, p.links[next].frame), p.links[next].place);
+        }
+    }
+}
+
+#define POSES(NAME, R, BODY)                                                                                           \
+    extern "C" __global__ void __launch_bounds__(POSES_BLOCK)                                                          \
+        kinematics_##NAME(const __grid_constant__ PosesParams<R> params) {                                             \
+        wait_for_previous();                                                                                           \
+        BODY(params);                                                                                                  \
+    }
+#define POSES_OF(N)                                                                                                    \
+    POSES(poses_##N##_f32, float, (poses<float, N>))                                                                   \
+    POSES(poses_##N##_f64, double, (poses<double, N>))
+POSES_OF(6)
+POSES_OF(7)
+POSES(poses_any_f32, float, (poses<float, 0>))
+POSES(poses_any_f64, double, (poses<double, 0>))
+POSES(links_f32, float, links<float>)
+POSES(links_f64, double, links<double>)
+
+// ---- Jacobians, and what is made of them ----
+
+enum Product : u32 { JACOBIAN, TWIST, MANIPULABILITY };
+
+constexpr u32 JACOBIANS_BLOCK = 64;
+// Of chains of any length, whose columns lie in shared memory.
+constexpr u32 JACOBIANS_ANY_BLOCK = 32;
+
+// 16 bytes.
+struct alignas(16) Chunk {
+    u32 words[4];
+};
+
+// Jacobians of a plain chain. A warp has 32 rows, which leave shared memory in chunks, and so `out` begins at one.
+template <class R, u32 N> __device__ __forceinline__ void plain_jacobians(const JacobiansParams<R>& p) {
+    constexpr u32 WIDTH = 6 * N, CHUNKS = 32 * WIDTH * sizeof(R) / 16;
+    struct alignas(2 * sizeof(R)) Pair {
+        R a, b;
+    };
+    __shared__ __align__(16) R numbers[JACOBIANS_BLOCK / 32][32 * WIDTH];
+    const u32 index = threadIdx.x % 32;
+    const u64 first = (u64)blockIdx.x * JACOBIANS_BLOCK + threadIdx.x / 32 * 32;
+    if (first >= p.rows) return;
+    const u32 rows = (u32)min((u64)32, p.rows - first);
+    const R* joints = p.joints + (first + min(index, rows - 1)) * N;
+    R* stage = numbers[threadIdx.x / 32];
+    const R none = not_a_number((R)0);
+    bool is_valid = true;
+    Lane<R, N> lane;
+    columns_of<N>(p.chain, [&](u32 k) { return __ldg(joints + k); }, p.frame, lane, is_valid);
+    // In pairs, whose distance from lane to lane is odd for 7 joints: no two meet in a bank.
+#pragma unroll
+    for (u32 i = 0; i < WIDTH; i += 2) {
+        Pair pair{lane.columns[i % N][i / N], lane.columns[(i + 1) % N][(i + 1) / N]};
+        ((Pair*)stage)[index * (WIDTH / 2) + i / 2] = is_valid ? pair : Pair{none, none};
+    }
+    __syncwarp();
+    R* out = p.out + first * WIDTH;
+    if (rows == 32) {
+#pragma unroll
+        for (u32 i = 0; i < (CHUNKS + 31) / 32; ++i) {
+            if (i * 32 + index < CHUNKS) ((Chunk*)out)[i * 32 + index] = ((const Chunk*)stage)[i * 32 + index];
+        }
+    } else {
+        for (u32 i = index; i < rows * WIDTH; i += 32) {
+            out[i] = stage[i];
+        }
+    }
+}
+
+// The lanes of a warp and the numbers of a row, which are written side by side, do not meet in a bank.
+constexpr u32 WARP_STRIDE = 33;
+
+// The root of the product of the pivots of the Jacobian times itself, transposed, whose order is the smaller of 6 and n.
+template <class R> __device__ __forceinline__ R manipulability(u32 joints, const SharedLane<R, WARP_STRIDE>& lane) {
+    R matrix[6][6], pivots[6], inverses[6];
+#pragma unroll
+    for (u32 i = 0; i < 6; ++i) {
+#pragma unroll
+        for (u32 h = 0; h <= i; ++h) {
+            matrix[i][h] = nothing<R>();
+        }
+    }
+    // J J^T sums over the joints the products of each one's 6 numbers; J^T J over those 6 the products of the joints' numbers.
+    const bool is_small = joints < 6;
+#pragma unroll 1
+    for (u32 k = 0; k < (is_small ? 6 : joints); ++k) {
+        R numbers[6];
+#pragma unroll
+        for (u32 i = 0; i < 6; ++i) {
+            numbers[i] = !is_small ? lane.number(k, i) : i < joints ? lane.number(i, k) : (R)0;
+        }
+#pragma unroll
+        for (u32 h = 0; h < 6; ++h) {
+#pragma unroll
+            for (u32 i = h; i < 6; ++i) {
+                matrix[i][h] = matrix[i][h] + numbers[h] * numbers[i];
+            }
+        }
+    }
+    // A 1 for each joint that there is not.
+#pragma unroll
+    for (u32 i = 0; i < 6; ++i) {
+        matrix[i][i] = i < joints ? matrix[i][i] : (R)1;
+    }
+    decompose(matrix, (R)0, pivots, inverses);
+    bool is_regular = true;
+    R determinant = (R)1;
+#pragma unroll
+    for (u32 i = 0; i < 6; ++i) {
+        is_regular &= pivots[i] > 0;
+        determinant = determinant * pivots[i];
+    }
+    return is_regular ? root(determinant) : (R)0;
+}
+
+template <class R, u32 WHAT> __device__ __forceinline__ void any_jacobians(const JacobiansParams<R>& p) {
+    __shared__ R numbers[6 * MOST_JOINTS * WARP_STRIDE];
+    const u32 index = threadIdx.x, n = p.chain.joints;
+    const u64 first = (u64)blockIdx.x * JACOBIANS_ANY_BLOCK;
+    const u32 rows = (u32)min((u64)32, p.rows - first);
+    const u64 row = first + min(index, rows - 1);
+    const bool is_own = index < rows;
+    SharedLane<R, WARP_STRIDE> lane{nullptr, numbers + index};
+    const R* joints = p.joints + row * n;
+    const R none = not_a_number((R)0);
+    bool is_valid = true;
+    columns_of<0>(p.chain, [&](u32 k) { return __ldg(joints + k); }, p.frame, lane, is_valid);
+    if constexpr (WHAT == TWIST) {
+        R sums[6];
+#pragma unroll
+        for (u32 i = 0; i < 6; ++i) {
+            sums[i] = nothing<R>();
+        }
+#pragma unroll 1
+        for (u32 k = 0; k < n; ++k) {
+            R speed = __ldg(p.velocities + row * n + k);
+            is_valid &= is_number(speed);
+#pragma unroll
+            for (u32 i = 0; i < 6; ++i) {
+                sums[i] = sums[i] + lane.number(k, i) * speed;
+            }
+        }
+#pragma unroll
+        for (u32 i = 0; i < 6; ++i) {
+            if (is_own) p.out[row * 6 + i] = is_valid ? sums[i] : none;
+        }
+    } else if constexpr (WHAT == MANIPULABILITY) {
+        R value = manipulability(n, lane);
+        if (is_own) p.out[row] = is_valid ? value : none;
+    } else {
+#pragma unroll 1
+        for (u32 i = 0; !is_valid && i < 6 * n; ++i) {
+            lane.number(0, i) = none;
+        }
+        __syncwarp();
+        R* out = p.out + first * 6 * n;
+        for (u32 i = index; i < 6 * n; i += 32) {
+            const R* from = numbers + (6 * (i % n) + i / n) * WARP_STRIDE;
+            for (u32 r = 0; r < rows; ++r) {
+                out[r * 6 * n + i] = from[r];
+            }
+        }
+    }
+}
+
+#define JACOBIANS(NAME, R, BLOCK, BODY)                                                                                \
+    extern "C" __global__ void __launch_bounds__(BLOCK)                                                                \
+        kinematics_##NAME(const __grid_constant__ JacobiansParams<R> params) {                                         \
+        wait_for_previous();                                                                                           \
+        BODY(params);                                                                                                  \
+    }
+#define JACOBIANS_OF(N)                                                                                                \
+    JACOBIANS(jacobians_##N##_f32, float, JACOBIANS_BLOCK, (plain_jacobians<float, N>))                                \
+    JACOBIANS(jacobians_##N##_f64, double, JACOBIANS_BLOCK, (plain_jacobians<double, N>))
+#define ANY_JACOBIANS(NAME, WHAT)                                                                                      \
+    JACOBIANS(NAME##_any_f32, float, JACOBIANS_ANY_BLOCK, (any_jacobians<float, WHAT>))                                \
+    JACOBIANS(NAME##_any_f64, double, JACOBIANS_ANY_BLOCK, (any_jacobians<double, WHAT>))
+JACOBIANS_OF(6)
+JACOBIANS_OF(7)
+ANY_JACOBIANS(jacobians, JACOBIAN)
+ANY_JACOBIANS(twists, TWIST)
+ANY_JACOBIANS(manipulabilities, MANIPULABILITY)
+
+// ---- Joints for poses ----
+
+constexpr u32 INVERSE_BLOCK = 64;
+// Of chains of any length, whose joints and columns lie in shared memory.
+constexpr u32 INVERSE_ANY_BLOCK = 32;
+
+// The memory of a block's lanes: registers, or shared memory.
+template <class R, u32 N> struct Block {
+    static constexpr u32 THREADS = INVERSE_BLOCK;
+    u32 unused;
+    __device__ __forceinline__ Lane<R, N> lane() { return Lane<R, N>{}; }
+};
+template <class R> struct Block<R, 0> {
+    static constexpr u32 THREADS = INVERSE_ANY_BLOCK;
+    R joints[MOST_JOINTS * THREADS];
+    R columns[6 * MOST_JOINTS * THREADS];
+    __device__ __forceinline__ SharedLane<R, THREADS> lane() { return {joints + threadIdx.x, columns + threadIdx.x}; }
+};
+
+template <class R> __device__ __forceinline__ const R* own_start(const R* starts, u32 stride, u64 i) {
+    return starts == nullptr ? nullptr : starts + stride * i;
+}
+
+// Free lanes of a warp at which they take new targets.
+constexpr int FEWEST_FREE = 3;
+
+// A lane tries the starts below `to` of a target one after the other, and takes the next target when it and a few others of its warp
+// are done: none waits for the slowest. `FIRST` alone.
+template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_lanes(const InverseParams<R>& p) {
+    __shared__ Block<R, N> block;
+    auto lane = block.lane();
+    const u32 index = threadIdx.x % 32;
+    u32 target_index = 0, start = 0;
+    bool is_busy = false, is_over = false;
+    Target<R> target{};
+    Attempt<R> attempt{};
+    R least = 0;
+    for (;;) {
+        const u32 free = __ballot_sync(ALL_LANES, !is_busy && !is_over);
+        if (__popc(free) >= FEWEST_FREE || (free != 0 && !__any_sync(ALL_LANES, is_busy))) {
+            const u32 leader = (u32)__ffs((int)free) - 1;
+            u32 base = 0;
+            if (index == leader) base = atomicAdd(p.next, (u32)__popc(free));
+            base = __shfl_sync(ALL_LANES, base, leader);
+            if (free >> index & 1) {
+                target_index = base + (u32)__popc(free & ((1u << index) - 1));
+                is_over = target_index >= p.targets_count;
+                if (!is_over) {
+                    const R* own = own_start(p.starts, p.start_stride, target_index);
+                    R pose[7];
+                    read_pose(p.targets + (u64)target_index * 7, pose);
+                    is_busy = take_target(pose, target);
+                    is_busy &= take_start<N>(p.solver, 0, own, lane);
+                    start = 0, attempt.iterations = 0;
+                    if (!is_busy) write_unusable(p.solver, p.answers, target_index);
+                }
+            }
+            if (!__any_sync(ALL_LANES, is_busy)) {
+                if (__all_sync(ALL_LANES, is_over)) return;
+                continue;
+            }
+        }
+        if (is_busy) {
+            bool may_step = attempt.iterations < p.solver.max_iterations;
+            bool is_there = round_of<M, N>(p.solver, target, lane, may_step, attempt);
+            if (is_there || !may_step) {
+                if (is_there || start == 0 || attempt.square < least) {
+                    write_answer<N>(p.solver, p.answers, target_index, lane, attempt, start);
+                    least = attempt.square;
+                }
+                ++start, attempt.iterations = 0;
+                is_busy = !is_there && start < p.to;
+                if (is_busy) {
+                    take_start<N>(p.solver, start, (const R*)nullptr, lane);
+                } else if (!is_there) {
+                    p.least[target_index] = least;
+                    p.left[atomicAdd(p.left_count, 1u)] = target_index;
+                }
+            } else {
+                ++attempt.iterations;
+            }
+        }
+    }
+}
+
+// A group of lanes takes a target, a start each.
+template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_groups(const InverseParams<R>& p) {
+    constexpr u32 THREADS = Block<R, N>::THREADS;
+    __shared__ Block<R, N> block;
+    __shared__ R all_near[THREADS / GROUP][MOST_JOINTS];
+    auto lane = block.lane();
+    const u32 member = threadIdx.x % GROUP, n = p.solver.chain.joints, groups = gridDim.x * (THREADS / GROUP);
+    R* near = all_near[threadIdx.x / GROUP];
+    const u32 count = p.list != nullptr ? *p.list_count : p.targets_count;
+    for (u32 i = (blockIdx.x * THREADS + threadIdx.x) / GROUP; __any_sync(ALL_LANES, i < count); i += groups) {
+        bool wants = i < count;
+        const u32 target_index = !wants ? 0 : p.list != nullptr ? p.list[i] : i;
+        const R* own = own_start(p.starts, p.start_stride, target_index);
+        Target<R> target;
+        R pose[7];
+        read_pose(p.targets + (u64)target_index * 7, pose);
+        if (!(take_target(pose, target) & is_start(p.solver, own)) && wants) {
+            if (member == 0) write_unusable(p.solver, p.answers, target_index);
+            wants = false;
+        }
+        Best<R> best{(R)0, false, p.from == 0};
+        if (wants && p.from > 0) best.least = p.least[target_index];
+        // The joints that answers are to be near to are those of the first start.
+        __syncwarp();
+        for (u32 k = member; wants && k < n; k += GROUP) {
+            near[k] = own != nullptr ? inside(p.solver, k, own[k]) : p.solver.table[k];
+        }
+        __syncwarp();
+        try_starts<M, N>(p.solver, target, lane, p.from, own, p.solver.select, near, wants, best,
+                         [&](const Attempt<R>& attempt, u32 start) {
+                             write_answer<N>(p.solver, p.answers, target_index, lane, attempt, start);
+                         });
+    }
+}
+
+// A group of lanes goes along a trajectory, as `Solver::solve_along`. From the answer before all of them make the same steps; where
+// that does not do, they take a start each.
+template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_paths(const PathParams<R>& p) {
+    constexpr u32 THREADS = Block<R, N>::THREADS;
+    __shared__ Block<R, N> block;
+    __shared__ R all_last[THREADS / GROUP][MOST_JOINTS], all_kept[THREADS / GROUP][MOST_JOINTS];
+    auto lane = block.lane();
+    const u32 member = threadIdx.x % GROUP, n = p.solver.chain.joints;
+    const u32 trajectory = (blockIdx.x * THREADS + threadIdx.x) / GROUP;
+    // The answer before, or the first start: what the next one is to be near to.
+    R* last = all_last[threadIdx.x / GROUP];
+    // The best answer of all starts, which `last` has to outlive.
+    R* kept = all_kept[threadIdx.x / GROUP];
+    const bool is_there = trajectory < p.trajectories;
+    const R* own = is_there ? own_start(p.starts, p.start_stride, trajectory) : nullptr;
+    const bool has_start = is_start(p.solver, own);
+    for (u32 k = member; is_there && k < n; k += GROUP) {
+        last[k] = own != nullptr ? inside(p.solver, k, own[k]) : p.solver.table[k];
+    }
+    __syncwarp();
+    bool has_last = false;
+    u32 branch = 0;
+    // The next pose is on its way while the one before is reached.
+    const R* poses = p.targets + (is_there ? trajectory * p.length * 7 : 0);
+    R pose[7];
+    read_pose(poses, pose);
+    for (u64 i = 0; i < p.length; ++i) {
+        const u64 target_index = (u64)trajectory * p.length + i;
+        Target<R> target;
+        bool is_usable = take_target(pose, target) & is_there & has_start;
+        read_pose(poses + (i + 1 < p.length ? i + 1 : i) * 7, pose);
+        if (is_there && !is_usable && member == 0) write_unusable(p.solver, p.answers, target_index);
+        bool goes_on = is_usable && has_last, runs = goes_on;
+        if (runs) {
+            each<N>(n, [&](u32 k) { lane.joint(k) = last[k]; });
+        }
+        Attempt<R> attempt{};
+        while (__any_sync(ALL_LANES, runs)) {
+            if (runs) {
+                bool may_step = attempt.iterations < p.solver.max_iterations;
+                bool is_within = round_of<M, N>(p.solver, target, lane, may_step, attempt);
+                runs = !is_within && may_step;
+                attempt.iterations += runs;
+            }
+        }
+        goes_on &= attempt.valid;
+        if (goes_on) {
+            each<N>(n, [&](u32 k) { goes_on &= magnitude(lane.joint(k) - last[k]) <= p.solver.max_joint_step; });
+        }
+        auto keep = [&](const Attempt<R>& tried, u32 start) {
+            write_answer<N>(p.solver, p.answers, target_index, lane, tried, start);
+            each<N>(n, [&](u32 k) { kept[k] = lane.joint(k); });
+        };
+        if (goes_on && member == 0) keep(attempt, 0);
+        const bool wants = is_usable && !goes_on;
+        Best<R> best{(R)0, false, true};
+        if (__any_sync(ALL_LANES, wants)) {
+            const u32 select = has_last ? NEAREST : p.solver.select;
+            try_starts<M, N>(p.solver, target, lane, 0, own, select, last, wants, best, keep);
+        }
+        branch += wants && best.valid && has_last;
+        has_last |= best.valid;
+        if (is_there && member == 0) p.branches[target_index] = branch;
+        __syncwarp();
+        if (goes_on || best.valid) {
+            for (u32 k = member; k < n; k += GROUP) {
+                last[k] = kept[k];
+            }
+        }
+        __syncwarp();
+    }
+}
+
+#define INVERSE(NAME, R, M, N, THREADS)                                                                                \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                                              \
+        kinematics_lanes_##NAME(const __grid_constant__ InverseParams<R> params) {                                     \
+        wait_for_previous();                                                                                           \
+        inverse_lanes<R, M, N>(params);                                                                                \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                                              \
+        kinematics_groups_##NAME(const __grid_constant__ InverseParams<R> params) {                                    \
+        wait_for_previous();                                                                                           \
+        inverse_groups<R, M, N>(params);                                                                               \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                                              \
+        kinematics_paths_##NAME(const __grid_constant__ PathParams<R> params) {                                        \
+        wait_for_previous();                                                                                           \
+        inverse_paths<R, M, N>(params);                                                                                \
+    }
+#define INVERSE_OF(NAME, M, N, THREADS)                                                                                \
+    INVERSE(NAME##_f32, float, M, N, THREADS)                                                                          \
+    INVERSE(NAME##_f64, double, M, N, THREADS)
+INVERSE_OF(6, POSE_ROWS, 6, INVERSE_BLOCK)
+INVERSE_OF(7, POSE_ROWS, 7, INVERSE_BLOCK)
+INVERSE_OF(pose_any, POSE_ROWS, 0, INVERSE_ANY_BLOCK)
+INVERSE_OF(axis_any, AXIS_ROWS, 0, INVERSE_ANY_BLOCK)
+INVERSE_OF(position_any, POSITION_ROWS, 0, INVERSE_ANY_BLOCK)

@@ -1,0 +1,401 @@
+// Joints for poses: the arithmetic of crates/kinematics/src/inverse, bit for bit.
+#pragma once
+
+#include "kinematics_chain.cuh"
+
+// The lanes that work on one target, with a start each.
+constexpr u32 GROUP = 16;
+constexpr u32 ALL_LANES = 0xffffffff;
+
+// Number of rows of a task: the whole pose, the position and the direction of the tool's z axis, the position alone.
+constexpr u32 POSE_ROWS = 6;
+constexpr u32 AXIS_ROWS = 5;
+constexpr u32 POSITION_ROWS = 3;
+
+enum Select : u32 { FIRST, NEAREST };
+
+template <class R> struct Solver {
+    Chain<R> chain;
+    R lower[MOST_JOINTS];
+    R upper[MOST_JOINTS];
+    R weights[6];
+    // Squares of the tolerances.
+    R position;
+    R rotation;
+    // The damping of a step is `floor + gain |e|^2`.
+    R floor;
+    R gain;
+    // Largest change of a joint along a trajectory.
+    R max_joint_step;
+    // Bits of the joints: a full turn leads to the same pose; it is held at a limit that a step would pass.
+    u32 turns;
+    u32 holds;
+    u32 has_weights;
+    u32 max_iterations;
+    u32 select;
+    // Number of starts, and the table with a row of joints for each.
+    u32 starts;
+    const R* table;
+};
+
+// The answers, an element for each target, and the joints [targets, n].
+template <class R> struct Answers {
+    R* joints;
+    R* position_error;
+    R* rotation_error;
+    u8* valid;
+    i64* start;
+    i64* iterations;
+};
+
+// A pose to be reached, with a unit quaternion.
+template <class R> struct Target {
+    R position[3];
+    R rotation[4];
+};
+
+template <class R> __device__ __forceinline__ void read_pose(const R* from, R (&pose)[7]) {
+#pragma unroll
+    for (u32 i = 0; i < 7; ++i) {
+        pose[i] = __ldg(from + i);
+    }
+}
+
+// Takes a pose. False if it is not finite, too far away or has no quaternion.
+template <class R> __device__ __forceinline__ bool take_target(const R (&pose)[7], Target<R>& target) {
+    bool is_usable = true;
+#pragma unroll
+    for (u32 i = 0; i < 3; ++i) {
+        target.position[i] = pose[i];
+        is_usable &= magnitude(pose[i]) <= (R)1e6;
+    }
+    R q[4] = {pose[3], pose[4], pose[5], pose[6]};
+    R square = dot4(q, q);
+    R inverse = (R)1 / root(square);
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) {
+        target.rotation[i] = q[i] * inverse;
+    }
+    return is_usable & (square >= (R)1e-12) & (square <= (R)1e12);
+}
+
+// A value within the limits of a joint: itself, or a full turn from it, or the limit.
+template <class R> __device__ __forceinline__ R inside(const Solver<R>& s, u32 joint, R value) {
+    const R turn = (R)6.283185307179586, lower = s.lower[joint], upper = s.upper[joint];
+    bool is_above = value > upper, is_below = value < lower;
+    R turned = value + (is_above ? -turn : turn), limit = is_above ? upper : lower;
+    bool turns = (s.turns >> joint & 1) & (turned >= lower) & (turned <= upper);
+    return is_above | is_below ? (turns ? turned : limit) : value;
+}
+
+// The end of the steps from a start.
+template <class R> struct Attempt {
+    // Squares of the errors that are judged.
+    R position;
+    R rotation;
+    // The sum of the squared and weighted errors.
+    R square;
+    u32 iterations;
+    bool valid;
+};
+
+// Measures the sums of squares of the linear and the angular rows of the error.
+template <class R, u32 M> __device__ __forceinline__ void measure(const R (&error)[M], R& position, R& rotation) {
+    position = (error[0] * error[0] + error[1] * error[1]) + error[2] * error[2];
+    rotation = 0;
+    if constexpr (M > 3) {
+        rotation = error[3] * error[3];
+#pragma unroll
+        for (u32 i = 4; i < M; ++i) {
+            rotation = rotation + error[i] * error[i];
+        }
+    }
+}
+
+// The angular rows of the error, behind the three linear ones.
+template <class R, u32 M>
+__device__ __forceinline__ void angular_error(const Target<R>& target, const Frame<R>& tip, R (&error)[M]) {
+    const R(&a)[4] = target.rotation;
+    if constexpr (M == POSE_ROWS) {
+        R b[4];
+        quaternion(tip, b);
+        R two = dot4(a, b) < 0 ? (R)-2 : (R)2;
+        error[3] = two * (((a[0] * b[3] - a[3] * b[0]) - a[1] * b[2]) + a[2] * b[1]);
+        error[4] = two * (((a[1] * b[3] - a[3] * b[1]) - a[2] * b[0]) + a[0] * b[2]);
+        error[5] = two * (((a[2] * b[3] - a[3] * b[2]) - a[0] * b[1]) + a[1] * b[0]);
+    }
+    if constexpr (M == AXIS_ROWS) {
+        const R one = (R)1, two = (R)2, least = (R)1e-6;
+        R wanted[3] = {two * (a[0] * a[2] + a[1] * a[3]), two * (a[1] * a[2] - a[0] * a[3]),
+                       one - two * (a[0] * a[0] + a[1] * a[1])};
+        R d[3];
+        to_tool(tip, wanted, d);
+        R rest = one + d[2];
+        R scale = root(two / (rest > least ? rest : least));
+        error[3] = rest > least ? -d[1] * scale : two;
+        error[4] = rest > least ? d[0] * scale : (R)0;
+    }
+}
+
+// The task's rows of a column of the Jacobian.
+template <class R, u32 M>
+__device__ __forceinline__ void task_rows(const Frame<R>& tip, const R (&column)[6], R (&rows)[M]) {
+#pragma unroll
+    for (u32 i = 0; i < (M == AXIS_ROWS ? 3 : M); ++i) {
+        rows[i] = column[i];
+    }
+    if constexpr (M == AXIS_ROWS) {
+        R angular[3] = {column[3], column[4], column[5]}, turned[3];
+        to_tool(tip, angular, turned);
+        rows[3] = turned[0], rows[4] = turned[1];
+    }
+}
+
+template <class R, u32 M> __device__ __forceinline__ R product(const R (&a)[M], const R (&b)[M]) {
+    R sum = a[0] * b[0];
+#pragma unroll
+    for (u32 i = 1; i < M; ++i) {
+        sum = sum + a[i] * b[i];
+    }
+    return sum;
+}
+
+// Makes one step of Levenberg-Marquardt, as `Bounds::step`. The columns of the lane are those of the whole Jacobian.
+template <u32 M, u32 N, class R, class L>
+__device__ __forceinline__ void make_step(const Solver<R>& s, L& lane, const Frame<R>& tip, const R (&error)[M], R damping) {
+    R matrix[M][M];
+#pragma unroll
+    for (u32 i = 0; i < M; ++i) {
+#pragma unroll
+        for (u32 h = 0; h <= i; ++h) {
+            matrix[i][h] = nothing<R>();
+        }
+    }
+    const u32 joints = s.chain.joints;
+    each<N>(joints, [&](u32 k) {
+        R whole[6], rows[M];
+#pragma unroll
+        for (u32 i = 0; i < 6; ++i) {
+            whole[i] = lane.number(k, i);
+        }
+        task_rows(tip, whole, rows);
+        if constexpr (N == 0) {
+            if (s.has_weights) {
+#pragma unroll
+                for (u32 i = 0; i < M; ++i) {
+                    rows[i] = rows[i] * s.weights[i];
+                }
+            }
+        }
+        R push = product(rows, error), q = lane.joint(k);
+        bool is_held = ((q <= s.lower[k]) & (push < 0)) | ((q >= s.upper[k]) & (push > 0));
+        is_held &= s.holds >> k & 1;
+#pragma unroll
+        for (u32 i = 0; i < M; ++i) {
+            rows[i] = is_held ? (R)0 : rows[i];
+            lane.number(k, i) = rows[i];
+        }
+#pragma unroll
+        for (u32 h = 0; h < M; ++h) {
+#pragma unroll
+            for (u32 i = h; i < M; ++i) {
+                matrix[i][h] = matrix[i][h] + rows[h] * rows[i];
+            }
+        }
+    });
+    R pivots[M], inverses[M], y[M];
+#pragma unroll
+    for (u32 i = 0; i < M; ++i) {
+        matrix[i][i] = matrix[i][i] + damping;
+        y[i] = error[i];
+    }
+    decompose(matrix, damping, pivots, inverses);
+    solve(matrix, inverses, y);
+    R largest = 0;
+    each<N>(joints, [&](u32 k) {
+        R rows[M];
+#pragma unroll
+        for (u32 i = 0; i < M; ++i) {
+            rows[i] = lane.number(k, i);
+        }
+        R step = product(rows, y), size = magnitude(step);
+        largest = size > largest ? size : largest;
+        lane.number(k, 0) = step;
+    });
+    R scale = largest > (R)1 ? (R)1 / largest : (R)1;
+    each<N>(joints, [&](u32 k) { lane.joint(k) = inside(s, k, lane.joint(k) + lane.number(k, 0) * scale); });
+}
+
+// Measures how far the lane's joints are from a target; true if that is within the tolerances. If not, makes a step if `may_step`.
+template <u32 M, u32 N, class R, class L>
+__device__ __forceinline__ bool round_of(const Solver<R>& s, const Target<R>& target, L& lane, bool may_step, Attempt<R>& attempt) {
+    bool is_valid = true;
+    Frame<R> tip = columns_of<N>(s.chain, [&](u32 k) { return lane.joint(k); }, BASE, lane, is_valid);
+    R error[M], position, rotation;
+#pragma unroll
+    for (u32 i = 0; i < 3; ++i) {
+        error[i] = target.position[i] - tip.translation[i];
+    }
+    angular_error(target, tip, error);
+    const bool has_weights = N == 0 && s.has_weights;
+    if (has_weights) {
+#pragma unroll
+        for (u32 i = 0; i < M; ++i) {
+            error[i] = s.weights[i] == 0 ? s.weights[i] : error[i];
+        }
+    }
+    measure(error, position, rotation);
+    attempt.position = position, attempt.rotation = rotation;
+    if (has_weights) {
+#pragma unroll
+        for (u32 i = 0; i < M; ++i) {
+            error[i] = error[i] * s.weights[i];
+        }
+        measure(error, position, rotation);
+    }
+    attempt.square = position + rotation;
+    attempt.valid = is_valid & (attempt.position <= s.position) & (attempt.rotation <= s.rotation);
+    if (!attempt.valid && may_step) {
+        make_step<M, N>(s, lane, tip, error, s.floor + s.gain * attempt.square);
+    }
+    return attempt.valid;
+}
+
+// Puts the joints of a start into the lane: of the table, or its first one from `own`, a row of the caller's, if there is one. False
+// if that is not finite.
+template <u32 N, class R, class L> __device__ __forceinline__ bool take_start(const Solver<R>& s, u32 start, const R* own, L& lane) {
+    bool is_usable = true;
+    if (own != nullptr && start == 0) {
+        each<N>(s.chain.joints, [&](u32 k) {
+            R value = __ldg(own + k);
+            is_usable &= is_number(value);
+            lane.joint(k) = inside(s, k, value);
+        });
+    } else {
+        const R* from = s.table + start * s.chain.joints;
+        each<N>(s.chain.joints, [&](u32 k) { lane.joint(k) = __ldg(from + k); });
+    }
+    return is_usable;
+}
+
+template <class R> __device__ __forceinline__ bool is_start(const Solver<R>& s, const R* own) {
+    bool is_usable = true;
+    for (u32 k = 0; own != nullptr && k < s.chain.joints; ++k) {
+        is_usable &= is_number(own[k]);
+    }
+    return is_usable;
+}
+
+// Writes the answer to a target, whose joints are the lane's.
+template <u32 N, class R, class L>
+__device__ __forceinline__ void write_answer(const Solver<R>& s, const Answers<R>& answers, u64 target, const L& lane,
+                                             const Attempt<R>& attempt, u32 start) {
+    const u32 n = s.chain.joints;
+    each<N>(n, [&](u32 k) { answers.joints[target * n + k] = lane.joint(k); });
+    answers.position_error[target] = root(attempt.position);
+    answers.rotation_error[target] = root(attempt.rotation);
+    answers.valid[target] = attempt.valid;
+    answers.start[target] = start;
+    answers.iterations[target] = attempt.iterations;
+}
+
+// Writes the answer to a target, or with a start, that can't be used.
+template <class R> __device__ __forceinline__ void write_unusable(const Solver<R>& s, const Answers<R>& answers, u64 target) {
+    const u32 n = s.chain.joints;
+    const R none = not_a_number((R)0);
+    for (u32 k = 0; k < n; ++k) {
+        answers.joints[target * n + k] = none;
+    }
+    answers.position_error[target] = answers.rotation_error[target] = none;
+    answers.valid[target] = 0;
+    answers.start[target] = answers.iterations[target] = 0;
+}
+
+// Values of other lanes of the warp, to which all of its lanes come.
+__device__ __forceinline__ u32 exchanged(u32 value, u32 bits) { return __shfl_xor_sync(ALL_LANES, value, bits); }
+__device__ __forceinline__ float exchanged(float value, u32 bits) {
+    return __uint_as_float(__shfl_xor_sync(ALL_LANES, __float_as_uint(value), bits));
+}
+__device__ __forceinline__ double exchanged(double value, u32 bits) {
+    u64 result = __shfl_xor_sync(ALL_LANES, (u64)__double_as_longlong(value), bits);
+    return __longlong_as_double((i64)result);
+}
+
+// The best attempt of a group's so far: the same on all of its lanes.
+template <class R> struct Best {
+    // What attempts are compared by: the distance to where the group is to stay near, or the error of one that is not valid.
+    R least;
+    bool valid;
+    bool is_none;
+};
+
+// Tries starts from `from` on, each lane of a group one at a time, and keeps the best attempt: as `Solver::select`. All lanes of
+// the warp come here; `wants` is the same for a group, and false for one that has nothing to do. `near` are the joints that
+// `NEAREST` measures distances from, in shared memory.
+//
+// `keep(attempt, start)` is called on the lane that has a better attempt, whose joints are the lane's.
+template <u32 M, u32 N, class R, class L, class Keep>
+__device__ __forceinline__ void try_starts(const Solver<R>& s, const Target<R>& target, L& lane, u32 from, const R* own,
+                                           u32 select, const R* near, bool wants, Best<R>& best, const Keep& keep) {
+    const u32 lane_index = threadIdx.x % 32, member = lane_index % GROUP;
+    const u32 group = ((1u << GROUP) - 1) << (lane_index - member);
+    const R infinity = (R)__uint_as_float(0x7f800000);
+    for (u32 base = from; __any_sync(ALL_LANES, wants && base < s.starts); base += GROUP) {
+        const u32 start = base + member;
+        bool takes_part = wants && start < s.starts, runs = takes_part;
+        if (runs) {
+            take_start<N>(s, start, own, lane);
+        }
+        Attempt<R> attempt{};
+        attempt.valid = false;
+        attempt.iterations = 0;
+        while (__any_sync(ALL_LANES, runs)) {
+            if (runs) {
+                bool may_step = attempt.iterations < s.max_iterations;
+                bool is_there = round_of<M, N>(s, target, lane, may_step, attempt);
+                runs = !is_there && may_step;
+                attempt.iterations += runs;
+            }
+            u32 there = __ballot_sync(ALL_LANES, attempt.valid) & group, running = __ballot_sync(ALL_LANES, runs) & group;
+            // Starts behind one that leads to an answer are of no matter.
+            bool is_decided = select == FIRST && there != 0 && (running & ((there & (0u - there)) - 1)) == 0;
+            runs &= !is_decided;
+        }
+        u32 there = __ballot_sync(ALL_LANES, attempt.valid) & group;
+        bool competes = there != 0 ? attempt.valid : takes_part;
+        R key = attempt.square;
+        if (there != 0) {
+            key = 0;
+            if (select == NEAREST) {
+                each<N>(s.chain.joints, [&](u32 k) {
+                    R difference = lane.joint(k) - near[k];
+                    key = key + difference * difference;
+                });
+            }
+        }
+        // An error that is no number is the best of all from the first start, and the worst from any other.
+        key = key == key ? key : start == 0 ? -infinity : infinity;
+        key = competes ? key : infinity;
+        R least = key;
+        u32 who = competes ? member : GROUP;
+#pragma unroll
+        for (u32 bits = GROUP / 2; bits > 0; bits /= 2) {
+            R other = exchanged(least, bits);
+            u32 whose = exchanged(who, bits);
+            bool is_better = (other < least) | ((other == least) & (whose < who));
+            least = is_better ? other : least;
+            who = is_better ? whose : who;
+        }
+        bool is_better = best.is_none | ((there != 0) & !best.valid);
+        is_better |= (least < best.least) & ((there != 0) == best.valid);
+        if (wants && base < s.starts && is_better) {
+            best.least = least, best.valid = there != 0, best.is_none = false;
+            if (member == who) {
+                keep(attempt, start);
+            }
+        }
+        wants &= !(select == FIRST && best.valid);
+        // Of what was kept in shared memory, the next lane may take the place.
+        __syncwarp();
+    }
+}
