@@ -177,7 +177,15 @@ impl Samples {
         if let Some(names) = &mut self.names {
             names.keep();
         }
+        // The mask of the one sample stays; those of the rows and parts of something else are not its.
+        let mask = match message.header.valid.get() {
+            Some(&[mask]) => Some(mask),
+            _ => None,
+        };
         message.header.forget_form();
+        if let Some(mask) = mask {
+            message.header.valid.set([mask]);
+        }
         self.label(payload, &mut message.header)?;
         self.tally(payload)?;
         message.rows = values;

@@ -85,6 +85,24 @@ fn joints_are_taken_in_the_order_that_is_asked_for_with_their_velocities() {
 }
 
 #[test]
+fn the_mask_of_a_struct_is_that_of_its_sample() {
+    let mut selector = Selector::new(Selection::samples(2, None));
+    let masks = [(&[0][..], 0), (&[1], 1)];
+    for (valid, rows) in masks {
+        let metadata = [
+            (key::timestamp_ns, MetadataRef::Integer(7)),
+            (key::valid, MetadataRef::ListInt(valid)),
+        ];
+        let mut message = Message::default();
+        selector
+            .read(metadata, &joint_state(&["a", "b"], &[1.0, 2.0]), &mut message)
+            .unwrap();
+        assert_eq!(message.header.valid.get(), Some(valid));
+        assert_eq!(message.samples(2).unwrap().count(), rows);
+    }
+}
+
+#[test]
 fn what_is_known_is_recognised() {
     let one_to = |n: u32| (1..=n).map(f64::from).collect::<Vec<_>>();
     let std_joints = vec![
