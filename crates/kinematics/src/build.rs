@@ -120,6 +120,10 @@ fn tip(mut open: Open, config: &ChainConfig) -> Result<RigidTransform<f64>, Stri
         if !numbers.all(|x| x.is_finite()) {
             return Err("a tool whose pose is not finite".to_owned());
         }
+        if let Some(far) = tool.translation.iter().find(|x| x.abs() > urdf::MAX_DISTANCE) {
+            let most = urdf::MAX_DISTANCE;
+            return Err(format!("a tool at {far:e} m (allowed: -{most:e} to {most:e})"));
+        }
         open.append(tool);
     }
     Ok(open.take())

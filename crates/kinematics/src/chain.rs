@@ -124,19 +124,28 @@ impl Chain {
     /// Reads the text of a URDF file, for [`new`](Self::new).
     ///
     /// # Errors
-    /// The file can't be read.
+    /// The file can't be read, is too long, or is not UTF-8.
     pub fn read_text(path: &Path) -> Result<String, ChainError> {
-        let mut text = String::new();
+        let file = || path.display().to_string();
+        let (mut bytes, most) = (Vec::new(), urdf::MAX_BYTES);
         // One byte more than is allowed is enough to refuse the file.
-        let read =
-            File::open(path).and_then(|opened| opened.take(urdf::MAX_BYTES as u64 + 1).read_to_string(&mut text));
-        match read {
-            Ok(_) => Ok(text),
-            Err(source) => Err(ChainError::Io {
-                file: path.display().to_string(),
-                source,
-            }),
+        let read = File::open(path).and_then(|opened| opened.take(most as u64 + 1).read_to_end(&mut bytes));
+        read.map_err(|source| ChainError::Io { file: file(), source })?;
+        if bytes.len() > most {
+            return Err(ChainError::File {
+                file: file(),
+                problem: format!("more than {most} bytes (allowed: up to {most})"),
+            });
         }
+        String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            let (before, after) = error.as_bytes().split_at(at);
+            ChainError::Element {
+                file: file(),
+                line: 1 + before.iter().filter(|&&byte| byte == b'\n').count() as u32,
+                problem: format!("the byte {:#04x} is not UTF-8 (allowed: text in UTF-8)", after[0]),
+            }
+        })
     }
 
     /// Reads a chain from the text of a URDF; `file` names it in errors.

@@ -2,6 +2,7 @@
 
 use crate::chain::{Chain, ChainConfig};
 use crate::error::ChainError;
+use crate::urdf;
 use robocache_geometry::RigidTransform;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -64,8 +65,11 @@ impl ToolConfig {
                 "tool.rotation_xyzw: {rotation:?} has the norm {norm} (allowed: a quaternion x, y, z, w of norm 1)"
             ));
         }
-        if !translation.iter().all(|x| x.is_finite()) {
-            return Err(format!("tool.translation_m: {translation:?} (allowed: finite numbers)"));
+        let most = urdf::MAX_DISTANCE;
+        if !translation.iter().all(|x| x.abs() <= most) {
+            return Err(format!(
+                "tool.translation_m: {translation:?} (allowed: -{most:e} to {most:e})"
+            ));
         }
         Ok(RigidTransform::new(rotation, translation))
     }

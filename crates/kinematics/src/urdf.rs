@@ -12,8 +12,8 @@ use std::collections::{HashMap, HashSet};
 pub(crate) const MAX_BYTES: usize = 16 << 20;
 /// The most elements, texts and comments of a file.
 const MAX_NODES: u32 = 1 << 20;
-/// The largest coordinate of an origin, metres.
-const MAX_DISTANCE: f64 = 1e6;
+/// The largest coordinate of an origin or of a tool, metres.
+pub(crate) const MAX_DISTANCE: f64 = 1e6;
 /// The shortest axis that has a direction, and the longest whose square is finite.
 const AXIS_LENGTHS: [f64; 2] = [1e-6, 1e150];
 

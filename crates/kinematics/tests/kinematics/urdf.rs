@@ -302,6 +302,38 @@ fn joints_inside_other_elements_are_not_joints_of_the_robot() {
 }
 
 #[test]
+fn a_file_that_is_not_text_or_too_long_is_refused_by_what_it_is() {
+    let path = std::env::temp_dir().join(format!("robocache-not-text-{}.urdf", std::process::id()));
+    let told = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        let error = Chain::read(&path, &config()).unwrap_err().to_string();
+        error.strip_prefix(&path.display().to_string()).unwrap().to_owned()
+    };
+    let latin = [planar().trim_end().as_bytes(), b"\n<!-- R\xf6hm -->"].concat();
+    let line = planar().lines().count() + 1;
+    let latin = (
+        told(&latin),
+        format!(":{line}: the byte 0xf6 is not UTF-8 (allowed: text in UTF-8)"),
+    );
+    let long = (
+        told(&vec![b' '; 20 << 20]),
+        ": more than 16777216 bytes (allowed: up to 16777216)".to_owned(),
+    );
+    std::fs::remove_file(&path).unwrap();
+    for (came, wanted) in [latin, long] {
+        assert_eq!(came, wanted);
+    }
+}
+
+#[test]
+fn a_tool_that_is_too_far_away_is_refused() {
+    let mut config = config();
+    config.tool = Some(RigidTransform::new([0.0, 0.0, 0.0, 1.0], [0.0, -1e7, 0.0]));
+    let told = refusal(&planar(), &config);
+    assert_eq!(told, "test.urdf: a tool at -1e7 m (allowed: -1e6 to 1e6)");
+}
+
+#[test]
 fn the_configuration_orders_joints_and_gives_limits_and_a_tool() {
     let named = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
     let mut config = config();
