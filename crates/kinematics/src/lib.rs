@@ -48,7 +48,7 @@ mod urdf;
 
 pub use chain::{Chain, ChainConfig, Joint, JointKind, MAX_JOINTS};
 pub use error::ChainError;
-pub use inverse::{Answer, InverseConfig, InverseError, Select, Solver, Task, Track};
+pub use inverse::{Answer, InverseConfig, InverseError, MAX_DISTANCE, Select, Solver, Task, Track};
 pub use jacobian::{Frame, Twist};
 pub use model::{Model, Pose};
 pub use source::{ChainSource, ToolConfig};

@@ -31,6 +31,16 @@ impl<R> Track<R> {
     }
 }
 
+impl<R: Real> Track<R> {
+    /// The same place in another float type.
+    pub fn cast<S: Real>(&self) -> Track<S> {
+        Track {
+            last: self.last.map(|row| row.map(|value| S::from_f64(value.to_f64()))),
+            branch: self.branch,
+        }
+    }
+}
+
 impl<R: Real> Solver<R> {
     /// Finds joints for the targets of a trajectory: for the first as [`solve`](Self::solve) does, for each later one from the
     /// answer before it.

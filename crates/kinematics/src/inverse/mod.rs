@@ -12,4 +12,4 @@ pub use along::Track;
 pub use config::{InverseConfig, InverseError, Select, Spec};
 pub use solver::{Answer, Solver};
 pub use step::Bound;
-pub use task::Task;
+pub use task::{MAX_DISTANCE, Task};

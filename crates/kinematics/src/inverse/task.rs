@@ -33,7 +33,7 @@ impl Task {
 }
 
 /// The largest coordinate of a target, metres.
-const MAX_DISTANCE: f64 = 1e6;
+pub const MAX_DISTANCE: f64 = 1e6;
 /// Squares of the least and the largest norm of a target's quaternion.
 const SQUARED_NORMS: [f64; 2] = [1e-12, 1e12];
 

@@ -40,6 +40,12 @@ pub enum InputError {
         /// Two of the values that may be meant.
         came: String,
     },
+    /// The values of a pose stand in another order.
+    #[error("the `fields` of the pose are {came} (needed: the position x y z, and then the quaternion x y z w)")]
+    PoseOrder {
+        /// The names that came.
+        came: String,
+    },
     /// The tolerances are too fine for float32.
     #[error("the poses are float32, and of `inverse` {0}; float64 takes it")]
     TooFine(InverseError),

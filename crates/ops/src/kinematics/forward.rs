@@ -21,12 +21,21 @@ pub(super) struct Forward<R> {
 #[derive(Clone, Copy)]
 pub(super) struct Order<'a> {
     pub named: Option<&'a Places>,
-    /// Place of the first position in the chain's order.
+    /// The first of the values: place of the first position in the chain's order.
     pub first: usize,
     pub has_velocities: bool,
 }
 
-impl Order<'_> {
+impl<'a> Order<'a> {
+    /// The order that names say, from a place on.
+    pub(super) fn named(first: usize, places: &'a Places, has_twist: bool) -> Self {
+        Self {
+            named: Some(places),
+            first,
+            has_velocities: has_twist && places.velocities().is_some(),
+        }
+    }
+
     /// The chain's order, from a place on.
     pub(super) fn in_chain(first: usize, has_velocities: bool) -> Self {
         Self {
@@ -58,18 +67,18 @@ impl<R: Real + Primitive> Forward<R> {
             values.resize(len, R::default());
         }
         for sample in samples {
-            let values: &[R] = sample.values.as_slice();
+            let values = &sample.values.as_slice::<R>()[order.first..];
             let at = sample.row * n..(sample.row + 1) * n;
             let gather = |to: &mut [R], places: &[usize]| {
                 to.iter_mut().zip(places).for_each(|(to, &place)| *to = values[place]);
             };
             match order.named {
-                None => self.q[at.clone()].copy_from_slice(&values[order.first..][..n]),
+                None => self.q[at.clone()].copy_from_slice(&values[..n]),
                 Some(places) => gather(&mut self.q[at.clone()], places.positions()),
             }
             if let Some(to) = self.dq.get_mut(at) {
                 match order.named {
-                    None => to.copy_from_slice(&values[order.first + n..][..n]),
+                    None => to.copy_from_slice(&values[n..][..n]),
                     Some(places) => gather(to, places.velocities().unwrap_or_default()),
                 }
             }
@@ -107,12 +116,12 @@ impl<R: Real + Primitive> Forward<R> {
         values.get(row * n..(row + 1) * n).unwrap_or_default()
     }
 
-    /// Writes a product of each row; NaN where a row has none.
-    pub(super) fn write(&self, product: Product, frame: Frame, states: &[RowState], payload: &mut Payload<'_>) {
+    /// Writes a product of each row; NaN where a row has none. A twist that its type can't hold is none.
+    pub(super) fn write(&self, product: Product, frame: Frame, states: &mut [RowState], payload: &mut Payload<'_>) {
         let values: &mut [R] = payload.column(0);
         let nan = R::from_f64(f64::NAN);
         let width = values.len() / states.len().max(1);
-        for (row, (state, to)) in states.iter().zip(values.chunks_exact_mut(width.max(1))).enumerate() {
+        for (row, (state, to)) in states.iter_mut().zip(values.chunks_exact_mut(width.max(1))).enumerate() {
             let (q, dq) = (self.row(&self.q, row), self.row(&self.dq, row));
             let is_made = state.has(product)
                 && match product {
@@ -121,6 +130,10 @@ impl<R: Real + Primitive> Forward<R> {
                     Product::Twist if dq.is_empty() => false,
                     Product::Twist => {
                         let twist = self.model.twist(q, dq, frame);
+                        let twist = twist.filter(|twist| twist.iter().all(|value| value.is_finite()));
+                        if twist.is_none() {
+                            *state = RowState::Refused(fastest(dq));
+                        }
                         twist.map(|twist| to.copy_from_slice(&twist)).is_some()
                     }
                     Product::Joints => false,
@@ -129,5 +142,17 @@ impl<R: Real + Primitive> Forward<R> {
                 to.fill(nan);
             }
         }
+    }
+}
+
+/// The velocity that is furthest from 0.
+fn fastest<R: Real>(dq: &[R]) -> Reason {
+    let of = |index: usize| dq[index].to_f64();
+    let index = (0..dq.len())
+        .max_by(|&a, &b| of(a).abs().total_cmp(&of(b).abs()))
+        .unwrap_or(0);
+    Reason::Velocity {
+        index,
+        value: of(index),
     }
 }

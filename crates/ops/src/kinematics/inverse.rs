@@ -4,7 +4,7 @@ use super::key;
 use super::rows::{Reason, RowState};
 use robocache_device::Primitive;
 use robocache_geometry::Real;
-use robocache_kinematics::{Answer, Chain, InverseConfig, InverseError, Pose, Solver, Track};
+use robocache_kinematics::{Answer, Chain, InverseConfig, InverseError, MAX_DISTANCE, Pose, Solver, Track};
 use robocache_stream::{Header, Payload, SampleRows};
 
 /// The CPU's implementation, the rows that it was given last, and the last answer, from which the next one starts.
@@ -26,6 +26,11 @@ impl<R: Real + Primitive> Inverse<R> {
         })
     }
 
+    /// Goes on from the last answer of the implementation in the other type.
+    pub(super) fn follow<S: Real>(&mut self, other: &Inverse<S>) {
+        self.track = other.track.cast();
+    }
+
     /// Takes the samples of a message, which has a row for each of `states`, and says what each is. The pose begins at value `first`.
     /// With `is_new` the rows don't go on from the last answer.
     pub(super) fn read(&mut self, samples: SampleRows<'_>, first: usize, is_new: bool, states: &mut [RowState]) {
@@ -45,13 +50,7 @@ impl<R: Real + Primitive> Inverse<R> {
         for sample in samples {
             let target = &mut self.targets[sample.row];
             target.copy_from_slice(&sample.values.as_slice::<R>()[first..][..7]);
-            states[sample.row] = match target.iter().position(|value| !value.is_finite()) {
-                None => RowState::Good,
-                Some(index) => RowState::Refused(Reason::NonFinite {
-                    index,
-                    value: target[index].to_f64(),
-                }),
-            };
+            states[sample.row] = judge_target(target);
         }
     }
 
@@ -77,6 +76,21 @@ impl<R: Real + Primitive> Inverse<R> {
         key::branch.set(header, i64::from(self.track.branch()));
         key::position_error_m.set(header, answers().map(|answer| answer.position_error_m.to_f64()));
         key::rotation_error_rad.set(header, answers().map(|answer| answer.rotation_error_rad.to_f64()));
+    }
+}
+
+fn judge_target<R: Real>(target: &Pose<R>) -> RowState {
+    let value = |index: usize| target[index].to_f64();
+    if let Some(index) = target.iter().position(|value| !value.is_finite()) {
+        let value = value(index);
+        return RowState::Refused(Reason::NonFinite { index, value });
+    }
+    match (0..3).find(|&index| value(index).abs() > MAX_DISTANCE) {
+        None => RowState::Good,
+        Some(index) => RowState::Refused(Reason::Far {
+            index,
+            value: value(index),
+        }),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Metadata keys of what kinematics makes.
 
 robocache_stream::keys! {
-    /// Rows with a joint past what poses are computed for.
+    /// Rows with a joint, or a coordinate of a pose, past what is computed with.
     dropped_range: i64,
     /// Poses for which no joints were found.
     dropped_unreachable: i64,

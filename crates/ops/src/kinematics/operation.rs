@@ -117,7 +117,7 @@ impl Kinematics {
     pub fn write(&mut self, product: Product, payload: &mut Payload<'_>) {
         let start = Instant::now();
         match &mut self.work {
-            Work::Forward(work) => work.write(product, self.spec.frame, self.dtype, &self.states, payload),
+            Work::Forward(work) => work.write(product, self.spec.frame, self.dtype, &mut self.states, payload),
             Work::Inverse(work) => work.write(self.dtype, &mut self.states, payload),
         }
         self.compute_time += start.elapsed();

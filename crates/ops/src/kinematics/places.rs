@@ -6,10 +6,21 @@ use robocache_yaml::{did_you_mean, listed};
 pub(super) struct Places {
     /// The names of the last message.
     fields: Vec<String>,
-    is_known: bool,
+    state: State,
     positions: Vec<usize>,
     /// Empty if the names have no velocity for some joint.
     velocities: Vec<usize>,
+}
+
+/// Knowledge of the last names.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum State {
+    #[default]
+    Nothing,
+    /// Names of which none is a joint's.
+    Unnamed,
+    /// Names that have each joint.
+    Named,
 }
 
 /// Last parts of the names of positions and velocities that stand beside one another.
@@ -19,10 +30,10 @@ const VELOCITIES: [&str; 2] = ["velocity", "velocities"];
 impl Places {
     /// Finds the joints among the names of a message's values.
     pub(super) fn look(&mut self, fields: &[String], joints: &[String]) -> Result<(), InputError> {
-        if self.is_known && self.fields == fields {
+        if self.state == State::Named && self.fields == fields {
             return Ok(());
         }
-        self.is_known = false;
+        self.state = State::Nothing;
         self.positions.clear();
         self.velocities.clear();
         for joint in joints {
@@ -33,10 +44,44 @@ impl Places {
         if self.velocities.len() < joints.len() {
             self.velocities.clear();
         }
-        self.fields.clear();
-        self.fields.extend_from_slice(fields);
-        self.is_known = true;
+        self.keep(fields, State::Named);
         Ok(())
+    }
+
+    /// Finds the joints among the names of the values that are theirs: positions, and velocities where there are twice as many.
+    /// False if they name no joint, so that the values are in the chain's order.
+    pub(super) fn look_if_named(&mut self, fields: &[String], joints: &[String]) -> Result<bool, InputError> {
+        if self.state != State::Nothing && self.fields == fields {
+            return Ok(self.state == State::Named);
+        }
+        let is_of_joint = |field: &String| joints.iter().any(|joint| path_of(field, joint).is_some());
+        if !fields.iter().any(is_of_joint) {
+            self.keep(fields, State::Unnamed);
+            return Ok(false);
+        }
+        let n = joints.len();
+        match fields.split_at_checked(n) {
+            // The names stand there twice, for positions and for velocities.
+            Some((positions, velocities)) if positions == velocities => {
+                self.look(positions, joints)?;
+                self.velocities.extend(self.positions.iter().map(|place| n + place));
+            }
+            _ => self.look(fields, joints)?,
+        }
+        let is_in_order = self.positions.iter().copied().eq(0..n);
+        if self.velocities.is_empty() && is_in_order && fields.len() == 2 * n {
+            self.velocities.extend(n..2 * n);
+        }
+        self.keep(fields, State::Named);
+        Ok(true)
+    }
+
+    fn keep(&mut self, fields: &[String], state: State) {
+        self.fields.resize_with(fields.len(), String::new);
+        for (to, field) in self.fields.iter_mut().zip(fields) {
+            to.clone_from(field);
+        }
+        self.state = state;
     }
 
     /// The place of each joint's position.
@@ -63,32 +108,55 @@ fn ends_in(path: &str, words: [&str; 2]) -> bool {
     path.rsplit('.').next().is_some_and(|last| words.contains(&last))
 }
 
+/// The value that says that it is a joint's velocity, if one alone does.
 fn velocity(fields: &[String], joint: &str) -> Option<usize> {
     let is_velocity = |field: &String| path_of(field, joint).is_some_and(|path| ends_in(path, VELOCITIES));
-    fields.iter().position(is_velocity)
+    let mut places = (0..fields.len()).filter(|&i| is_velocity(&fields[i]));
+    places.next().filter(|_| places.next().is_none())
 }
 
 /// The value of a joint's name; else the one that says that it is its position; else the only one whose name ends so.
 fn position(fields: &[String], joint: &str) -> Result<usize, InputError> {
-    if let Some(place) = fields.iter().position(|field| field == joint) {
-        return Ok(place);
-    }
     let paths = || (fields.iter().enumerate()).filter_map(|(i, field)| Some((i, path_of(field, joint)?)));
-    if let Some((place, _)) = paths().find(|(_, path)| ends_in(path, POSITIONS)) {
-        return Ok(place);
-    }
+    let mut own = paths().filter(|(_, path)| path.is_empty());
+    let mut said = paths().filter(|(_, path)| ends_in(path, POSITIONS));
     let mut others = paths().filter(|(_, path)| !ends_in(path, VELOCITIES));
-    match (others.next(), others.next()) {
-        (Some((place, _)), None) => Ok(place),
-        (None, _) => Err(InputError::Missing {
-            joint: joint.to_owned(),
-            hint: did_you_mean(joint, fields),
-            came: listed(fields),
-        }),
-        (Some((first, _)), Some((second, _))) => Err(InputError::Ambiguous {
-            joint: joint.to_owned(),
-            came: format!("`{}` and `{}`", fields[first], fields[second]),
-        }),
+    let of_kind: [&mut dyn Iterator<Item = (usize, &str)>; 3] = [&mut own, &mut said, &mut others];
+    for places in of_kind {
+        match (places.next(), places.next()) {
+            (None, _) => {}
+            (Some((place, _)), None) => return Ok(place),
+            (Some((first, _)), Some((second, _))) => {
+                return Err(InputError::Ambiguous {
+                    joint: joint.to_owned(),
+                    came: format!("`{}` and `{}`", fields[first], fields[second]),
+                });
+            }
+        }
+    }
+    Err(InputError::Missing {
+        joint: joint.to_owned(),
+        hint: did_you_mean(joint, fields),
+        came: listed(fields),
+    })
+}
+
+/// Last letters of the names of a pose's values, whatever stands before them.
+const LAST_LETTERS: [u8; 7] = *b"xyzxyzw";
+
+/// Refuses the names of a pose's values if they say another order, such as that of a quaternion w x y z. Names that say none stand
+/// for any.
+pub(super) fn check_order_of_pose(fields: &[String]) -> Result<(), InputError> {
+    let Some(names) = fields.get(..LAST_LETTERS.len()) else {
+        return Ok(());
+    };
+    let last = |name: &String| name.as_bytes().last().map(u8::to_ascii_lowercase);
+    let says_order = names
+        .iter()
+        .all(|name| last(name).is_some_and(|letter| LAST_LETTERS.contains(&letter)));
+    match says_order && !names.iter().map(last).eq(LAST_LETTERS.map(Some)) {
+        true => Err(InputError::PoseOrder { came: listed(names) }),
+        false => Ok(()),
     }
 }
 
@@ -121,6 +189,19 @@ mod tests {
             look(&["velocity.a", "b"]),
             Err("joint `a` is not among the `fields` (there: velocity.a, b)".to_owned())
         );
+        // Two values for one joint: neither is taken.
+        let two = look(&["a", "b", "a"]);
+        assert!(
+            two.as_ref()
+                .is_err_and(|told| told.starts_with("joint `a` may be `a` and `a` of the `fields`")),
+            "{two:?}"
+        );
+        let two = look(&["left.position.a", "right.position.a", "b"]);
+        assert!(two.is_err_and(|told| told.contains("may be `left.position.a` and `right.position.a`")));
+        assert_eq!(
+            look(&["a", "b", "left.velocity.a", "right.velocity.a", "velocity.b"]),
+            Ok((vec![0, 1], None))
+        );
         assert_eq!(
             look(&["wanted.a", "effort.a", "b"]),
             Err(
@@ -129,5 +210,59 @@ mod tests {
                     .to_owned()
             )
         );
+    }
+
+    #[test]
+    fn values_that_are_said_to_be_joints_are_found_by_names_that_name_joints() {
+        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let mut places = Places::default();
+        let mut look = |fields: &[&str]| {
+            let is_named = places.look_if_named(&owned(fields), &owned(&["a", "b"]));
+            let velocities = places.velocities().map(<[_]>::to_vec);
+            is_named.map(|is_named| is_named.then(|| (places.positions().to_vec(), velocities)))
+        };
+        for _ in 0..2 {
+            assert_eq!(look(&["b", "a"]), Ok(Some((vec![1, 0], None))));
+            assert_eq!(look(&["b", "a"]), Ok(Some((vec![1, 0], None))));
+            // No joint is named: the chain's order.
+            assert_eq!(look(&["joint[0]", "joint[1]"]), Ok(None));
+            assert_eq!(look(&[]), Ok(None));
+        }
+        assert_eq!(look(&["b", "a", "b", "a"]), Ok(Some((vec![1, 0], Some(vec![3, 2])))));
+        assert_eq!(look(&["a", "b", "da", "db"]), Ok(Some((vec![0, 1], Some(vec![2, 3])))));
+        assert_eq!(
+            look(&["a", "velocity.a", "b", "velocity.b"]),
+            Ok(Some((vec![0, 2], Some(vec![1, 3]))))
+        );
+        // Nothing says which are the velocities.
+        assert_eq!(look(&["a", "da", "b", "db"]), Ok(Some((vec![0, 2], None))));
+        // One of them alone is a mistake of `channels`, or of the names.
+        assert!(look(&["a", "gripper"]).is_err());
+    }
+
+    #[test]
+    fn poses_whose_names_say_another_order_are_refused() {
+        let check = |names: [&str; 7]| check_order_of_pose(&names.map(str::to_owned));
+        let pose = [
+            "position.x",
+            "position.y",
+            "position.z",
+            "orientation.x",
+            "orientation.y",
+            "orientation.z",
+            "orientation.w",
+        ];
+        assert_eq!(check(pose), Ok(()));
+        assert_eq!(check(["x", "y", "z", "qX", "qY", "qZ", "qW"]), Ok(()));
+        // These say no order.
+        assert_eq!(
+            check([
+                "pose[0]", "pose[1]", "pose[2]", "pose[3]", "pose[4]", "pose[5]", "pose[6]"
+            ]),
+            Ok(())
+        );
+        let told = check(["x", "y", "z", "qw", "qx", "qy", "qz"]).unwrap_err().to_string();
+        let wanted = "the `fields` of the pose are x, y, z, qw, qx, qy, qz (needed: the position x y z, and then the quaternion x y z w)";
+        assert_eq!(told, wanted);
     }
 }

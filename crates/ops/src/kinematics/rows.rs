@@ -1,6 +1,7 @@
 //! States of the rows of a message, and the reasons why one is not used.
 
 use super::Product;
+use robocache_kinematics::MAX_DISTANCE;
 use std::fmt::{self, Display};
 
 /// State of a row of a message.
@@ -40,7 +41,7 @@ pub enum Reason {
         /// The value.
         value: f64,
     },
-    /// The velocity of a joint is NaN or infinite. Its pose and its Jacobian are there all the same.
+    /// The velocity of a joint is NaN, infinite, or too large for a twist of its type. Its pose and its Jacobian are there all the same.
     Velocity {
         /// Index of the joint.
         index: usize,
@@ -54,7 +55,14 @@ pub enum Reason {
         /// Its value.
         value: f64,
     },
-    /// A pose is too far away, or its quaternion is not a rotation.
+    /// A coordinate of a pose is past what joints are sought for.
+    Far {
+        /// Index of the value within the pose.
+        index: usize,
+        /// The value.
+        value: f64,
+    },
+    /// The quaternion of a pose is not a rotation.
     NoTarget,
     /// No joints were found for a pose.
     Unreachable {
@@ -71,9 +79,9 @@ impl Reason {
         matches!(self, Self::NonFinite { .. } | Self::Velocity { .. } | Self::NoTarget)
     }
 
-    /// True if a joint is past what poses are computed for.
+    /// True if a joint, or a coordinate of a pose, is past what is computed with.
     pub fn is_range(&self) -> bool {
-        matches!(self, Self::Range { .. })
+        matches!(self, Self::Range { .. } | Self::Far { .. })
     }
 
     /// True if no joints were found for a pose.
@@ -102,7 +110,7 @@ impl Display for RefusedRow<'_> {
             Reason::Velocity { index, value } => {
                 write!(
                     f,
-                    "the velocity of `{}` is {value} (needed: a finite number)",
+                    "the velocity of `{}` is {value} (needed: a number whose twist is finite)",
                     name(index)
                 )
             }
@@ -113,8 +121,12 @@ impl Display for RefusedRow<'_> {
                     name(index)
                 )
             }
+            Reason::Far { index, value } => {
+                let name = name(index);
+                write!(f, "`{name}` is {value} (allowed: -{MAX_DISTANCE} to {MAX_DISTANCE} m)")
+            }
             Reason::NoTarget => f.write_str(
-                "its pose is not a target (allowed: coordinates up to 1e6 m and a quaternion x, y, z, w of norm 1)",
+                "its quaternion is not a rotation (allowed: x, y, z, w of norm 1, and none below 1e-6 or above 1e6)",
             ),
             Reason::Unreachable {
                 position_error_m,

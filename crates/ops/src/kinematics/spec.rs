@@ -2,6 +2,7 @@ use super::{KinematicsEntry, Product};
 use crate::{ConfigError, check_from, refused};
 use robocache_kinematics::{Chain, Frame};
 use robocache_stream::{FromConfig, Selection};
+use robocache_yaml::{did_you_mean, listed};
 
 /// Names of a pose's values, as a `std/math/v1/Pose` has them.
 const POSE: [&str; 7] = [
@@ -73,6 +74,13 @@ impl Spec {
         let channels = entry.channels.map(|channels| Channels::new(channels, widths));
         let channels = channels.transpose();
         let channels = channels.map_err(|problem| ConfigError::new(format!("{at}.channels"), problem))?;
+        if let (None, false, Some(names)) = (channels, is_inverse, from.as_ref().and_then(|from| from.names.as_ref()))
+            && let Some(joint) = joints.iter().find(|joint| !names.order.contains(joint))
+        {
+            let (hint, there) = (did_you_mean(joint, &names.order), listed(&names.order));
+            let problem = format!("the joint `{joint}` of the chain is not there{hint} (there: {there})");
+            return refused(format!("{at}.from.names.order"), problem);
+        }
         let selection = match (channels, is_inverse) {
             (Some(_), _) => Selection::named_samples(from),
             (None, true) => Selection::samples(POSE_VALUES, from),

@@ -3,13 +3,13 @@
 use super::InputError;
 use super::forward::{Forward, Order};
 use super::inverse::Inverse;
-use super::places::Places;
+use super::places::{Places, check_order_of_pose};
 use super::rows::RowState;
 use super::spec::{Channels, Spec};
 use super::{InverseConfig, Product};
 use robocache_device::Dtype;
 use robocache_kinematics::{Chain, Frame, InverseError};
-use robocache_stream::{Header, Message, Payload, SampleRows};
+use robocache_stream::{Header, Message, Payload, SampleRows, SamplesError};
 
 /// Products of joints.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(super) struct InverseWork {
     /// Refused if the tolerances are too fine for float32.
     single: Result<Inverse<f32>, InverseError>,
     double: Inverse<f64>,
+    /// The type of the last message.
+    dtype: Option<Dtype>,
     epoch: Option<i64>,
 }
 
@@ -50,7 +52,7 @@ impl ForwardWork {
         product: Product,
         frame: Frame,
         dtype: Dtype,
-        states: &[RowState],
+        states: &mut [RowState],
         payload: &mut Payload<'_>,
     ) {
         match dtype {
@@ -70,8 +72,13 @@ impl ForwardWork {
         let has_twist = spec.products.contains(&Product::Twist);
         let fields = message.header.fields.get().unwrap_or_default();
         let (order, width) = if let Some(Channels { first, end }) = spec.channels {
-            let has_velocities = end - first > n;
-            (Order::in_chain(first, has_velocities), width_with(message, end)?)
+            let width = width_with(message, end)?;
+            let names = fields.get(first..end).unwrap_or_default();
+            let order = match self.places.look_if_named(names, &spec.joints)? {
+                false => Order::in_chain(first, end - first > n),
+                true => Order::named(first, &self.places, has_twist),
+            };
+            (order, width)
         } else if fields.is_empty() {
             let has_velocities = has_twist && message.data().flat_len() == Some(rows * 2 * n);
             (
@@ -80,12 +87,7 @@ impl ForwardWork {
             )
         } else {
             self.places.look(fields, &spec.joints)?;
-            let order = Order {
-                named: Some(&self.places),
-                first: 0,
-                has_velocities: has_twist && self.places.velocities().is_some(),
-            };
-            (order, fields.len())
+            (Order::named(0, &self.places, has_twist), fields.len())
         };
         let (samples, dtype) = samples(message, width)?;
         self.has_velocities = order.has_velocities;
@@ -103,6 +105,7 @@ impl InverseWork {
         Ok(Self {
             single: Inverse::new(chain, config),
             double: Inverse::new(chain, config)?,
+            dtype: None,
             epoch: None,
         })
     }
@@ -135,6 +138,8 @@ impl InverseWork {
             Some(Channels { first, end }) => (first, width_with(message, end)?),
         };
         let (samples, dtype) = samples(message, width)?;
+        let fields = message.header.fields.get().unwrap_or_default();
+        check_order_of_pose(fields.get(first..).unwrap_or_default())?;
         if let (Dtype::Float32, Err(error)) = (dtype, &self.single) {
             return Err(InputError::TooFine(error.clone()));
         }
@@ -142,6 +147,13 @@ impl InverseWork {
         let epoch = crate::key::epoch.get(&message.header);
         let is_new = epoch != self.epoch;
         self.epoch = epoch;
+        if let (Ok(single), Some(last)) = (&mut self.single, self.dtype.replace(dtype)) {
+            match (last, dtype) {
+                (Dtype::Float32, Dtype::Float64) => self.double.follow(single),
+                (Dtype::Float64, Dtype::Float32) => single.follow(&self.double),
+                _ => {}
+            }
+        }
         states.resize(message.stamps().len(), RowState::Masked);
         match (&mut self.single, dtype) {
             (Ok(single), Dtype::Float32) => single.read(samples, first, is_new, states),
@@ -154,16 +166,34 @@ impl InverseWork {
 /// Number of values of each sample of a message, which has those up to `end`.
 fn width_with(message: &Message, end: usize) -> Result<usize, InputError> {
     let values = message.data().flat_len().unwrap_or(0);
-    let width = values / message.stamps().len();
+    let width = match last_side(message) {
+        Some(side) => side,
+        None => values / message.stamps().len(),
+    };
     match width >= end {
         true => Ok(width),
         false => Err(InputError::Narrow { width, end }),
     }
 }
 
-/// The samples of a message of `width` values each, and their type.
+/// The last side of the shape of a message that has one.
+fn last_side(message: &Message) -> Option<usize> {
+    let side = *message.header.shape.get()?.last()?;
+    usize::try_from(side).ok()
+}
+
+/// The samples of a message of `width` values each, and their type. A sample is a row: one that is a matrix would be two rows without
+/// a stamp for each.
 fn samples(message: &Message, width: usize) -> Result<(SampleRows<'_>, Dtype), InputError> {
     let samples = message.samples(width)?;
+    if last_side(message).is_some_and(|side| side != width) {
+        let error = SamplesError::Shape {
+            shape: message.header.shape.get().unwrap_or_default().to_vec(),
+            samples: message.stamps().len(),
+            dim: width,
+        };
+        return Err(error.into());
+    }
     let dtype = message.flat().map(|values| values.dtype());
     match dtype {
         Some(dtype @ (Dtype::Float32 | Dtype::Float64)) => Ok((samples, dtype)),

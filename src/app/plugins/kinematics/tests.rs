@@ -241,6 +241,195 @@ fn channels_say_which_values_are_joints() {
 }
 
 #[test]
+fn rows_without_a_stamp_for_each_are_refused_and_none_of_them_is_taken() {
+    let cases = [
+        (
+            "make: pose",
+            &[3, 2][..],
+            "`shape` [3, 2] is not that of 1 samples of 2 values",
+        ),
+        (
+            "make: pose, channels: [0, 2]",
+            &[3, 2],
+            "`shape` [3, 2] is not that of 1 samples of 2 values",
+        ),
+        (
+            "make: pose, channels: [0, 2]",
+            &[3, 1, 2],
+            "`shape` [3, 1, 2] is not that of 1 samples of 2 values",
+        ),
+        // Two rows of positions are not one of positions and velocities, and a column is not a row.
+        (
+            "make: [pose, twist]",
+            &[2, 2],
+            "`shape` [2, 2] is not that of 1 samples of 4 values",
+        ),
+        (
+            "make: [pose, twist], channels: [0, 4]",
+            &[2, 2],
+            "2 values a sample (allowed: 4 or more",
+        ),
+        (
+            "make: pose",
+            &[2, 1],
+            "`shape` [2, 1] is not that of 1 samples of 2 values",
+        ),
+        (
+            "make: joints, channels: [0, 7]",
+            &[2, 7],
+            "`shape` [2, 7] is not that of 1 samples of 7 values",
+        ),
+    ];
+    for (keys, shape, words) in cases {
+        let mut graph = graph(&format!("{{ input: joints, chain: arm, {keys} }}"));
+        let mut sent = Published::default();
+        let values = vec![0.0; shape.iter().product::<i64>() as usize];
+        let rows = message(&values, |header| header.shape.set(shape.iter().copied()));
+        graph.message(0, &rows, &mut sent);
+        let said = causes(&graph).join("\n");
+        assert!(
+            sent.0.is_empty() && faults(&graph) == 1 && said.contains(words),
+            "{keys}: {said}\nnot {words}"
+        );
+    }
+}
+
+#[test]
+fn channels_that_have_names_of_joints_are_read_by_them() {
+    let half = 0.5f64.sqrt();
+    let mut graph = graph("{ input: proprio, chain: arm, make: [pose, twist], channels: [1, 5] }");
+    let mut sent = Published::default();
+    let named = |values: [f64; 5], names: [&'static str; 5]| message(&values, move |to| to.fields.set(names));
+    // The elbow is bent, and the shoulder turns: whatever their order.
+    let orders = [
+        (
+            [9.0, 0.0, FRAC_PI_2, 2.0, 0.0],
+            ["g", "shoulder", "elbow", "shoulder", "elbow"],
+        ),
+        (
+            [9.0, FRAC_PI_2, 0.0, 0.0, 2.0],
+            ["g", "elbow", "shoulder", "elbow", "shoulder"],
+        ),
+        (
+            [9.0, 2.0, FRAC_PI_2, 0.0, 0.0],
+            ["g", "velocity.shoulder", "elbow", "shoulder", "velocity.elbow"],
+        ),
+        // These name no joint, so that the values are in the order of the chain.
+        ([9.0, 0.0, FRAC_PI_2, 2.0, 0.0], ["g", "q0", "q1", "v0", "v1"]),
+    ];
+    for (values_of, names) in orders {
+        graph.message(0, &named(values_of, names), &mut sent);
+        let sent = sent.take();
+        assert_near(&values(&sent[0].1), &[1.0, 0.5, 0.0, 0.0, 0.0, half, half]);
+        assert_near(&values(&sent[1].1), &[-1.0, 2.0, 0.0, 0.0, 0.0, 2.0]);
+    }
+    assert_eq!(faults(&graph), 0);
+    // One joint alone is a mistake.
+    graph.message(0, &named([0.0; 5], ["shoulder", "elbow", "g", "a", "b"]), &mut sent);
+    let said = causes(&graph).join("\n");
+    let wanted = "joint `shoulder` is not among the `fields` (there: elbow, g, a, b)";
+    assert!(sent.0.is_empty() && said.contains(wanted), "{said}");
+}
+
+#[test]
+fn a_twist_that_the_type_cannot_hold_is_masked() {
+    let mut graph = graph("{ input: joints, chain: arm, make: [pose, twist] }");
+    let mut sent = Published::default();
+    let mut single = Message::default();
+    single.write(&Layout::flat(Dtype::Float32, 4), |payload, header| {
+        payload.column(0).copy_from_slice(&[0.0f32, 0.0, 3e38, 3e38]);
+        header.timestamp_ns.set(1);
+    });
+    graph.message(0, &single, &mut sent);
+    let sent = sent.take();
+    let valid = |of: usize| sent[of].1.header.valid.get().map(<[i64]>::to_vec);
+    assert_eq!((valid(0), valid(1)), (Some(vec![1]), Some(vec![0])));
+    let twist: &[f32] = sent[1].1.flat().unwrap().as_slice();
+    assert!(twist.iter().all(|value| value.is_nan()), "{twist:?}");
+    assert_eq!(ops::key::dropped_nonfinite.get(&sent[1].1.header), Some(1));
+    assert_eq!(faults(&graph), 1);
+}
+
+#[test]
+fn a_stream_that_changes_its_type_goes_on_from_the_last_answer() {
+    let mut graph =
+        graph("{ input: goal, chain: arm, make: joints, inverse: { task: position, max_joint_step: 0.2 } }");
+    let mut sent = Published::default();
+    let joints: Vec<(Vec<f64>, Option<i64>)> = (0..8)
+        .map(|tick| {
+            // The sixth one, which is the third in float32, is on the other side.
+            let (x, y) = (if tick == 5 { 0.9 } else { -0.2 }, 0.9 - 0.02 * f64::from(tick));
+            let goal = [x, y, 0.0, 0.0, 0.0, 0.0, 1.0];
+            let mut single = Message::default();
+            single.write(&Layout::flat(Dtype::Float32, 7), |payload, header| {
+                payload.column(0).copy_from_slice(&goal.map(|value| value as f32));
+                header.timestamp_ns.set(5);
+            });
+            let message = if tick % 2 == 0 { message(&goal, |_| ()) } else { single };
+            graph.message(0, &message, &mut sent);
+            let joints = sent.only();
+            let values = match joints.flat().unwrap().dtype() {
+                Dtype::Float32 => joints
+                    .flat()
+                    .unwrap()
+                    .as_slice::<f32>()
+                    .iter()
+                    .map(|&value| value.into())
+                    .collect(),
+                _ => values(&joints),
+            };
+            (values, key::branch.get(&joints.header))
+        })
+        .collect();
+    let branches: Vec<i64> = joints.iter().map(|(_, branch)| branch.unwrap()).collect();
+    assert_eq!(branches, [0, 0, 0, 0, 0, 1, 2, 2]);
+    for (pair, branches) in joints.windows(2).zip(branches.windows(2)) {
+        let steps = pair[0].0.iter().zip(&pair[1].0).map(|(a, b)| (a - b).abs());
+        let most = steps.fold(0.0, f64::max);
+        assert!(branches[0] != branches[1] || most <= 0.2, "{joints:?}");
+    }
+}
+
+#[test]
+fn a_pose_that_is_too_far_away_or_in_another_order_is_told_as_that() {
+    let mut graph = graph("{ input: goal, chain: arm, make: joints }");
+    let mut sent = Published::default();
+    let rows = [
+        [1.5, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0],
+        [0.0, -2e6, 0.0, 0.0, 0.0, 0.0, 1.0],
+        [1.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+    ];
+    let stamped = |header: &mut Header| header.timestamps_ns.set([10, 20, 30]);
+    graph.message(0, &message(rows.as_flattened(), stamped), &mut sent);
+    let header = sent.only().header;
+    assert_eq!(header.valid.get(), Some(&[1, 0, 0][..]));
+    let counts = (
+        key::dropped_range.get(&header),
+        ops::key::dropped_nonfinite.get(&header),
+    );
+    assert_eq!(
+        (counts, key::dropped_unreachable.get(&header)),
+        ((Some(1), Some(1)), Some(0))
+    );
+    let said = causes(&graph).join("\n");
+    assert!(
+        said.contains("row 1: `position.y` is -2000000 (allowed: -1000000 to 1000000 m)"),
+        "{said}"
+    );
+    graph.gather_diagnostics();
+    let row = &graph.report(std::time::Instant::now()).unwrap().inputs[0];
+    assert_eq!(
+        (row.dropped_range, row.dropped_nonfinite, row.dropped_unreachable),
+        (1, 1, 0)
+    );
+
+    let names = ["x", "y", "z", "qw", "qx", "qy", "qz"];
+    let other = message(&[1.5, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0], |header| header.fields.set(names));
+    graph.message(0, &other, &mut sent);
+    assert!(sent.0.is_empty() && faults(&graph) == 3, "{:?}", causes(&graph));
+}
+
+#[test]
 fn poses_make_joints_that_go_on_from_the_last_answer() {
     let entries = "{ input: goal, chain: arm, make: joints, inverse: { task: position, position_tolerance_m: 1.0e-9 } }, \
                    { input: arm_joints, chain: arm, make: pose, name: reached }";
@@ -484,6 +673,13 @@ fn what_cannot_work_is_refused_with_the_key_and_what_is_allowed() {
             "kinematics: [0].channels: [3, 2] (allowed: [first, end] of 2 values, or 4 with velocities)",
         ),
         (
+            &format!(
+                "[{{ {arm}, make: pose, from: {{ columns: [p], names: {{ key: name, order: [elbow, sholder] }} }} }}]"
+            ),
+            "kinematics: [0].from.names.order: the joint `shoulder` of the chain is not there, did you mean `sholder`? (there: \
+             elbow, sholder)",
+        ),
+        (
             &format!("[{{ {arm}, make: pose, from: {{ columns: [a..b] }} }}]"),
             "kinematics: [0].from.columns[0]: `a..b` is not a path",
         ),
@@ -532,6 +728,10 @@ fn a_chain_that_is_wrong_is_refused_where_it_stands() {
         (
             "{ arm: { urdf: planar.urdf, base: base, tip: hand } }",
             "chains: arm: /",
+        ),
+        (
+            "{ arm: { urdf: planar.urdf, base: base, tip: tip, tool: { translation_m: [1.0e+7, 0, 0] } } }",
+            "chains: arm: tool.translation_m: [10000000.0, 0.0, 0.0] (allowed: -1e6 to 1e6)",
         ),
         (
             "{ arm: { urdf: planar.urdf, base: base, tip: tip, tool: { rotation_xyzw: [0, 0, 0, 0] } } }",
