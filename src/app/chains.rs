@@ -52,4 +52,10 @@ impl Chains {
         }
         Ok(found.read.get_or_init(|| Arc::new(chain)).clone())
     }
+
+    /// The peculiarities of a chain that a log would tell; none of one that can't be read.
+    pub(super) fn warnings(&self, name: &str, folder: &Path) -> Vec<String> {
+        let chain = self.0.get(name).and_then(|found| found.source.read(folder).ok());
+        chain.map_or_else(Vec::new, |chain| chain.warnings().to_vec())
+    }
 }

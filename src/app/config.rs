@@ -180,6 +180,12 @@ impl Config {
         self.chains.get(name, folder)
     }
 
+    /// The peculiarities of a chain of the section `chains:`, such as limits that seem to be degrees, which a node tells when it reads
+    /// it. None of a chain that can't be read.
+    pub fn chain_warnings(&self, name: &str) -> Vec<String> {
+        self.chains.warnings(name, self.file.parent().unwrap_or(Path::new("")))
+    }
+
     /// True if the file has the key `plugins:`, which lists the plugins that run.
     pub fn has_plugins(&self) -> bool {
         self.plugins.is_some()

@@ -71,5 +71,24 @@ pub(super) fn read_sections(file: &Path, findings: &mut Findings) -> Vec<Built> 
             Err(error) => findings.refused(error),
         }
     }
+    chains(file, &config, &found, findings);
     found
+}
+
+/// Reports what is peculiar in the chains that operations name, as their node does in its log.
+fn chains(file: &Path, config: &Config, found: &[Built], findings: &mut Findings) {
+    let sections = found
+        .iter()
+        .flat_map(|built| &built.operations)
+        .map(|operation| &operation.section);
+    for section in sections {
+        let Section::Kinematics(kinematics) = section else {
+            continue;
+        };
+        for entry in &kinematics.entries {
+            for warning in config.chain_warnings(&entry.chain) {
+                findings.warn(file, format!("chains: {}", entry.chain), warning);
+            }
+        }
+    }
 }

@@ -357,3 +357,37 @@ fn what_is_said_of_a_text_that_is_no_yaml_is_in_its_language() {
     }
     assert_none(&problems);
 }
+
+#[test]
+fn a_chain_that_may_not_be_meant_is_a_warning() {
+    let folder = std::env::temp_dir().join(format!("robocache-check-chain-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (urdf, file) = (folder.join("arm.urdf"), folder.join("robot.yml"));
+    let chain = "chains: { arm: { urdf: arm.urdf, base: base, tip: tip } }";
+    let entries = "kinematics: [{ input: a, chain: arm, make: pose }, { input: b, chain: arm, make: joints }]";
+    std::fs::write(&file, format!("{chain}\n{entries}\n")).unwrap();
+    let radians = include_str!("../../../tests/common/planar.urdf");
+    let degrees = radians.replacen("lower=\"-3\" upper=\"3\"", "lower=\"-170\" upper=\"170\"", 1);
+    let told: Vec<Vec<(Level, String, String)>> = [radians, &degrees]
+        .map(|text| {
+            std::fs::write(&urdf, text).unwrap();
+            let mut findings = Findings::default();
+            alone(&file, &mut findings);
+            let told = findings
+                .0
+                .into_iter()
+                .map(|finding| (finding.level, finding.at, finding.problem));
+            told.collect()
+        })
+        .into();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(told[0].is_empty(), "{:?}", told[0].len());
+    // Once, though two entries name it.
+    assert_eq!(told[1].len(), 1);
+    let (level, at, problem) = &told[1][0];
+    assert!(*level == Level::Warning && at == "chains: arm");
+    assert!(
+        problem.contains("joint `shoulder`: limits -170 and 170 are more than two turns"),
+        "{problem}"
+    );
+}
