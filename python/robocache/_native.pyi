@@ -209,7 +209,7 @@ class InverseConfig:
         seeds: int,
         max_iterations: int | None,
         select: str,
-        max_joint_step: float,
+        max_joint_step: float | None,
     ) -> InverseConfig: ...
 
 def convert_actions(
@@ -229,6 +229,11 @@ def ik(
     chain: Chain, poses: Any, seed: Any | None, config: InverseConfig
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """`joints`, `valid`, `position_error_m`, `rotation_error_rad`, `seed`, `iterations`."""
+
+def ik_all(
+    chain: Chain, poses: Any, seed: Any | None, config: InverseConfig
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The same of all answers, with an axis of the starts."""
 
 def ik_path(
     chain: Chain, poses: Any, seed: Any | None, config: InverseConfig

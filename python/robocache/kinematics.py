@@ -26,15 +26,16 @@ from robocache.offline import names_of
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class JointAnswers:
-    """Joints for poses `[...]`, and the distance of each answer from its pose."""
+    """Joints for poses `[...]`, and the distance of each answer from its pose. Of all answers (`select="all"`) `[...]` ends in an axis
+    of the starts."""
 
     joints: Array
     """`[..., n]`, within the limits. Where `valid` is False they are those of the least error that was found, or NaN for a
-    pose or a seed that can't be used."""
+    pose or a seed that can't be used, and behind the last of all answers."""
     valid: Array
     """bool `[...]`: True if both errors are within the tolerances."""
     position_error_m: Array
-    """`[...]`; NaN for a pose or a seed that can't be used."""
+    """`[...]`; NaN for a pose or a seed that can't be used, and behind the last of all answers."""
     rotation_error_rad: Array
     """`[...]`: the chord 2 sin(angle / 2), which is the angle itself where that is small."""
     seed: Array
@@ -179,10 +180,16 @@ class Chain:
         |---|---|
         | `task` | `pose`; `position` alone; `position_axis`, where the tool may turn about its z axis |
         | `weights` | of the three linear and the angular rows of the error; a row of weight 0 is not judged |
-        | `select` | `first`: the first start that leads to an answer; `nearest`: of all answers the nearest to the seed |
+        | `select` | `first`: the first start that leads to an answer; `nearest`: of all answers the nearest to the seed; `all` |
+
+        With `select="all"` the results have an axis of `seeds` behind the leading ones: joints `[..., seeds, n]`, the rest
+        `[..., seeds]`. The distinct answers stand first, in the order of their starts: each differs from those before by more than
+        1e-3 in some joint. Behind them joints and errors are NaN, and `valid` is False. More `seeds` find more of them.
         """
+        has_all = select == "all"
+        select = "first" if has_all else select
         config = _config(task, position_tolerance_m, rotation_tolerance_rad, weights, seeds, max_iterations, select)
-        answers = _native.ik(self._chain, poses, seed, config)
+        answers = (_native.ik_all if has_all else _native.ik)(self._chain, poses, seed, config)
         return JointAnswers(*map(taker(poses), answers))
 
     def ik_path(
@@ -246,7 +253,7 @@ def _config(
     seeds: int,
     max_iterations: int | None,
     select: str,
-    max_joint_step: float = 0.5,
+    max_joint_step: float | None = None,
 ) -> _native.InverseConfig:
     of_rows = [1.0] * 6 if weights is None else _numbers("weights", weights, "6, linear and then angular")
     return _native.InverseConfig(

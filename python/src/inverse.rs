@@ -14,7 +14,7 @@ use std::borrow::Cow;
 /// `joints`, `valid`, `position_error_m`, `rotation_error_rad`, `seed`, `iterations`.
 pub type Answers = (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor);
 
-/// Choice of how joints are found.
+/// Choice of how joints are found. Only trajectories have a `max_joint_step`, and all answers (`ik_all`) no `select`.
 #[pyclass(frozen, module = "robocache._native")]
 pub struct InverseConfig(kinematics::InverseConfig);
 
@@ -31,8 +31,9 @@ impl InverseConfig {
         seeds: i64,
         max_iterations: Option<i64>,
         select: &str,
-        max_joint_step: f64,
+        max_joint_step: Option<f64>,
     ) -> PyResult<Self> {
+        let defaults = kinematics::InverseConfig::default();
         Ok(Self(kinematics::InverseConfig {
             task: task_of(task)?,
             position_tolerance_m,
@@ -40,8 +41,8 @@ impl InverseConfig {
             weights,
             seeds: count("seeds", seeds)?,
             max_iterations: max_iterations.map(|n| count("max_iterations", n)).transpose()?,
-            select: select_of(select)?,
-            max_joint_step,
+            select: select_of(select, max_joint_step.is_some())?,
+            max_joint_step: max_joint_step.unwrap_or(defaults.max_joint_step),
         }))
     }
 }
@@ -60,6 +61,23 @@ pub fn ik(
     let poses = take_poses(&arrays, poses)?;
     let seeds = chain.take_seeds(&arrays, seed, &poses, poses.leading())?;
     with_type!(poses, chain.ik_of(py, arrays, &poses, seeds.as_ref(), config))
+}
+
+/// Finds all answers to each of `poses`, `[..., 7]`, from a start for all of them, `[n]`, or for each, `[..., n]`. The results have an
+/// axis of the starts behind the leading ones.
+#[pyfunction]
+#[pyo3(signature = (chain, poses, seed, config))]
+pub fn ik_all(
+    py: Python<'_>,
+    chain: &Bound<'_, Chain>,
+    poses: &Bound<'_, PyAny>,
+    seed: Option<&Bound<'_, PyAny>>,
+    config: &Bound<'_, InverseConfig>,
+) -> PyResult<Answers> {
+    let (chain, config) = (chain.get(), &config.get().0);
+    let poses = take_poses(poses)?;
+    let seeds = chain.take_seeds(seed, &poses, poses.leading())?;
+    with_type!(poses, chain.ik_all_of(py, &poses, seeds.as_ref(), config))
 }
 
 /// Finds joints along trajectories of poses, `[..., T, 7]`, from a start for all of them, `[n]`, or for each, `[..., n]`. Behind the
@@ -134,7 +152,26 @@ impl Chain {
             let seeds = seeds.map(|seeds| spread::<R>(seeds, targets.len()));
             threads::share(|| solver.solve_batch(targets, seeds.as_deref(), &mut joints, &mut answers))
         })?;
-        Ok(self.tensors(poses, joints, &answers))
+        Ok(self.tensors(poses, &[], joints, &answers))
+    }
+
+    fn ik_all_of<R: Number>(
+        &self,
+        py: Python<'_>,
+        poses: &Rows,
+        seeds: Option<&Rows>,
+        config: &kinematics::InverseConfig,
+    ) -> PyResult<Answers> {
+        let solver = Solver::<R>::new(&self.chain, config).map_err(refusal)?;
+        let targets = targets::<R>(poses);
+        let starts = solver.starts();
+        let mut joints = filled(R::default(), targets.len(), starts * self.size())?;
+        let mut answers = filled(Answer::default(), targets.len(), starts)?;
+        py.detach(|| {
+            let seeds = seeds.map(|seeds| spread::<R>(seeds, targets.len()));
+            threads::share(|| solver.solve_all_batch(targets, seeds.as_deref(), &mut joints, &mut answers))
+        })?;
+        Ok(self.tensors(poses, &[starts], joints, &answers))
     }
 
     fn ik_path_of<R: Number>(
@@ -166,19 +203,21 @@ impl Chain {
         }
         let branches: Vec<i64> = branches.into_iter().map(i64::from).collect();
         let branches = Tensor::of_vec(branches, Dtype::Int64, poses.leading());
-        Ok((self.tensors(poses, joints, &answers), branches))
+        Ok((self.tensors(poses, &[], joints, &answers), branches))
     }
 
-    fn tensors<R: Number>(&self, poses: &Rows, joints: Vec<R>, answers: &[Answer<R>]) -> Answers {
-        let errors = |of: fn(&Answer<R>) -> R| poses.tensor(answers.iter().map(of).collect::<Vec<R>>(), &[]);
+    /// The results for poses, with the dimensions `places` of the answers to each.
+    fn tensors<R: Number>(&self, poses: &Rows, places: &[usize], joints: Vec<R>, answers: &[Answer<R>]) -> Answers {
+        let shape = [poses.leading(), places].concat();
+        let errors = |of: fn(&Answer<R>) -> R| poses.tensor(answers.iter().map(of).collect::<Vec<R>>(), places);
         let counts = |of: fn(&Answer<R>) -> u32| {
             let counts: Vec<i64> = answers.iter().map(|answer| i64::from(of(answer))).collect();
-            Tensor::of_vec(counts, Dtype::Int64, poses.leading())
+            Tensor::of_vec(counts, Dtype::Int64, &shape)
         };
         let valid: Vec<u8> = answers.iter().map(|answer| u8::from(answer.valid)).collect();
         (
-            poses.tensor(joints, &[self.size()]),
-            Tensor::of_vec(valid, Element::Bool, poses.leading()),
+            poses.tensor(joints, &[places, &[self.size()]].concat()),
+            Tensor::of_vec(valid, Element::Bool, &shape),
             errors(|answer| answer.position_error_m),
             errors(|answer| answer.rotation_error_rad),
             counts(|answer| answer.seed),
@@ -216,12 +255,14 @@ fn task_of(task: &str) -> PyResult<Task> {
     }
 }
 
-fn select_of(select: &str) -> PyResult<Select> {
+/// The choice of a name. The solver has none for all answers, and a trajectory goes on from one.
+fn select_of(select: &str, is_path: bool) -> PyResult<Select> {
     match select {
         "first" => Ok(Select::First),
         "nearest" => Ok(Select::Nearest),
         _ => Err(PyValueError::new_err(format!(
-            "`select` is {select:?} (allowed: first, nearest)"
+            "`select` is {select:?} (allowed: first, nearest{})",
+            if is_path { "" } else { ", all" }
         ))),
     }
 }

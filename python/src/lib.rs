@@ -35,7 +35,7 @@ mod _native {
     #[pymodule_export]
     use crate::actions::convert_actions;
     #[pymodule_export]
-    use crate::inverse::{InverseConfig, ik, ik_path};
+    use crate::inverse::{InverseConfig, ik, ik_all, ik_path};
     #[pymodule_export]
     use crate::kinematics::{Chain, read_urdf};
     #[pymodule_export]

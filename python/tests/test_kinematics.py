@@ -367,7 +367,6 @@ def refusals():
     yield ValueError, r"`seed` has shape \[3, 2\] \(allowed: \[2\].*\[1, 2\]", lambda c: c.ik_path(poses[None], q)
     yield TypeError, "`seed` is float32, `poses` float64", lambda c: c.ik(poses, np.zeros(2, "f4"))
     yield ValueError, r"`task` is \"axis\" \(allowed: pose, position, position_axis\)", lambda c: c.ik(poses, task="axis")
-    yield ValueError, r"`select` is \"all\" \(allowed: first, nearest\)", lambda c: c.ik(poses, select="all")
     yield ValueError, r"`seeds` is 0 \(allowed: 1 to 4096\)", lambda c: c.ik(poses, seeds=0)
     yield ValueError, "`seeds` is -1", lambda c: c.ik(poses, seeds=-1)
     yield TypeError, "seeds", lambda c: c.ik(poses, seeds=1.5)

@@ -1,4 +1,4 @@
-use super::solver::{Answer, Solver};
+use super::solver::{Answer, Attempt, Solver};
 use crate::model::Pose;
 use rayon::prelude::*;
 use robocache_geometry::Real;
@@ -27,6 +27,56 @@ impl<R: Real> Solver<R> {
         }
         let rows = joints.par_chunks_exact_mut(n).zip(answers).enumerate();
         rows.with_min_len(TARGETS_AT_A_TIME).for_each(row);
+    }
+
+    /// Finds all answers to each target as [`solve_all`](Self::solve_all) does, on all threads. `seeds` has a row for each target.
+    ///
+    /// Each target has as many places as there are starts: its answers stand first, and the joints of the places behind them are
+    /// NaN, their answers not valid.
+    ///
+    /// # Panics
+    /// If `seeds` does not have a value for each joint of each target, `joints` not one for each joint of each place, or `answers`
+    /// not one for each place.
+    pub fn solve_all_batch(
+        &self,
+        targets: &[Pose<R>],
+        seeds: Option<&[R]>,
+        joints: &mut [R],
+        answers: &mut [Answer<R>],
+    ) {
+        let (n, starts) = (self.model.joints, self.starts());
+        let places = targets.len() * starts;
+        assert_eq!(joints.len(), places * n, "a value for each joint of each place");
+        assert_eq!(answers.len(), places, "an answer for each place");
+        if let Some(seeds) = seeds {
+            assert_eq!(seeds.len(), targets.len() * n, "a start for each target");
+        }
+        let none = Attempt::unusable();
+        type Found<R> = (Vec<R>, Vec<Answer<R>>);
+        type Row<'a, R> = (&'a mut [R], &'a mut [Answer<R>]);
+        let all = |found: &mut Found<R>, (i, (joints, answers)): (usize, Row<'_, R>)| {
+            found.0.clear();
+            found.1.clear();
+            let seed = seeds.map(|seeds| &seeds[i * n..][..n]);
+            let count = self.solve_all(&targets[i], seed, &mut found.0, &mut found.1);
+            joints[..count * n].copy_from_slice(&found.0);
+            joints[count * n..].fill(none.joints[0]);
+            answers[..count].copy_from_slice(&found.1);
+            answers[count..].fill(none.answer);
+        };
+        let room = || (Vec::with_capacity(starts * n), Vec::with_capacity(starts));
+        // All starts of each target are tried.
+        let at_a_time = TARGETS_AT_A_TIME.div_ceil(starts);
+        if targets.len() <= at_a_time {
+            let mut found = room();
+            let rows = joints
+                .chunks_exact_mut(starts * n)
+                .zip(answers.chunks_exact_mut(starts));
+            return rows.enumerate().for_each(|row| all(&mut found, row));
+        }
+        let rows = joints.par_chunks_exact_mut(starts * n);
+        let rows = rows.zip(answers.par_chunks_exact_mut(starts)).enumerate();
+        rows.with_min_len(at_a_time).for_each_init(room, all);
     }
 
     /// Finds joints for trajectories of `length` targets each as [`solve_along`](Self::solve_along) does, on all threads. `seeds` has

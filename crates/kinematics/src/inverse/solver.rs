@@ -77,8 +77,13 @@ impl<R: Real> Solver<R> {
     }
 
     /// The table of starts, a row of joints for each.
-    pub fn starts(&self) -> &[R] {
+    pub fn start_table(&self) -> &[R] {
         &self.seeds
+    }
+
+    /// Number of starts that a target is tried from at most.
+    pub fn starts(&self) -> usize {
+        self.seeds.len() / self.model.joints
     }
 
     /// Finds joints for a target and writes them to `joints`. The first start is `seed`, else the middle of the limits.

@@ -366,6 +366,50 @@ fn the_first_the_nearest_and_all_answers() {
 }
 
 #[test]
+fn all_answers_of_a_batch_are_those_of_each_target_and_then_none() {
+    fn check<R: Real>() {
+        let arm = chain(&six_axes(), "link0", "tip");
+        let solver = solver::<R>(&arm, &config(1e-5, 12));
+        assert_eq!(solver.starts(), 12);
+        let mut random = Random(23);
+        let mut targets: Vec<Pose<R>> = (0..60)
+            .map(|_| pose(&arm, &random.joints(&arm)).map(R::from_f64))
+            .collect();
+        // Out of reach, and no pose.
+        targets[7][0] = R::from_f64(5.0);
+        targets[8][4] = R::from_f64(f64::NAN);
+        let mut seeds: Vec<R> = (0..60).flat_map(|_| random.joints(&arm)).map(R::from_f64).collect();
+        seeds[9 * 6 + 2] = R::from_f64(f64::INFINITY);
+        let bits = |row: &[R]| row.iter().map(|x| x.to_f64().to_bits()).collect::<Vec<_>>();
+        // On the calling thread, and on all.
+        for count in [1, 60] {
+            for seeds in [None, Some(&seeds[..count * 6])] {
+                let mut joints = vec![R::default(); count * 12 * 6];
+                let mut answers = vec![Answer::default(); count * 12];
+                solver.solve_all_batch(&targets[..count], seeds, &mut joints, &mut answers);
+                let rows = joints.chunks_exact(12 * 6).zip(answers.chunks_exact(12));
+                for (i, (joints, answers)) in rows.enumerate() {
+                    let (mut alone, mut of_alone) = (Vec::new(), Vec::new());
+                    let seed = seeds.map(|seeds| &seeds[i * 6..][..6]);
+                    let found = solver.solve_all(&targets[i], seed, &mut alone, &mut of_alone);
+                    assert_eq!(found > 0, !(i == 7 || i == 8 || i == 9 && seeds.is_some()), "{i}");
+                    assert_eq!(bits(&joints[..found * 6]), bits(&alone));
+                    assert_eq!(answers[..found], of_alone);
+                    assert!(joints[found * 6..].iter().all(|x| x.to_f64().is_nan()));
+                    for none in &answers[found..] {
+                        assert_eq!((none.valid, none.seed, none.iterations), (false, 0, 0));
+                        assert!(!none.position_error_m.is_finite() && !none.rotation_error_rad.is_finite());
+                    }
+                }
+            }
+        }
+        solver.solve_all_batch(&[], None, &mut [], &mut []);
+    }
+    check::<f32>();
+    check::<f64>();
+}
+
+#[test]
 fn answers_depend_neither_on_the_batch_nor_on_its_order() {
     fn check<R: Real>() {
         let arm = chain(&six_axes(), "link0", "tip");

@@ -181,7 +181,7 @@ impl<R: Real + Primitive> Solver<'_, R> {
             has_weights: spec.weights.is_some().into(),
             max_iterations: spec.max_iterations,
             select: select_code(spec.select),
-            starts: (solver.starts().len() / bounds.len()) as u32,
+            starts: solver.starts() as u32,
             table: DevicePtr::NULL,
         }
     }
@@ -216,7 +216,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
     pub fn new(solver: &kinematics::Solver<R>, gpu: &Gpu) -> Result<Self, DeviceFault> {
         let budget = Budget::new(None);
         let mut table = DeviceBuf::new(gpu, &budget);
-        let starts: &[u8] = bytemuck::cast_slice(solver.starts());
+        let starts: &[u8] = bytemuck::cast_slice(solver.start_table());
         table.reserve(starts.len())?;
         // SAFETY: the stream is synchronized before the table can be given up.
         unsafe { table.upload(0, starts) }?;
