@@ -372,6 +372,7 @@ lerobot:
         (("name: action", "name: index"), "a dataset fills it itself"),
         (("name: action", "name: observation.state"), "there are two of this name"),
         (("name: action", "name: a/b"), "it is not a name of a feature"),
+        (("names: [a, b, c]", "names: [a, b]"), "stream `command`: names: 2, and a sample has 3 values (allowed: as many)"),
         (("stream: command", "stream: comand"), "no sample came of `comand`"),
         (("images: camera", "images: force"), "it is not an image"),
         (("images: camera, max_age_ms: 100", "images: camera, max_age_ms: -1"), "max_age_ms: -1 (allowed: 0 to 1e12)"),

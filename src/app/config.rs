@@ -2,6 +2,7 @@ use super::chains::{ChainProblem, Chains};
 use super::residence::Residences;
 use super::{AppError, Plugin, Value, folder};
 use robocache_device::{DeviceChoice, DeviceError, Placement};
+use robocache_ops::ConfigError;
 use robocache_ops::kinematics::Chain;
 use robocache_yaml as yaml;
 use robocache_yaml::{Json, did_you_mean};
@@ -171,13 +172,16 @@ impl Config {
         section.map(|section| self.section(name, section)).transpose()
     }
 
-    /// A chain of the section `chains:`, for an operation. It is read when it is first asked for.
+    /// A chain of the section `chains:`, which the value at `key` of a section names. It is read when it is first asked for.
     ///
     /// # Errors
-    /// No chain of this name; a URDF that can't be read, or does not have the chain.
-    pub(super) fn chain(&self, name: &str) -> Result<Arc<Chain>, ChainProblem> {
+    /// No chain of this name, at `key`; a URDF that can't be read, or does not have the chain, at the chain.
+    pub fn chain(&self, section: &str, key: &str, name: &str) -> Result<Arc<Chain>, AppError> {
         let folder = self.file.parent().unwrap_or(Path::new(""));
-        self.chains.get(name, folder)
+        self.chains.get(name, folder).map_err(|problem| match problem {
+            ChainProblem::Unknown(problem) => self.error(section, ConfigError::new(key, problem).to_string()),
+            ChainProblem::Unusable(problem) => self.error(CHAINS, format!("{name}: {problem}")),
+        })
     }
 
     /// The peculiarities of a chain of the section `chains:`, such as limits that seem to be degrees, which a node tells when it reads

@@ -1,4 +1,3 @@
-use super::chains::ChainProblem;
 use super::config::{Step, take_residences};
 use super::operation::OfSource;
 use super::residence::Residences;
@@ -148,10 +147,7 @@ impl<'a> BuildContext<'a> {
     /// # Errors
     /// No chain of this name, at `key`; a URDF that can't be read, or does not have the chain, at the chain.
     pub fn chain(&self, key: &str, name: &str) -> Result<Arc<Chain>, AppError> {
-        self.config.chain(name).map_err(|problem| match problem {
-            ChainProblem::Unknown(problem) => self.refused(&ConfigError::new(key, problem)),
-            ChainProblem::Unusable(problem) => self.config.error("chains", format!("{name}: {problem}")),
-        })
+        self.config.chain(&self.label(), key, name)
     }
 
     /// The devices of the plugin that is being built, and how much of their memory its operation may hold.

@@ -94,7 +94,8 @@ lerobot:
     - { name: observation.state, modalities: [arm, pose], names: [a, b, c, d, e, f, g] }
     - { name: action, stream: command, take: next, max_age_ms: 50, latency_ms: 1, dtype: bool }
     - { name: observation.images.front, images: front, take: previous }
-    - { name: observation.force, window: force, samples: 10 }
+    - { name: observation.force, window: force, samples: 10, pose_of: { chain: arm, channels: [0, 2] } }
+    - { name: action.joints, stream: wanted, joints_of: { chain: arm, inverse: { seeds: 8, select: nearest } } }
 ";
 
 const DATAFLOW: &str = "

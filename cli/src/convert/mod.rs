@@ -305,7 +305,17 @@ fn convert(args: &Args) -> eyre::Result<Converted> {
     let (selections, mut judge) = match &args.config {
         None => Default::default(),
         Some(file) => {
-            let (selections, operations) = config::selections(file)?;
+            let (mut selections, operations) = config::selections(file)?;
+            for (stream, selection) in if is_dataset {
+                lerobot::selections(file)?
+            } else {
+                Vec::new()
+            } {
+                // What an operation takes is read as it takes it.
+                if !selections.iter().any(|(input, _)| *input == stream) {
+                    selections.push((stream, selection));
+                }
+            }
             let mut streams = offsets::latencies(&operations);
             streams.extend(lerobot::latencies(file, &streams)?);
             (selections, Judge::new(streams, &args.offsets))

@@ -2,6 +2,7 @@
 
 use eyre::bail;
 use robocache::ops::align::AlignConfig;
+use robocache::ops::kinematics::{InverseConfig, Product};
 use serde::{Deserialize, Serialize};
 
 /// Contents and form of a dataset.
@@ -87,9 +88,29 @@ pub struct FeatureConfig {
     /// With `stream`: `bool`, where its bytes are that.
     #[serde(default)]
     pub dtype: Option<Bool>,
+    /// With `stream` and `window`: joints whose pose stands in their place.
+    #[serde(default)]
+    pub pose_of: Option<ChainConfig>,
+    /// With `stream` and `window`: a pose in whose place joints stand.
+    #[serde(default)]
+    pub joints_of: Option<ChainConfig>,
     /// Names of the elements.
     #[serde(default)]
     pub names: Option<Vec<String>>,
+}
+
+/// The values of a sample that are converted by a chain.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChainConfig {
+    /// The chain, of the section `chains:`.
+    pub chain: String,
+    /// The values that are taken, `[first, end]`. `None`: all.
+    #[serde(default)]
+    pub channels: Option<[usize; 2]>,
+    /// With `joints_of`: choice of how joints are found.
+    #[serde(default)]
+    pub inverse: Option<InverseConfig>,
 }
 
 /// Choice of the sample for a target.
@@ -142,6 +163,13 @@ impl FeatureConfig {
         let of_stream = matches!(origin, Origin::Stream(_));
         let of_sample = matches!(origin, Origin::Stream(_) | Origin::Images(_));
         let of_modalities = matches!(origin, Origin::Modalities(_));
+        if let (true, Some((key, ..))) = (of_modalities, self.by_chain()?) {
+            bail!(
+                "lerobot: features: `{name}`: `{key}` does not belong to observations, which have what the node gives the policy (allowed: \
+                 a modality that `kinematics:` makes; `{key}` with `stream`, `window`)"
+            );
+        }
+        let of_numbers = matches!(origin, Origin::Stream(_) | Origin::Window(..));
         let misplaced = [
             (
                 "samples",
@@ -149,6 +177,12 @@ impl FeatureConfig {
             ),
             ("take", self.take.is_some() && !of_sample),
             ("dtype", self.dtype.is_some() && !of_stream),
+            ("pose_of", self.pose_of.is_some() && !of_numbers),
+            ("joints_of", self.joints_of.is_some() && !of_numbers),
+            (
+                "dtype",
+                self.dtype.is_some() && (self.pose_of.is_some() || self.joints_of.is_some()),
+            ),
             ("max_age_ms", self.max_age_ms.is_some() && of_modalities),
             ("latency_ms", self.latency_ms.is_some() && of_modalities),
         ];
@@ -159,6 +193,24 @@ impl FeatureConfig {
             bail!("lerobot: features: `{name}`: modalities: none (allowed: one or more)");
         }
         Ok(origin)
+    }
+}
+
+impl FeatureConfig {
+    /// The conversion by a chain, if there is one: its key, its product and what it converts.
+    ///
+    /// # Errors
+    /// Both of them.
+    pub fn by_chain(&self) -> eyre::Result<Option<(&'static str, Product, &ChainConfig)>> {
+        match (&self.pose_of, &self.joints_of) {
+            (None, None) => Ok(None),
+            (Some(config), None) => Ok(Some(("pose_of", Product::Pose, config))),
+            (None, Some(config)) => Ok(Some(("joints_of", Product::Joints, config))),
+            (Some(_), Some(_)) => bail!(
+                "lerobot: features: `{}`: `pose_of` and `joints_of` (allowed: one of them)",
+                self.name
+            ),
+        }
     }
 }
 

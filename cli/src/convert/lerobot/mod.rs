@@ -1,5 +1,6 @@
 //! Datasets of LeRobot.
 
+mod by_chain;
 mod config;
 mod counts;
 mod observed;
@@ -15,6 +16,7 @@ pub use settings::Settings;
 pub use sink::Sink;
 pub use source::Source;
 
+use crate::config::Selections;
 use config::Origin;
 use robocache::app::Config;
 use std::path::Path;
@@ -35,6 +37,21 @@ pub fn latencies(file: &Path, known: &[(String, i64)]) -> eyre::Result<Vec<(Stri
         latencies.push((stream.to_owned(), own.or(of_modality).unwrap_or(0)));
     }
     Ok(latencies)
+}
+
+/// The form in which streams are read of which a feature makes poses or joints: that in which `kinematics:` would read them.
+pub fn selections(file: &Path) -> eyre::Result<Selections> {
+    let of_file = Config::read(file)?;
+    let config = of_file.read_section::<LerobotConfig>("lerobot")?;
+    let mut selections = Selections::new();
+    for feature in config.iter().flat_map(|config| &config.features) {
+        if let (Origin::Stream(stream) | Origin::Window(stream, _), Some(by_chain)) =
+            (feature.origin()?, plan::by_chain(feature, &of_file)?)
+        {
+            selections.push((stream.to_owned(), by_chain.selection().clone()));
+        }
+    }
+    Ok(selections)
 }
 
 /// The streams that a dataset takes of a recording: those beside the observations, and those that become observations. None

@@ -4,7 +4,7 @@ use robocache::app::{Fault, Sink};
 use robocache::device::Dtype;
 use robocache::ops::{self, align};
 use robocache::stream::{Header, Layout, Message, Payload, form};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 /// The newest row of an observation.
 #[derive(Default)]
@@ -28,9 +28,11 @@ impl Observation {
     }
 }
 
-/// Takes what fuse publishes.
+/// Takes what fuse publishes, and the names of values of the outputs that fuse takes.
 pub struct Observed {
     output: String,
+    /// Names of the values of the other outputs, as the first message of each has them.
+    pub names: HashMap<String, Vec<String>>,
     /// In the order in which they were published.
     pub due: VecDeque<Observation>,
     /// Memory to be used again.
@@ -42,6 +44,7 @@ impl Observed {
     pub fn new(output: String) -> Self {
         Self {
             output,
+            names: HashMap::new(),
             due: VecDeque::new(),
             free: Vec::new(),
             memory: Message::default(),
@@ -56,13 +59,17 @@ impl Sink for Observed {
         layout: &Layout,
         fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
     ) -> Result<(), Fault> {
+        if output != self.output {
+            if !self.names.contains_key(output) {
+                self.memory.write(layout, fill);
+                let fields = self.memory.header.fields.get().unwrap_or_default();
+                self.names.insert(output.to_owned(), fields.to_vec());
+            }
+            return Ok(());
+        }
         self.memory.write(layout, fill);
         let header = &self.memory.header;
-        let Some(values) = self
-            .memory
-            .flat()
-            .filter(|_| output == self.output && align::key::error.get(header).is_none())
-        else {
+        let Some(values) = self.memory.flat().filter(|_| align::key::error.get(header).is_none()) else {
             return Ok(());
         };
         let valid = header.valid.get().unwrap_or_default();

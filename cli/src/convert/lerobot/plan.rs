@@ -1,9 +1,10 @@
 //! Plan of a configuration: the rate of frames, and the sources of their features.
 
-use super::config::{LerobotConfig, Origin, latency_ns, to_ns};
+use super::by_chain::ByChain;
+use super::config::{FeatureConfig, LerobotConfig, Origin, latency_ns, to_ns};
 use super::stream::{FeatureContent, FeatureStream};
 use eyre::bail;
-use robocache::app::did_you_mean;
+use robocache::app::{Config, did_you_mean};
 use robocache::ops::align::{AlignConfig, TriggerConfig};
 
 /// Greatest distance of a measured rate from a whole number: sensors are rarely as quick as they claim.
@@ -68,8 +69,12 @@ pub fn measured_rate(targets_ns: &[i64]) -> eyre::Result<(u32, f64)> {
     Ok((fps as u32, rate_hz))
 }
 
-/// The sources of the features, and the streams that are taken as they came.
-pub fn plan(config: &LerobotConfig, fuse: &AlignConfig) -> eyre::Result<(Vec<Plan>, Vec<FeatureStream>)> {
+/// The sources of the features, and the streams that are taken as they came. The chains are those of `file`.
+pub fn plan(
+    config: &LerobotConfig,
+    fuse: &AlignConfig,
+    file: &Config,
+) -> eyre::Result<(Vec<Plan>, Vec<FeatureStream>)> {
     let (mut plan, mut streams) = (Vec::new(), Vec::new());
     for feature in &config.features {
         let (name, content) = match feature.origin()? {
@@ -115,8 +120,20 @@ pub fn plan(config: &LerobotConfig, fuse: &AlignConfig) -> eyre::Result<(Vec<Pla
         let modality = fuse.modalities.iter().find(|modality| modality.input == name);
         let latency_ms = feature.latency_ms.or(modality.map(|modality| modality.latency_ms));
         stream.latency_ns = latency_ns(latency_ms.unwrap_or(0.0))?;
+        stream.by_chain = by_chain(feature, file)?;
         plan.push(Plan::Stream(streams.len()));
         streams.push(stream);
     }
     Ok((plan, streams))
+}
+
+/// The conversion of the samples of a stream, if a feature asks for one.
+pub fn by_chain(feature: &FeatureConfig, file: &Config) -> eyre::Result<Option<ByChain>> {
+    let Some((key, product, config)) = feature.by_chain()? else {
+        return Ok(None);
+    };
+    let at = format!("features: `{}`: {key}", feature.name);
+    let chain = file.chain("lerobot", &format!("{at}.chain"), &config.chain)?;
+    let made = ByChain::new(product, &feature.name, config, &chain);
+    Ok(Some(made.map_err(|error| eyre::eyre!("lerobot: {at}.{error}"))?))
 }

@@ -60,13 +60,14 @@ impl Settings {
     }
 
     fn of(file: &Path) -> eyre::Result<Self> {
-        let mut config = Config::read(file)?
-            .read_section::<LerobotConfig>("lerobot")?
-            .unwrap_or_default();
+        let of_file = Config::read(file)?;
+        let mut config = of_file.read_section::<LerobotConfig>("lerobot")?.unwrap_or_default();
         let (graph, operations) = config::graph(file, &ORDER, "make frames of", |output, operations| {
-            operations
-                .iter()
-                .any(|operation| operation.plugin == "fuse" && operation.output(FUSED) == output)
+            operations.iter().any(|operation| match &operation.section {
+                Section::Observe(_) => operation.plugin == "fuse" && operation.output(FUSED) == output,
+                Section::Kinematics(config) => config.outputs().any(|made| operation.output(&made) == output),
+                _ => false,
+            })
         })?;
         let mut found = operations.iter().filter(|operation| operation.plugin == "fuse");
         let (Some(operation), None) = (found.next(), found.next()) else {
@@ -84,7 +85,7 @@ impl Settings {
         if config.features.is_empty() {
             config.features = LerobotConfig::default_features(&fuse);
         }
-        let (plan, streams) = plan(&config, &fuse)?;
+        let (plan, streams) = plan(&config, &fuse, &of_file)?;
         let settings = Self {
             fused: operation.output(FUSED),
             config,

@@ -200,6 +200,17 @@ impl Sink {
                 }
             }
         }
+        for stream in &self.streams {
+            if let Some(by_chain) = &stream.by_chain
+                && let Some((refused, why)) = by_chain.lost()
+            {
+                notes.push(format!(
+                    "`{}`: {refused} samples left out, for which `{}` has nothing, such as {why}",
+                    stream.feature,
+                    by_chain.key()
+                ));
+            }
+        }
         for (name, messages) in &self.unused {
             notes.push(format!(
                 "`{name}`: {messages} messages are not part of the dataset: nothing in the configuration takes them"

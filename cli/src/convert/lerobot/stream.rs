@@ -1,5 +1,6 @@
 //! Streams that are taken as they came, beside the observations.
 
+use super::by_chain::ByChain;
 use super::config::Take;
 use eyre::bail;
 use robocache::device::Dtype;
@@ -23,6 +24,8 @@ pub struct FeatureStream {
     pub take: Take,
     pub max_age_ns: i64,
     pub latency_ns: i64,
+    /// Converts samples as they come.
+    pub by_chain: Option<ByChain>,
     /// Form of its samples, once the first has come.
     form: Option<Form>,
     names: Option<Vec<String>>,
@@ -75,6 +78,7 @@ impl FeatureStream {
             take: Take::default(),
             max_age_ns: i64::MAX,
             latency_ns: 0,
+            by_chain: None,
             form: None,
             names,
             samples: VecDeque::new(),
@@ -127,7 +131,15 @@ impl FeatureStream {
     pub fn push(&mut self, message: &Message) -> eyre::Result<()> {
         match self.content {
             FeatureContent::Images => self.push_image(message),
-            _ => self.push_numbers(message),
+            _ => match self.by_chain.take() {
+                None => self.push_numbers(message),
+                Some(mut by_chain) => {
+                    let converted = by_chain.convert(message);
+                    let pushed = converted.and_then(|message| self.push_numbers(message));
+                    self.by_chain = Some(by_chain);
+                    pushed
+                }
+            },
         }
     }
 
@@ -155,7 +167,16 @@ impl FeatureStream {
         if is_bool && (dtype != Dtype::UInt8 || values.bytes().iter().any(|&value| value > 1)) {
             bail!("it is not a bool (allowed: uint8, each 0 or 1)");
         }
+        let width = (shape.len() == 1).then_some(shape[0]);
         self.take_form(dtype, shape)?;
+        if let (Some(names), Some(width)) = (&self.names, width)
+            && names.len() != width
+        {
+            bail!(
+                "names: {}, and a sample has {width} values (allowed: as many)",
+                names.len()
+            );
+        }
         for sample in message.samples(values.len() / rows)? {
             let mut wide = vec![0.0; sample.values.len()];
             let is_float = matches!(dtype, Dtype::Float32 | Dtype::Float64);

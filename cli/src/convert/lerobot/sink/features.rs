@@ -45,9 +45,10 @@ impl Sink {
     fn feature_of(&self, parts: &[usize], config: &FeatureConfig) -> Feature {
         let dim = parts.iter().map(|&part| self.fuse.modalities[part].dim).sum::<usize>();
         let names = config.names.clone().unwrap_or_else(|| {
-            let of = parts
-                .iter()
-                .map(|&part| self.names.get(&self.fuse.modalities[part].input));
+            let of = parts.iter().map(|&part| {
+                let input = &self.fuse.modalities[part].input;
+                self.names.get(input).or(self.observed.names.get(input))
+            });
             let known: Option<Vec<&Vec<String>>> = of.collect();
             let names: Vec<String> = known.into_iter().flatten().flatten().cloned().collect();
             if names.len() == dim { names } else { Vec::new() }
@@ -131,7 +132,10 @@ impl Sink {
                     None
                 };
                 origin::Part {
-                    stream: stream.name.clone(),
+                    stream: match &stream.by_chain {
+                        None => stream.name.clone(),
+                        Some(by_chain) => by_chain.name_of(&stream.name),
+                    },
                     part,
                     dim: None,
                     as_it_came: true,

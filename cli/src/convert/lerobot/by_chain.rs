@@ -1,0 +1,161 @@
+//! Poses of joints, and joints of poses, in the place of values of a stream's samples.
+
+use super::config::ChainConfig;
+use eyre::bail;
+use robocache::ops::ConfigError;
+use robocache::ops::kinematics::{Chain, Kinematics, KinematicsEntry, Product};
+use robocache::stream::{Layout, Message, Selection};
+
+/// Number of a pose's values.
+const POSE_VALUES: usize = 7;
+
+/// Puts a product of some values of a sample in their place. The values before and behind them stay.
+pub struct ByChain {
+    product: Product,
+    kinematics: Kinematics,
+    /// Names of the joints.
+    joints: Vec<String>,
+    /// The values that are taken, `[first, end]`; `None`: all.
+    channels: Option<[usize; 2]>,
+    layout: Layout,
+    product_layout: Layout,
+    /// The product of the last message.
+    made: Message,
+    /// The last message with the product in its place.
+    converted: Message,
+    fields: Vec<String>,
+    /// Samples without the product, and the reason of the first of them.
+    refused: u64,
+    why: Option<String>,
+}
+
+impl ByChain {
+    /// Checks the conversion that a feature asks for.
+    ///
+    /// # Errors
+    /// The key, what came and what is allowed.
+    pub fn new(product: Product, feature: &str, config: &ChainConfig, chain: &Chain) -> Result<Self, ConfigError> {
+        let entry = KinematicsEntry {
+            input: feature.to_owned(),
+            chain: config.chain.clone(),
+            channels: config.channels,
+            inverse: config.inverse.clone(),
+            make: vec![product],
+            ..KinematicsEntry::default()
+        };
+        let of_entry = |error: ConfigError| ConfigError::new(error.key.trim_start_matches("[0]."), error.problem);
+        Ok(Self {
+            product,
+            kinematics: Kinematics::new(&entry, 0, chain).map_err(of_entry)?,
+            joints: chain.joints().iter().map(|joint| joint.name.clone()).collect(),
+            channels: config.channels,
+            layout: Layout::default(),
+            product_layout: Layout::default(),
+            made: Message::default(),
+            converted: Message::default(),
+            fields: Vec::new(),
+            refused: 0,
+            why: None,
+        })
+    }
+
+    /// The key of the feature that asks for it.
+    pub fn key(&self) -> &'static str {
+        match self.product {
+            Product::Joints => "joints_of",
+            _ => "pose_of",
+        }
+    }
+
+    /// The number of samples without the product, and the reason of the first; `None` if there is none.
+    pub fn lost(&self) -> Option<(u64, &str)> {
+        self.why.as_deref().map(|why| (self.refused, why))
+    }
+
+    /// The name of what a stream becomes, for whoever reads the dataset back.
+    pub fn name_of(&self, stream: &str) -> String {
+        format!("{stream}_{}", self.product.name())
+    }
+
+    /// The form in which messages are wanted: a struct of joints or a pose is read as it is by an operation.
+    pub fn selection(&self) -> &Selection {
+        self.kinematics.selection()
+    }
+
+    /// Converts the samples of a message. Those without the product have NaN in its place, and are not valid.
+    ///
+    /// # Errors
+    /// The reason why nothing can be made of the message.
+    pub fn convert(&mut self, message: &Message) -> eyre::Result<&Message> {
+        let Some(values) = message.flat() else {
+            bail!("a struct (allowed: a tensor, or a struct that `kinematics:` takes)");
+        };
+        let rows = message.stamps().len().max(1);
+        let width = values.len() / rows;
+        let taken = match self.product {
+            Product::Joints => POSE_VALUES,
+            _ => self.joints.len(),
+        };
+        let [first, end] = self.channels.unwrap_or([0, width]);
+        if self.channels.is_none() && width != taken {
+            let allowed = match self.product {
+                Product::Joints => "x y z qx qy qz qw".to_owned(),
+                _ => self.joints.join(", "),
+            };
+            bail!(
+                "{width} values a sample (allowed: {taken}, {allowed}; or `channels: [first, end]` of `{}` says which they are)",
+                self.key()
+            );
+        }
+        self.kinematics.read(message)?;
+        self.kinematics.layout_into(self.product, &mut self.product_layout);
+        let (kinematics, product) = (&mut self.kinematics, self.product);
+        self.made.write(&self.product_layout, |payload, header| {
+            kinematics.write(product, payload);
+            kinematics.describe(product, message, header);
+        });
+        for refused in kinematics.refused() {
+            self.refused += 1;
+            self.why.get_or_insert_with(|| refused.to_string());
+        }
+        let Some(product) = self.made.flat() else {
+            return Ok(&self.made);
+        };
+        let size = product.dtype().size();
+        let product_width = product.len() / rows;
+        let new_width = first + product_width + (width - end);
+        self.layout = Layout::flat(product.dtype(), rows * new_width);
+        let before = values.bytes().chunks_exact((width * size).max(1));
+        let made = product.bytes().chunks_exact(product_width * size);
+        let of_made = &self.made.header;
+        self.fields.clear();
+        let names = message.header.fields.get().unwrap_or_default();
+        if names.len() == width {
+            self.fields.extend_from_slice(&names[..first]);
+            self.fields.extend_from_slice(of_made.fields.get().unwrap_or_default());
+            self.fields.extend_from_slice(&names[end..]);
+        } else if new_width == product_width {
+            self.fields.extend_from_slice(of_made.fields.get().unwrap_or_default());
+        }
+        let fields = &self.fields;
+        self.converted.write(&self.layout, |payload, header| {
+            let converted = payload.column::<u8>(0).chunks_exact_mut(new_width * size);
+            for ((before, made), converted) in before.zip(made).zip(converted) {
+                let (ahead, rest) = converted.split_at_mut(first * size);
+                let (place, behind) = rest.split_at_mut(product_width * size);
+                ahead.copy_from_slice(&before[..first * size]);
+                place.copy_from_slice(made);
+                behind.copy_from_slice(&before[end * size..]);
+            }
+            header.copy_from(of_made);
+            let has_rows = of_made.timestamps_ns.get().is_some_and(|stamps| !stamps.is_empty());
+            let sides = has_rows.then_some(rows as i64).into_iter();
+            header.shape.set(sides.chain([new_width as i64]));
+            header.fields.clear();
+            if !fields.is_empty() {
+                header.fields.set(fields);
+            }
+        });
+        Ok(&self.converted)
+    }
+}
