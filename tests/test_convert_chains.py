@@ -81,10 +81,21 @@ def test_joints_are_found_by_their_names(streams, tmp_path, chain):
     taken = np.searchsorted(stamps, frames["robocache.target_ns"])
     assert features["action"]["names"] == POSE
     assert (frames["action"] == chain.fk(commands[taken, :2].copy())).all()
+    named = [{"fields": ["elbow", "shoulder", "gripper"]}] * len(stamps)
+    write_stream(tmp_path / "recording", "channels", stamps, commands, named)
+    _, frames, _ = write(tmp_path, "- { name: action, stream: channels, take: next, pose_of: { chain: arm, channels: [0, 2] } }")
+    assert (frames["action"][:, :7] == chain.fk(commands[taken, 1::-1].copy())).all()
+
+
+def test_values_that_are_others_than_joints_are_told(streams, tmp_path):
+    stamps, commands = streams["command"]
+    write_stream(tmp_path / "recording", "degrees", stamps, np.degrees(commands[:, :2]))
+    _, _, said = write(tmp_path, "- { name: action, stream: degrees, take: next, pose_of: { chain: arm } }")
+    assert "`action`: `" in said and "more than a turn beyond its limits -3.000 and 3.000 (allowed: radians; are these degrees?)" in said
 
 
 def test_joints_of_poses_follow_one_another(streams, tmp_path, chain):
-    """Of a pose out of reach there is no action, which is told."""
+    """A pose out of reach has no action, which is told."""
     stamps = START + np.arange(400) * 10 * MS
     angles = np.stack([np.linspace(-1.5, 1.5, 400), np.linspace(0.4, 2.0, 400)], axis=1)
     poses = np.concatenate([chain.fk(angles), np.linspace(0, 0.04, 400)[:, None]], axis=1)

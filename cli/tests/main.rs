@@ -8,6 +8,7 @@ mod check;
 mod common;
 mod doctor;
 mod info;
+mod kinematics;
 mod new;
 mod offsets;
 mod report;

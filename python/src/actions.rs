@@ -30,7 +30,7 @@ pub fn convert_actions(
 ) -> PyResult<Tensor> {
     let arrays = Arrays::new(None);
     let actions = Rows::take_any(&arrays, "actions", actions)?;
-    actions.expect_on_host("actions")?;
+    actions.expect_on_host("actions", "actions are not converted")?;
     let config = ConversionConfig {
         rotation: rotation_of("rotation", rotation)?,
         to_rotation: rotation_of("to_rotation", to_rotation)?,
@@ -67,7 +67,7 @@ pub fn convert_actions(
                 (None, _) => "the values",
             };
             let reference = Rows::take(&arrays, "reference", reference, width, meaning)?;
-            reference.expect_on_host("reference")?;
+            reference.expect_on_host("reference", "actions are not converted")?;
             reference.expect_type_of("reference", "actions", &actions)?;
             if !reference.leading().is_empty() && reference.leading() != leading {
                 return Err(PyValueError::new_err(format!(

@@ -74,9 +74,10 @@ pub fn ik_all(
     seed: Option<&Bound<'_, PyAny>>,
     config: &Bound<'_, InverseConfig>,
 ) -> PyResult<Answers> {
-    let (chain, config) = (chain.get(), &config.get().0);
-    let poses = take_poses(poses)?;
-    let seeds = chain.take_seeds(seed, &poses, poses.leading())?;
+    let (chain, config, arrays) = (chain.get(), &config.get().0, Arrays::new(None));
+    let poses = take_poses(&arrays, poses)?;
+    poses.expect_on_host("poses", "`select` \"all\" does not compute yet")?;
+    let seeds = chain.take_seeds(&arrays, seed, &poses, poses.leading())?;
     with_type!(poses, chain.ik_all_of(py, &poses, seeds.as_ref(), config))
 }
 

@@ -83,12 +83,12 @@ impl Rows {
         Ok(Self { array, dtype })
     }
 
-    /// Refuses an argument that is not on the host, and brings none here silently.
-    pub fn expect_on_host(&self, name: &str) -> PyResult<()> {
+    /// Refuses an argument that is not on the host, and brings none here silently. `problem` says what does not happen elsewhere.
+    pub fn expect_on_host(&self, name: &str, problem: &str) -> PyResult<()> {
         match self.array.place() {
             Place::Host => Ok(()),
             place => Err(PyValueError::new_err(format!(
-                "`{name}` is on {place}, where actions are not converted (allowed: an array on the host, such as \
+                "`{name}` is on {place}, where {problem} (allowed: an array on the host, such as \
                  `{name}.cpu()` of PyTorch, `{name}.get()` of CuPy)"
             ))),
         }

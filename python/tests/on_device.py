@@ -254,6 +254,8 @@ def test_kinematics(rng, joints, dtype):
         chain.velocity(there, dq)
     with pytest.raises(ValueError, match=r"^`seed` is on cuda:0, `poses` on cpu"):
         chain.ik(poses, on_gpu(seeds))
+    with pytest.raises(ValueError, match=r"^`poses` is on cuda:0, where `select` \"all\" does not compute yet .*`poses\.cpu\(\)`"):
+        chain.ik(on_gpu(poses), select="all")
     with pytest.raises(ValueError, match=r"^`actions` is on cuda:0, where actions are not converted .*`actions\.cpu\(\)`"):
         rc.actions.convert(there, kind="joint", to="delta_joint", reference=on_gpu(q[:, 0]))
 

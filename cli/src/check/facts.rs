@@ -3,6 +3,7 @@
 use super::dataflow::{Dataflow, Node, parts_of_type, tidy};
 use crate::config::{Operation, Section};
 use robocache::app::plugins::Speed;
+use robocache::device::Dtype;
 use robocache::ops::align;
 use robocache::ops::align::{AlignConfig, FUSED, OBSERVATION, TriggerConfig};
 use robocache::ops::kinematics::{KinematicsConfig, Product};
@@ -26,6 +27,10 @@ const FRAMING: u64 = 4096;
 #[derive(Clone, Debug, Default)]
 pub struct StreamFacts {
     pub kind: Option<Kind>,
+    /// Names of the values of a recorded sample, if it has them.
+    pub fields: Vec<String>,
+    /// The smallest and the largest of each value of recorded samples.
+    pub extremes: Vec<[f64; 2]>,
     pub rate_hz: Option<f64>,
     /// The largest message.
     pub bytes: Option<u64>,
@@ -124,6 +129,40 @@ impl StreamFacts {
     /// True if sensors are behind it, as far as that is known.
     pub fn is_live(&self) -> bool {
         self.rate_hz.is_some() && !self.waits_for_its_takers() && self.kind != Some(Kind::Tick)
+    }
+
+    /// Takes the values of a recorded sample.
+    fn see(&mut self, message: &Message) {
+        let (Some(Kind::Samples(width)), Some(values)) = (&self.kind, message.flat()) else {
+            return;
+        };
+        if !matches!(values.dtype(), Dtype::Float32 | Dtype::Float64) {
+            return;
+        }
+        if self.extremes.is_empty() {
+            self.fields = message.header.fields.get().unwrap_or_default().to_vec();
+            self.extremes = vec![[f64::INFINITY, f64::NEG_INFINITY]; *width];
+        }
+        let Ok(samples) = message.samples(*width) else { return };
+        for sample in samples {
+            let mut widen = |at: usize, value: f64| {
+                let [least, most] = &mut self.extremes[at];
+                (*least, *most) = (least.min(value), most.max(value));
+            };
+            match values.dtype() {
+                Dtype::Float64 => {
+                    let values = sample.values.as_slice::<f64>();
+                    values.iter().enumerate().for_each(|(at, &value)| widen(at, value));
+                }
+                _ => {
+                    let values = sample.values.as_slice::<f32>();
+                    values
+                        .iter()
+                        .enumerate()
+                        .for_each(|(at, &value)| widen(at, f64::from(value)));
+                }
+            }
+        }
     }
 
     fn of_sim(stream: &'static str, config: &SimConfig) -> Self {
@@ -244,6 +283,8 @@ fn kinematics(config: &KinematicsConfig, input: &dyn Fn(&str) -> StreamFacts) ->
             let known = StreamFacts {
                 kind: kind(product),
                 bytes: None,
+                fields: Vec::new(),
+                extremes: Vec::new(),
                 ..came.clone()
             };
             (name, known)
@@ -277,6 +318,7 @@ fn recorded(folder: &Path) -> Option<Recording> {
         if known.kind.is_none() {
             known.kind = Kind::of_message(&message);
         }
+        known.see(&message);
         if let Some(arrival_ns) = message.arrival_ns {
             let delay = ns_to_ms(arrival_ns.saturating_sub(stamp));
             known.delay_ms = Some(known.delay_ms.map_or(delay, |most| most.max(delay)));

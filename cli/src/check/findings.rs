@@ -73,4 +73,14 @@ impl OfSection<'_> {
     pub fn note(&mut self, key: &str, problem: String) {
         self.findings.note(self.file, format!("{}.{key}", self.label), problem);
     }
+
+    /// Adds an error of a section that is a list: the key stands before the problem, as the library names it.
+    pub fn refused(&mut self, problem: String) {
+        self.findings.error(self.file, &self.label, problem);
+    }
+
+    /// Adds a warning of a section that is a list.
+    pub fn doubted(&mut self, problem: String) {
+        self.findings.warn(self.file, &self.label, problem);
+    }
 }

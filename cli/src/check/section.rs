@@ -5,10 +5,13 @@ use super::findings::{Findings, OfSection};
 use super::units::MANY_BYTES;
 use crate::config::{Operation, Section};
 use crate::output::{bytes, figure};
+use robocache::app::Config;
 use robocache::device::Dtype;
 use robocache::ops::align::{AlignConfig, AttachConfig, ModalityConfig};
 use robocache::ops::group::GroupingConfig;
+use robocache::ops::kinematics::{Chain, InputError, Kinematics, KinematicsConfig};
 use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig};
+use robocache::stream::{Layout, Message};
 use robocache::time::Interpolation;
 use std::path::Path;
 
@@ -63,7 +66,8 @@ pub fn check(file: &Path, operation: &Operation, input: &dyn Fn(&str) -> StreamF
         Section::Voxelize(config) => checker.voxelize(config),
         Section::Group(config) => checker.group(config),
         Section::Clock(config) => checker.found.units_of_clocks(config),
-        Section::Kinematics(_) | Section::Record(_) | Section::Replay(_) | Section::Resample | Section::Sim(_) => {}
+        Section::Kinematics(config) => checker.kinematics(config),
+        Section::Record(_) | Section::Replay(_) | Section::Resample | Section::Sim(_) => {}
     }
 }
 
@@ -368,6 +372,51 @@ impl Checker<'_> {
         }
     }
 
+    /// Checks that the samples of a stream are the joints and the poses that the entries take: each reads the least and the most
+    /// that was recorded.
+    fn kinematics(&mut self, config: &KinematicsConfig) {
+        for (i, entry) in config.entries.iter().enumerate() {
+            let known = (self.input)(&entry.input);
+            let is_made = config.entries[..i]
+                .iter()
+                .any(|earlier| earlier.outputs().any(|made| made == entry.input));
+            let Some(kind) = known.kind.as_ref().filter(|_| !is_made && entry.from.is_none()) else {
+                continue;
+            };
+            let at = format!("[{i}].input: `{}`", entry.input);
+            let Kind::Samples(width) = kind else {
+                let problem = format!("{at} is wired to {} (allowed: samples)", kind.in_words());
+                self.found.refused(problem);
+                continue;
+            };
+            // A chain that can't be read is reported already.
+            let Ok(chain) =
+                Config::read(self.found.file).and_then(|file| file.chain("kinematics", "chain", &entry.chain))
+            else {
+                continue;
+            };
+            let Ok(mut kinematics) = Kinematics::new(entry, i, &chain) else {
+                continue;
+            };
+            for message in extremes(&known, *width) {
+                match kinematics.read(&message) {
+                    Err(error) => self
+                        .found
+                        .refused(format!("{at}: {error}{}", what_is_allowed(&error, &chain))),
+                    Ok(()) => {
+                        let too_large = kinematics.refused().find(|row| row.reason.is_range());
+                        let doubts = kinematics.implausible().map(|value| value.to_string());
+                        match doubts.or(too_large.map(|row| row.to_string())) {
+                            Some(problem) => self.found.doubted(format!("{at}: {problem}")),
+                            None => continue,
+                        }
+                    }
+                }
+                break;
+            }
+        }
+    }
+
     /// Counts above what an element can tell apart.
     fn counts(&mut self, config: &VoxelizeConfig) {
         if config.channels.iter().any(|channel| channel.to_string() == "count") {
@@ -421,5 +470,40 @@ impl Checker<'_> {
                 self.found.warn("queue_size", problem);
             }
         }
+    }
+}
+
+/// A sample of the least of each value that was seen, and one of the most; of zeros, if none was seen.
+fn extremes(known: &StreamFacts, width: usize) -> [Message; 2] {
+    [0, 1].map(|end| {
+        let mut message = Message::default();
+        message.write(&Layout::flat(Dtype::Float64, width), |payload, header| {
+            let values = payload.column::<f64>(0);
+            values.fill(0.0);
+            for (value, seen) in values.iter_mut().zip(&known.extremes) {
+                // Of a value that was never finite nothing is known.
+                *value = if seen[0] <= seen[1] { seen[end] } else { 0.0 };
+            }
+            header.timestamp_ns.set(1);
+            if !known.fields.is_empty() {
+                header.fields.set(&known.fields);
+            }
+        });
+        message
+    })
+}
+
+/// The joints that a refused sample should have.
+fn what_is_allowed(error: &InputError, chain: &Chain) -> String {
+    let names: Vec<&str> = chain.joints().iter().map(|joint| joint.name.as_str()).collect();
+    let names = names.join(", ");
+    match error {
+        InputError::Missing { .. } => format!(
+            "; the chain has {names} (allowed: these names in any order, or `channels` for values in this order)"
+        ),
+        InputError::Samples(_) | InputError::Narrow { .. } => {
+            format!("; the chain has {names} (allowed: as many, or `channels: [first, end]`)")
+        }
+        _ => String::new(),
     }
 }

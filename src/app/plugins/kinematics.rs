@@ -82,6 +82,9 @@ impl Operation for KinematicsEntry {
             let text = format_args!("its poses are in the frame `{frame_id}`, and are taken as those in `{base}`");
             out.warn_seldom(0, "another frame", text);
         }
+        if let Some(implausible) = self.kinematics.implausible() {
+            out.warn_seldom(0, "values far beyond the limits", implausible);
+        }
         for output in 0..products.len() {
             self.publish(output, message, out);
         }

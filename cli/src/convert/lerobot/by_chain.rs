@@ -27,6 +27,8 @@ pub struct ByChain {
     /// Samples without the product, and the reason of the first of them.
     refused: u64,
     why: Option<String>,
+    /// The first value that is far beyond the limits of its joint, in words.
+    implausible: Option<String>,
 }
 
 impl ByChain {
@@ -56,6 +58,7 @@ impl ByChain {
             fields: Vec::new(),
             refused: 0,
             why: None,
+            implausible: None,
         })
     }
 
@@ -70,6 +73,11 @@ impl ByChain {
     /// The number of samples without the product, and the reason of the first; `None` if there is none.
     pub fn lost(&self) -> Option<(u64, &str)> {
         self.why.as_deref().map(|why| (self.refused, why))
+    }
+
+    /// The first value that is far beyond the limits of its joint, in words.
+    pub fn implausible(&self) -> Option<&str> {
+        self.implausible.as_deref()
     }
 
     /// The name of what a stream becomes, for whoever reads the dataset back.
@@ -108,6 +116,9 @@ impl ByChain {
             );
         }
         self.kinematics.read(message)?;
+        if self.implausible.is_none() {
+            self.implausible = self.kinematics.implausible().map(|value| value.to_string());
+        }
         self.kinematics.layout_into(self.product, &mut self.product_layout);
         let (kinematics, product) = (&mut self.kinematics, self.product);
         self.made.write(&self.product_layout, |payload, header| {

@@ -3,6 +3,7 @@
 mod features;
 mod frames;
 
+use super::by_chain::ByChain;
 use super::config::{LerobotConfig, OnInvalid};
 use super::counts::Counts;
 use super::observed::Observed;
@@ -209,6 +210,11 @@ impl Sink {
                     stream.feature,
                     by_chain.key()
                 ));
+            }
+        }
+        for stream in &self.streams {
+            if let Some(implausible) = stream.by_chain.as_ref().and_then(ByChain::implausible) {
+                notes.push(format!("`{}`: {implausible}", stream.feature));
             }
         }
         for (name, messages) in &self.unused {

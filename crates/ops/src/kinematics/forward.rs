@@ -110,6 +110,17 @@ impl<R: Real + Primitive> Forward<R> {
         }
     }
 
+    /// The first position outside the range of its joint, and the joint's index, of the rows that have a pose.
+    pub(super) fn implausible(&self, ranges: &[[f64; 2]], states: &[RowState]) -> Option<(usize, f64)> {
+        let is_seen = |state: &RowState| match state {
+            RowState::Good | RowState::Refused(Reason::Velocity { .. }) => true,
+            RowState::Masked | RowState::Refused(_) => false,
+        };
+        let seen = (0..states.len()).filter(|&row| is_seen(&states[row]));
+        let mut values = seen.flat_map(|row| self.row(&self.q, row).iter().map(|value| value.to_f64()).enumerate());
+        values.find(|&(joint, value)| !(ranges[joint][0]..=ranges[joint][1]).contains(&value))
+    }
+
     /// The values of a row among those of all; none if there are no such values.
     fn row<'a>(&self, values: &'a [R], row: usize) -> &'a [R] {
         let n = self.model.joints();

@@ -1,4 +1,4 @@
-use super::rows::{Reason, RefusedRow, RowState};
+use super::rows::{Implausible, Reason, RefusedRow, RowState};
 use super::spec::{Fields, Spec};
 use super::work::{ForwardWork, InverseWork};
 use super::{InputError, KinematicsEntry, Product, key};
@@ -172,6 +172,17 @@ impl Kinematics {
                 names: &self.names,
             }),
             _ => None,
+        })
+    }
+
+    /// The first value of the message that was read that is more than a full turn beyond the limits of its joint: it may be in degrees.
+    pub fn implausible(&self) -> Option<Implausible<'_>> {
+        let Work::Forward(work) = &self.work else { return None };
+        let (joint, value) = work.implausible(self.dtype, &self.spec, &self.states)?;
+        Some(Implausible {
+            joint: &self.spec.joints[joint],
+            value,
+            limits: self.spec.limits[joint],
         })
     }
 

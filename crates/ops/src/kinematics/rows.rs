@@ -138,3 +138,24 @@ impl Display for RefusedRow<'_> {
         }
     }
 }
+
+/// A value of a joint that can't be meant.
+#[derive(Clone, Copy, Debug)]
+pub struct Implausible<'a> {
+    /// The joint.
+    pub joint: &'a str,
+    /// Its value.
+    pub value: f64,
+    /// Its limits, radians.
+    pub limits: [f64; 2],
+}
+
+impl Display for Implausible<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self { joint, value, .. }, [lower, upper]) = (self, self.limits);
+        write!(
+            f,
+            "`{joint}` is {value:.3}, more than a turn beyond its limits {lower:.3} and {upper:.3} (allowed: radians; are these degrees?)"
+        )
+    }
+}

@@ -1,8 +1,9 @@
 use super::{KinematicsEntry, Product};
 use crate::{ConfigError, check_from, refused};
-use robocache_kinematics::{Chain, Frame};
+use robocache_kinematics::{Chain, Frame, Joint, JointKind};
 use robocache_stream::{FromConfig, Selection};
 use robocache_yaml::{did_you_mean, listed};
+use std::f64::consts::TAU;
 
 /// Names of a pose's values, as a `std/math/v1/Pose` has them.
 const POSE: [&str; 7] = [
@@ -33,6 +34,11 @@ pub(super) struct Spec {
     pub products: Vec<Product>,
     /// Names of the joints, in the order of a row.
     pub joints: Vec<String>,
+    /// Limits of the joints.
+    pub limits: Vec<[f64; 2]>,
+    /// Ranges of the joints beyond which their values can't be meant: a full turn more than the limits to either side. No value of a
+    /// joint without limits and of one that slides is beyond.
+    pub plausible: Vec<[f64; 2]>,
     pub frame: Frame,
     pub selection: Selection,
     pub channels: Option<Channels>,
@@ -89,6 +95,8 @@ impl Spec {
         Ok(Self {
             products: entry.make.clone(),
             frame: entry.frame.unwrap_or_default(),
+            limits: chain.joints().iter().map(|joint| joint.limits).collect(),
+            plausible: chain.joints().iter().map(plausible).collect(),
             base: chain.links().next().unwrap_or_default().to_owned(),
             selection,
             channels,
@@ -162,6 +170,14 @@ pub(super) enum Side {
 pub(super) enum Fields<'a> {
     Known(&'static [&'static str]),
     Joints(&'a [String]),
+}
+
+/// The range beyond which a value of a joint can't be meant.
+fn plausible(joint: &Joint) -> [f64; 2] {
+    match joint.kind {
+        JointKind::Revolute => [joint.limits[0] - TAU, joint.limits[1] + TAU],
+        JointKind::Continuous | JointKind::Prismatic => [f64::NEG_INFINITY, f64::INFINITY],
+    }
 }
 
 /// Number of values that `from` takes by name; `None` if it names none.

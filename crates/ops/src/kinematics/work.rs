@@ -46,6 +46,15 @@ impl ForwardWork {
         self.has_velocities
     }
 
+    /// The first position of the message that was read, whose type this is, that lies outside the plausible range of its joint, and the
+    /// joint's index.
+    pub(super) fn implausible(&self, dtype: Dtype, spec: &Spec, states: &[RowState]) -> Option<(usize, f64)> {
+        match dtype {
+            Dtype::Float32 => self.single.implausible(&spec.plausible, states),
+            _ => self.double.implausible(&spec.plausible, states),
+        }
+    }
+
     /// Writes a product of the message that was read, whose type this is.
     pub(super) fn write(
         &self,

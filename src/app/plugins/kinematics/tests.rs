@@ -332,6 +332,22 @@ fn channels_that_have_names_of_joints_are_read_by_them() {
 }
 
 #[test]
+fn values_far_beyond_the_limits_are_told_as_degrees() {
+    let mut graph = graph("{ input: joints, chain: arm, make: pose }");
+    let mut sent = Published::default();
+    // The limits are 3 to either side: a turn more may be meant.
+    graph.message(0, &message(&[9.2, -9.2], |_| ()), &mut sent);
+    graph.message(0, &message(&[f64::NAN, 90.0], |_| ()), &mut sent);
+    assert!(causes(&graph).iter().all(|cause| !cause.contains("degrees")));
+    graph.message(0, &message(&[0.5, -90.0], |_| ()), &mut sent);
+    // They are used all the same.
+    assert_eq!(sent.take().len(), 3);
+    let said = causes(&graph).join("\n");
+    let wanted = "`elbow` is -90.000, more than a turn beyond its limits -3.000 and 3.000 (allowed: radians; are these degrees?)";
+    assert!(said.contains(wanted), "{said}");
+}
+
+#[test]
 fn a_twist_that_the_type_cannot_hold_is_masked() {
     let mut graph = graph("{ input: joints, chain: arm, make: [pose, twist] }");
     let mut sent = Published::default();
