@@ -1,4 +1,4 @@
-//! What `robocache check` and `try` say of joints that are recorded otherwise than `kinematics:` takes them.
+//! Findings of `robocache check` and `try` in joints that are recorded otherwise than `kinematics:` takes them.
 
 use crate::common::{Folder, MS, command, done, record, run, sample};
 
@@ -61,7 +61,8 @@ fn joints_in_any_order_of_their_names_are_found() {
 fn joints_that_are_not_those_of_the_chain_are_errors() {
     let three: [&[f32]; 2] = [&[0.1, 0.2, 0.3], &[0.1, 0.2, 0.3]];
     let pose: [&[f32]; 1] = [&[0.5; 7]];
-    let cases: [(&[&str], &[&[f32]], &str, &str); 4] = [
+    type Case<'a> = (&'a [&'a str], &'a [&'a [f32]], &'a str, &'a str);
+    let cases: [Case<'_>; 4] = [
         (
             &["joint_1", "joint_2"],
             &RADIANS,

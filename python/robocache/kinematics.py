@@ -5,8 +5,9 @@
     answers = chain.ik(poses, seed=home)
     answers.joints[answers.valid]
 
-Arrays are of any library that speaks DLPack, on the host, float32 or float64, with any leading dimensions. Results are of the
-library and the type of what came in. The bits of a row depend neither on its batch nor on the number of threads.
+Arrays are of any library that speaks DLPack, on the host or on an NVIDIA GPU, float32 or float64, with any leading dimensions.
+Results are of the library and the type of what came in, and where that lies. The bits of a row depend neither on its batch nor on
+the number of threads, and are the same on a GPU.
 """
 
 from __future__ import annotations

@@ -240,7 +240,12 @@ fn paths<R: Real + Primitive>(rows: &mut Rows, gpu: &Gpu, chain: &Chain) -> Resu
             let ([lower, upper], mut unit) = (joint.limits, || f64::from(random.unit()));
             let range = upper - lower;
             let middle = lower + range * (0.35 + 0.3 * unit());
-            [middle, range * 0.3 * unit(), 0.02 * unit(), 6.28 * unit()]
+            [
+                middle,
+                range * 0.3 * unit(),
+                0.02 * unit(),
+                std::f64::consts::TAU * unit(),
+            ]
         };
         let swings: Vec<[f64; 4]> = chain.joints().iter().map(swing).collect();
         for i in 0..length {

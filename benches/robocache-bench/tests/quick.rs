@@ -29,7 +29,15 @@ fn bench(arguments: &[&str]) -> std::process::Output {
 #[test]
 fn every_row_has_the_keys_and_every_operation_has_rows() {
     let done = bench(&[
-        "--quick", "resample", "fuse", "live", "modes", "voxelize", "copies", "grids",
+        "--quick",
+        "resample",
+        "fuse",
+        "live",
+        "modes",
+        "voxelize",
+        "kinematics",
+        "copies",
+        "grids",
     ]);
     let (out, log) = (
         String::from_utf8(done.stdout).unwrap(),

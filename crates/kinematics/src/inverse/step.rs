@@ -51,7 +51,7 @@ impl<R: Real> Bounds<R> {
         }
     }
 
-    /// Those of each joint.
+    /// The limits of each joint.
     pub fn all(&self) -> &[Bound<R>] {
         &self.joints
     }

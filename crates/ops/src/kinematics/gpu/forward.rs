@@ -212,7 +212,7 @@ impl<R: Real + Primitive> GpuModel<R> {
     }
 }
 
-/// A block for each so many rows.
+/// A grid of blocks of `block` threads, a thread for each row.
 pub(super) fn grid(rows: usize, block: u32) -> [u32; 3] {
     [rows.div_ceil(block as usize) as u32, 1, 1]
 }

@@ -132,14 +132,14 @@ pub(super) const GROUP: u32 = 16;
 
 /// The most targets, or trajectories, of a launch: what is left of them has its place in memory of the solver's own.
 const MOST_TARGETS: usize = 1 << 22;
-/// Up to so many targets groups do all of the work.
+/// The largest batch that groups do alone, targets.
 const FEW_TARGETS: usize = 4096;
 /// Blocks for each multiprocessor: those of groups go on with other targets, those of lanes take them from a queue.
 const BLOCKS_PER_MULTIPROCESSOR: usize = 16;
 /// Bytes of the two counters.
 const COUNTERS: usize = 256;
 
-/// The first starts that lanes try by themselves, of a batch of so many targets.
+/// The first starts that lanes try by themselves, of a batch of `targets` targets.
 fn starts_of_lanes(targets: usize) -> u32 {
     match targets {
         0..50_000 => 1,
@@ -252,7 +252,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
         answers: &DeviceAnswers<'_>,
     ) -> Result<(), DeviceFault> {
         let count = targets.len() / 7;
-        let targets = targets.expect("targets", R::DTYPE, count * 7, &self.gpu)?.pointer();
+        let targets = targets.expect("poses", R::DTYPE, count * 7, &self.gpu)?.pointer();
         let (starts, stride) = self.starts(starts, count)?;
         let answers = self.answers(answers, count)?;
         let n = self.solver.chain.joints();
@@ -348,7 +348,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
         assert!(length > 0, "trajectories without targets");
         let trajectories = targets.len() / (7 * length);
         let count = trajectories * length;
-        let targets = targets.expect("targets", R::DTYPE, count * 7, &self.gpu)?.pointer();
+        let targets = targets.expect("poses", R::DTYPE, count * 7, &self.gpu)?.pointer();
         let (starts, start_stride) = self.starts(starts, trajectories)?;
         let answers = self.answers(answers, count)?;
         let branches = branches.expect("branches", Dtype::Int64, count, &self.gpu)?.pointer();
@@ -418,7 +418,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
 }
 
 impl Answers<'_> {
-    /// Those from a target on, of `n` joints in the type.
+    /// The answers from a target on, of `n` joints in the type.
     fn at<R>(self, target: usize, n: usize) -> Self {
         let (number, count) = (target * size_of::<R>(), target * size_of::<i64>());
         Self {

@@ -1,4 +1,4 @@
-//! What the kernels of `kernels/kinematics.cu` are told of a chain, and which of them does a piece of work.
+//! Parameters of the kernels of `kernels/kinematics.cu`, and the choice among these.
 
 use robocache_device::gpu::{DevicePtr, Params};
 use robocache_geometry::{Real, RigidTransform};
@@ -152,8 +152,9 @@ impl<R: Real> Link<R> {
 /// A chain as kernels know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// So many joints, which all turn, in the order of the chain and without mimics: each number has kernels of its own.
+    /// Six joints, which all turn, in the order of the chain and without mimics: they have kernels of their own.
     Six,
+    /// The same of seven joints.
     Seven,
     /// Any other.
     Any,
