@@ -72,7 +72,7 @@ template <class R, u32 N> __device__ __forceinline__ void poses(const PosesParam
     if (row >= p.rows) return;
     const R* joints = p.joints + row * p.chain.joints;
     bool is_valid = true;
-    Frame<R> tip = tip_of<N>(p.chain, [&](u32 k) { return __ldg(joints + k); }, is_valid, [](u32, const Frame<R>&) {});
+    Frame<R> tip = tip_of<N>(p.chain, [&](u32 k) { return __ldg(joints + k); }, is_valid);
     write_pose(tip, is_valid, p.poses + row * 7);
 }
 
@@ -87,7 +87,7 @@ template <class R> __device__ __forceinline__ void links(const PosesParams<R>& p
     const R* joints = p.joints + (first + min(lane, rows - 1)) * p.chain.joints;
     R* stage = numbers[threadIdx.x / 32];
     bool is_valid = true;
-    tip_of<0>(p.chain, [&](u32 k) { return __ldg(joints + k); }, is_valid, 0);
+    tip_of<0>(p.chain, [&](u32 k) { return __ldg(joints + k); }, is_valid);
     auto write = [&](const Frame<R>& frame, u32 place) {
         write_pose(frame, is_valid, stage + 7 * lane);
         __syncwarp();
@@ -300,7 +300,6 @@ constexpr u32 INVERSE_ANY_BLOCK = 32;
 // The memory of a block's lanes: registers, or shared memory.
 template <class R, u32 N> struct Block {
     static constexpr u32 THREADS = INVERSE_BLOCK;
-    u32 unused;
     __device__ __forceinline__ Lane<R, N> lane() { return Lane<R, N>{}; }
 };
 template <class R> struct Block<R, 0> {
@@ -314,11 +313,8 @@ template <class R> __device__ __forceinline__ const R* own_start(const R* starts
     return starts == nullptr ? nullptr : starts + stride * i;
 }
 
-// Free lanes of a warp at which they take new targets.
-constexpr int FEWEST_FREE = 3;
-
-// A lane tries the starts below `to` of a target one after the other, and takes the next target when it and a few others of its warp
-// are done: none waits for the slowest. `FIRST` alone.
+// A lane tries the starts below `to` of a target one after the other, and takes the next target as soon as it is done: no lane waits
+// for the slowest of its warp. `FIRST` alone.
 template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_lanes(const InverseParams<R>& p) {
     __shared__ Block<R, N> block;
     auto lane = block.lane();
@@ -330,7 +326,7 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_lanes(c
     R least = 0;
     for (;;) {
         const u32 free = __ballot_sync(ALL_LANES, !is_busy && !is_over);
-        if (__popc(free) >= FEWEST_FREE || (free != 0 && !__any_sync(ALL_LANES, is_busy))) {
+        if (free != 0) {
             const u32 leader = (u32)__ffs((int)free) - 1;
             u32 base = 0;
             if (index == leader) base = atomicAdd(p.next, (u32)__popc(free));

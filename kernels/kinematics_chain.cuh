@@ -292,27 +292,26 @@ __device__ __forceinline__ void velocity(bool slides, const R (&z)[3], const R (
     }
 }
 
-// The frame of the tip. Of a plain chain `visit(k, axis)` sees the frame of each segment's axis on the way.
-template <u32 N, class R, class Values, class Visit>
-__device__ __forceinline__ Frame<R> tip_of(const Chain<R>& chain, const Values& q, bool& is_valid, const Visit& visit) {
+// The frame of the tip. `q(k)` is the value of joint k.
+template <u32 N, class R, class Values>
+__device__ __forceinline__ Frame<R> tip_of(const Chain<R>& chain, const Values& q, bool& is_valid) {
     Frame<R> axis = chain.first;
-    each<N>(chain.count, [&](u32 k) {
-        if constexpr (N > 0) visit(k, axis);
-        pass<N>(chain.segments[k], q(N > 0 ? k : chain.segments[k].joint), axis, is_valid);
-    });
+    each<N>(chain.count, [&](u32 k) { pass<N>(chain.segments[k], q(N > 0 ? k : chain.segments[k].joint), axis, is_valid); });
     return axis;
 }
 
-// Leaves the columns of the joints in the lane. Returns the frame of the tip. `q(k)` is the value of joint k.
+// Leaves the columns of the joints in the lane. Returns the frame of the tip.
 template <u32 N, class R, class Values, class L>
 __device__ __forceinline__ Frame<R> columns_of(const Chain<R>& chain, const Values& q, u32 in, L& lane, bool& is_valid) {
     if constexpr (N > 0) {
         R axes[N][3], origins[N][3];
-        Frame<R> tip = tip_of<N>(chain, q, is_valid, [&](u32 k, const Frame<R>& axis) {
+        Frame<R> tip = chain.first;
+        each<N>(N, [&](u32 k) {
 #pragma unroll
             for (u32 i = 0; i < 3; ++i) {
-                axes[k][i] = axis.rotation[3 * i + 2], origins[k][i] = axis.translation[i];
+                axes[k][i] = tip.rotation[3 * i + 2], origins[k][i] = tip.translation[i];
             }
+            pass<N>(chain.segments[k], q(k), tip, is_valid);
         });
 #pragma unroll
         for (u32 k = 0; k < N; ++k) {
@@ -321,7 +320,7 @@ __device__ __forceinline__ Frame<R> columns_of(const Chain<R>& chain, const Valu
         return tip;
     } else {
         // The tip first; then the way once more. A mimic's column is multiplied, and then added to that of its leader.
-        Frame<R> tip = tip_of<N>(chain, q, is_valid, 0), axis = chain.first;
+        Frame<R> tip = tip_of<N>(chain, q, is_valid), axis = chain.first;
 #pragma unroll 1
         for (u32 k = 0; k < chain.joints; ++k) {
 #pragma unroll

@@ -366,7 +366,7 @@ __device__ __forceinline__ void try_starts(const Solver<R>& s, const Target<R>& 
         R key = attempt.square;
         if (there != 0) {
             key = 0;
-            if (select == NEAREST) {
+            if (select == NEAREST && attempt.valid) {
                 each<N>(s.chain.joints, [&](u32 k) {
                     R difference = lane.joint(k) - near[k];
                     key = key + difference * difference;

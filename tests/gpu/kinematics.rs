@@ -89,13 +89,15 @@ fn assert_bits<R: Number>(what: &str, expected: &[R], came: &[R], about: &dyn Fn
 }
 
 /// A robot of up to 16 moving joints, one after the other: mimics, also of others, among them.
-fn random_chain(random: &mut Random) -> (Chain, String) {
-    let moving = match random.below(4) {
+///
+/// With `plain` it has that many joints, which turn, in the order of the chain and without mimics.
+fn random_chain(random: &mut Random, plain: Option<usize>) -> (Chain, String) {
+    let moving = plain.unwrap_or_else(|| match random.below(4) {
         0 => 1 + random.below(3),
         1 => 9 + random.below(8),
         _ => 4 + random.below(5),
-    };
-    let has_mimics = random.once_in(3);
+    });
+    let has_mimics = plain.is_none() && random.once_in(3);
     let (mut text, mut link) = ("<robot name=\"random\"><link name=\"link0\"/>".to_owned(), 0);
     let mut names: Vec<(String, &str)> = Vec::new();
     let mut leaders = 0;
@@ -103,6 +105,7 @@ fn random_chain(random: &mut Random) -> (Chain, String) {
         let is_fixed = random.once_in(5);
         let kind = match is_fixed {
             true => "fixed",
+            false if plain.is_some() => random.pick(&["revolute", "revolute", "continuous"]),
             false => random.pick(&["revolute", "revolute", "revolute", "continuous", "prismatic"]),
         };
         let number = |random: &mut Random| match random.below(6) {
@@ -157,7 +160,7 @@ fn random_chain(random: &mut Random) -> (Chain, String) {
         .filter(|(_, kind)| *kind == "own")
         .map(|(name, _)| name.clone())
         .collect();
-    if random.once_in(4) {
+    if plain.is_none() && random.once_in(4) {
         let turn = random.below(joints.len());
         joints.rotate_left(turn);
         joints.reverse();
@@ -178,6 +181,9 @@ fn random_chain(random: &mut Random) -> (Chain, String) {
         Err(error) => panic!("{error}\n{text}"),
     }
 }
+
+/// Numbers of joints that have kernels of their own, in turn with chains of any form.
+const PLAIN: [Option<usize>; 4] = [Some(6), None, Some(7), None];
 
 /// A row of joints, uniform within their limits.
 fn joints_within(random: &mut Random, chain: &Chain) -> Vec<f64> {
@@ -278,7 +284,7 @@ fn forward_of_random_chains_has_the_bits_of_the_cpu() {
     let cases = random_cases(60);
     for case in 0..cases {
         let mut random = Random(0xf0f0 + case as u64);
-        let (chain, text) = random_chain(&mut random);
+        let (chain, text) = random_chain(&mut random, PLAIN[case % PLAIN.len()]);
         let rows = random_count(&mut random);
         let about = || format!("case {case}, {rows} rows\n{text}");
         match random.once_in(2) {
@@ -533,7 +539,7 @@ fn answers_for_random_chains_have_the_bits_of_the_cpu() {
     let cases = random_cases(40);
     for case in 0..cases {
         let mut random = Random(0x1_c0de + case as u64);
-        let (chain, text) = random_chain(&mut random);
+        let (chain, text) = random_chain(&mut random, PLAIN[case % PLAIN.len()]);
         let is_single = random.once_in(2);
         let (count, length) = match random.once_in(3) {
             true => {
@@ -640,6 +646,36 @@ fn answers_for_arms_depend_neither_on_order_nor_on_chunks() {
 }
 
 #[test]
+fn every_task_has_the_bits_of_the_cpu_by_lanes_too() {
+    let Some(gpu) = cuda() else { return };
+    // More than groups do alone, with few steps each.
+    const COUNT: usize = 4200;
+    let mut cases = 0;
+    for plain in [Some(6), Some(7), None] {
+        let mut random = Random(0x77);
+        let (chain, text) = random_chain(&mut random, plain);
+        for task in [Task::Pose, Task::PositionAxis, Task::Position] {
+            if plain.is_some() && task != Task::Pose {
+                continue;
+            }
+            let config = InverseConfig {
+                task,
+                seeds: 3,
+                max_iterations: Some(2),
+                ..InverseConfig::default()
+            };
+            check_inverse::<f32>(&gpu, &mut random, &chain, &config, (COUNT, None), &|| text.clone());
+            check_inverse::<f64>(&gpu, &mut random, &chain, &config, (COUNT, None), &|| text.clone());
+            let along = (60, Some(20));
+            check_inverse::<f32>(&gpu, &mut random, &chain, &config, along, &|| text.clone());
+            check_inverse::<f64>(&gpu, &mut random, &chain, &config, along, &|| text.clone());
+            cases += 2 * (COUNT + along.0);
+        }
+    }
+    ran(&gpu, "kinematics of every task", cases);
+}
+
+#[test]
 fn trajectories_of_arms_have_the_bits_of_the_cpu() {
     let Some(gpu) = cuda() else { return };
     let (trajectories, length) = if random_cases(0) < 1000 { (5, 40) } else { (1000, 300) };
@@ -656,7 +692,7 @@ fn trajectories_of_arms_have_the_bits_of_the_cpu() {
 #[test]
 fn slices_that_do_not_fit_are_refused() {
     let Some(gpu) = cuda() else { return };
-    let (chain, _) = random_chain(&mut Random(3));
+    let (chain, _) = random_chain(&mut Random(3), None);
     let n = chain.joints().len();
     let (model, solver) = (
         Model::<f32>::new(&chain),
