@@ -35,18 +35,18 @@ template <class R> struct InverseParams {
     const R* targets;
     const R* starts;
     Answers<R> answers;
-    // The targets to be done: null: all. Else a list and its length.
+    // Of groups: a list of the targets to be done, and its length; null: all.
     const u32* list;
     const u32* list_count;
-    // Where the targets go to that no start below `to` led to an answer for, and their least errors; null: not wanted.
+    // Targets that no start below `to` led to an answer for, their number, and the least error of each target.
     u32* left;
     u32* left_count;
     R* least;
-    // Number of targets that lanes have taken.
+    // Of lanes: the number of targets that they have taken.
     u32* next;
     u32 targets_count;
     u32 start_stride;
-    // The starts to be tried: from <= s < to.
+    // The starts that are tried: of groups from `from` on, of lanes those below `to`.
     u32 from;
     u32 to;
 };

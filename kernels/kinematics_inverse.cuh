@@ -54,6 +54,7 @@ template <class R> struct Target {
     R rotation[4];
 };
 
+// Loads the numbers of a pose.
 template <class R> __device__ __forceinline__ void read_pose(const R* from, R (&pose)[7]) {
 #pragma unroll
     for (u32 i = 0; i < 7; ++i) {
@@ -278,6 +279,7 @@ template <u32 N, class R, class L> __device__ __forceinline__ bool take_start(co
     return is_usable;
 }
 
+// False if the first start is a row of the caller's that is not finite.
 template <class R> __device__ __forceinline__ bool is_start(const Solver<R>& s, const R* own) {
     bool is_usable = true;
     for (u32 k = 0; own != nullptr && k < s.chain.joints; ++k) {

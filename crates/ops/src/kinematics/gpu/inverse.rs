@@ -318,7 +318,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
                 return Ok(());
             }
             (params.list, params.list_count) = (params.left, params.left_count);
-            (params.from, params.to) = (params.to, all);
+            params.from = params.to;
         }
         let [blocks, ..] = grid(count * GROUP as usize, block);
         let blocks = (blocks as usize).min(most_blocks) as u32;
