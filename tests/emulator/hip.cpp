@@ -74,6 +74,7 @@ API cuStreamDestroy_v2(Stream *);
 API cuStreamEndCapture(Stream *, Graph **);
 API cuStreamSynchronize(Stream *);
 API cuStreamWaitEvent(Stream *, Event *, unsigned);
+API cuThreadExchangeStreamCaptureMode(int *);
 
 extern "C" __attribute__((visibility("default"))) const char *hipGetErrorName(int result) {
     static const std::map<int, const char *> names = {
@@ -226,6 +227,10 @@ API hipEventElapsedTime(float *milliseconds, Event *since, Event *until) {
 
 API hipStreamBeginCapture(Stream *stream, int mode) {
     return on_device([=] { return cuStreamBeginCapture_v2(stream, mode); });
+}
+
+API hipThreadExchangeStreamCaptureMode(int *mode) {
+    return on_device([=] { return cuThreadExchangeStreamCaptureMode(mode); });
 }
 
 API hipStreamEndCapture(Stream *stream, Graph **graph) {

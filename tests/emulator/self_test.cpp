@@ -121,9 +121,17 @@ static void test_graphs() {
     for (int i = 0; i < 3; i++) {
         CHECK(call("cuPointerGetAttributes", 1u, &memory_type, &kinds, addresses[i]) == 0 && kind == expected[i]);
     }
+    // What could disturb a capture is refused, and the capture has failed.
+    Address other = allocate(16);
     CHECK(call("cuStreamBeginCapture_v2", stream, 1) == 0);
-    Address other;
-    CHECK(call("cuMemAlloc_v2", &other, (size_t)16) == 900);
+    CHECK(call("cuMemFree_v2", other) == 900);
+    CHECK(call("cuStreamEndCapture", stream, &graph) == 901);
+    // A thread that says so may do it.
+    int mode = 2;
+    CHECK(call("cuStreamBeginCapture_v2", stream, 1) == 0);
+    CHECK(call("cuThreadExchangeStreamCaptureMode", &mode) == 0 && mode == 0);
+    CHECK(call("cuMemFree_v2", other) == 0);
+    CHECK(call("cuThreadExchangeStreamCaptureMode", &mode) == 0 && mode == 2);
     CHECK(call("cuMemcpyHtoDAsync_v2", from, pinned, (size_t)2048, stream) == 0);
     CHECK(launch("self_test_scan", 2, 256, {to, from, 512, 0}) == 0);
     CHECK(call("cuStreamEndCapture", stream, &graph) == 0);

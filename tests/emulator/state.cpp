@@ -218,15 +218,22 @@ void drain(Context *context) {
     for (Stream *stream : context->streams) drain(stream, stream->submitted);
 }
 
+int &capture_mode() {
+    static thread_local int mode = 0;
+    return mode;
+}
+
 bool is_capturing() {
+    // 0: global, 1: the capturing thread's own, 2: relaxed, in which anything may be called.
+    if (capture_mode() == 2) return false;
+    bool found = false;
     for (auto &context : state().contexts) {
-        for (const Stream *stream : context->streams) {
-            // 0: global, 1: the capturing thread's own, 2: relaxed, in which anything may be called.
+        for (Stream *stream : context->streams) {
             if (!stream->captured || stream->mode == 2) continue;
-            if (stream->mode == 0 || stream->capturer == std::this_thread::get_id()) return true;
+            if (stream->mode == 0 || stream->capturer == std::this_thread::get_id()) found = stream->invalidated = true;
         }
     }
-    return false;
+    return found;
 }
 
 void launch(Context *context, const Kernel &kernel, const Launch &launch, const void *parameters) {

@@ -180,7 +180,10 @@ void drain(Stream *stream, uint64_t until);
 // Runs everything that waits in a context.
 void drain(Context *context);
 
-// Whether the calling thread may not make calls now that aren't safe during a capture.
+// What the calling thread may do while a stream is captured: 0 and 1 nothing that could disturb it, 2 anything.
+int &capture_mode();
+
+// Whether the calling thread may not make calls now that aren't safe during a capture. Those captures have failed then.
 bool is_capturing();
 
 // One kernel launch, with the failures that the knobs ask for.

@@ -186,6 +186,13 @@ API cuStreamEndCapture(Stream *handle, Graph **graph) {
     });
 }
 
+API cuThreadExchangeStreamCaptureMode(int *mode) {
+    return entry(__func__, Needs::driver, [&](Context &) -> int {
+        std::swap(*mode, capture_mode());
+        return SUCCESS;
+    });
+}
+
 API cuStreamIsCapturing(Stream *handle, int *status) {
     return entry(__func__, Needs::context, [&](Context &context) -> int {
         Stream *stream = stream_of(context, handle);

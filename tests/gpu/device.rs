@@ -298,6 +298,25 @@ fn a_graph_does_its_work_each_time() {
     ran(&gpu, "device: graphs", 6);
 }
 
+/// A result that is dropped while somebody captures leaves the capture whole.
+#[test]
+fn memory_is_given_back_during_a_capture() {
+    let Some(gpu) = gpu() else { return };
+    let mut pinned = PinnedBuf::new(&gpu);
+    pinned.resize(256).unwrap();
+    let (device, copy, unused) = (buffer(&gpu, 256), buffer(&gpu, 256), buffer(&gpu, 1 << 20));
+    // SAFETY: the stream is synchronized by `contents`.
+    unsafe { device.upload(0, &pattern(256, 1)) }.unwrap();
+    let graph = gpu.capture(|| {
+        drop((unused, pinned));
+        copy.copy_from(0, &device, 0, 256)
+    });
+    // SAFETY: the buffers are still there.
+    unsafe { graph.unwrap().launch() }.unwrap();
+    assert_eq!(contents(&copy, 256), pattern(256, 1));
+    ran(&gpu, "device: memory given back in a capture", 1);
+}
+
 #[test]
 fn events_are_places_in_the_stream() {
     let Some(gpu) = gpu() else { return };

@@ -11,7 +11,7 @@ const NEEDED: i32 = 12_000;
 
 /// The functions that are called of every driver. One that is missing must be found out before it is called, since the
 /// binding panics then.
-const FUNCTIONS: [&str; 46] = [
+const FUNCTIONS: [&str; 47] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuCtxGetCurrent",
@@ -58,6 +58,7 @@ const FUNCTIONS: [&str; 46] = [
     "cuStreamEndCapture",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
+    "cuThreadExchangeStreamCaptureMode",
 ];
 
 /// The driver, which is loaded once in a process and stays.

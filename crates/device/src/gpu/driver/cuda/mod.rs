@@ -71,6 +71,18 @@ fn attribute(ordinal: usize, attribute: Attribute) -> Result<i32, Fault> {
     unsafe { result::device::get_attribute(device, attribute) }.map_err(failed("cuDeviceGetAttribute"))
 }
 
+/// Makes a call that gives memory back, although somebody in the process captures a stream: it has nothing to do with that capture,
+/// would break it, and would be refused.
+fn outside_captures<T>(call: impl FnOnce() -> T) -> T {
+    let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+    // SAFETY: it exchanges the mode of this thread, which cannot fail for a mode that there is.
+    let _ = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) };
+    let result = call();
+    // SAFETY: the same.
+    let _ = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) };
+    result
+}
+
 // SAFETY: each function is the driver's of the name that its error says, and gives what that gave. What it is called with
 // is the caller's promise, which every `unsafe` below relies on.
 unsafe impl Driver for Cuda {
@@ -332,7 +344,7 @@ unsafe impl Driver for Cuda {
 
     unsafe fn free(&self, address: Address) {
         // SAFETY: as above; freeing waits for the work that uses it.
-        let _ = unsafe { result::free_sync(address.0) };
+        let _ = outside_captures(|| unsafe { result::free_sync(address.0) });
     }
 
     unsafe fn allocate_host(&self, bytes: usize) -> Result<*mut u8, Fault> {
@@ -345,7 +357,7 @@ unsafe impl Driver for Cuda {
 
     unsafe fn free_host(&self, memory: *mut u8) {
         // SAFETY: as above.
-        let _ = unsafe { result::free_host(memory.cast()) };
+        let _ = outside_captures(|| unsafe { result::free_host(memory.cast()) });
     }
 
     unsafe fn lock_host(&self, memory: *mut u8, bytes: usize) -> Result<(), Fault> {
@@ -357,7 +369,7 @@ unsafe impl Driver for Cuda {
 
     unsafe fn unlock_host(&self, memory: *mut u8) {
         // SAFETY: as above.
-        let _ = unsafe { sys::cuMemHostUnregister(memory.cast()) };
+        let _ = outside_captures(|| unsafe { sys::cuMemHostUnregister(memory.cast()) });
     }
 
     fn is_page_locked(&self, address: *const u8) -> bool {

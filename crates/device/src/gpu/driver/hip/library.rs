@@ -84,6 +84,7 @@ functions! {
     hipStreamEndCapture(*mut c_void, *mut *mut c_void);
     hipStreamSynchronize(*mut c_void);
     hipStreamWaitEvent(*mut c_void, *mut c_void, c_uint);
+    hipThreadExchangeStreamCaptureMode(*mut c_int);
 }
 
 /// A function of the library.

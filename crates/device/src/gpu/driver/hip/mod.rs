@@ -33,6 +33,7 @@ const NON_BLOCKING_STREAM: u32 = 1;
 const EVENT_WITHOUT_TIMING: u32 = 2;
 const PORTABLE_MEMORY: u32 = 1;
 const CAPTURE_OF_THREAD: c_int = 1;
+const RELAXED_CAPTURE: c_int = 2;
 const POINTER_MEMORY_TYPE: c_int = 2;
 const HOST_MEMORY: u32 = 1;
 const INVALID_IMAGE: u32 = 200;
@@ -89,6 +90,18 @@ impl Hip {
 
     fn images(&self) -> MutexGuard<'_, HashMap<Module, Vec<u8>>> {
         self.images.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Hip {
+    /// Makes a call that gives memory back, although somebody in the process captures a stream: it has nothing to do with that
+    /// capture, would break it, and would be refused.
+    fn outside_captures<T>(&self, call: impl FnOnce() -> T) -> T {
+        let mut mode = RELAXED_CAPTURE;
+        let _ = call!(self.hipThreadExchangeStreamCaptureMode(&mut mode));
+        let result = call();
+        let _ = call!(self.hipThreadExchangeStreamCaptureMode(&mut mode));
+        result
     }
 }
 
@@ -275,7 +288,7 @@ unsafe impl Driver for Hip {
     }
 
     unsafe fn free(&self, address: Address) {
-        let _ = call!(self.hipFree(pointer(address.0)));
+        let _ = self.outside_captures(|| call!(self.hipFree(pointer(address.0))));
     }
 
     unsafe fn allocate_host(&self, bytes: usize) -> Result<*mut u8, Fault> {
@@ -284,7 +297,7 @@ unsafe impl Driver for Hip {
     }
 
     unsafe fn free_host(&self, memory: *mut u8) {
-        let _ = call!(self.hipHostFree(memory.cast()));
+        let _ = self.outside_captures(|| call!(self.hipHostFree(memory.cast())));
     }
 
     unsafe fn lock_host(&self, memory: *mut u8, bytes: usize) -> Result<(), Fault> {
@@ -292,7 +305,7 @@ unsafe impl Driver for Hip {
     }
 
     unsafe fn unlock_host(&self, memory: *mut u8) {
-        let _ = call!(self.hipHostUnregister(memory.cast()));
+        let _ = self.outside_captures(|| call!(self.hipHostUnregister(memory.cast())));
     }
 
     fn is_page_locked(&self, address: *const u8) -> bool {
