@@ -3,7 +3,8 @@
 // `..._any` takes every chain and every task. `..._6` and `..._7` are for plain chains of so many joints, which all turn, in the
 // order of the chain and without mimics; of those that find joints, for whole poses without weights.
 
-#include "kinematics_inverse.cuh"
+#include "kinematics_posture.cuh"
+#include "kinematics_together.cuh"
 
 template <class R> struct PosesParams {
     Chain<R> chain;
@@ -38,7 +39,7 @@ template <class R> struct InverseParams {
     // Of groups: a list of the targets to be done, and its length; null: all.
     const u32* list;
     const u32* list_count;
-    // Targets that no start below `to` led to an answer for, their number, and the least error of each target.
+    // Targets that no start below `to` led to an answer for, their number, and the least error of each target; null: not wanted.
     u32* left;
     u32* left_count;
     R* least;
@@ -46,9 +47,12 @@ template <class R> struct InverseParams {
     u32* next;
     u32 targets_count;
     u32 start_stride;
-    // The starts that are tried: of groups from `from` on, of lanes those below `to`.
+    // The starts that are tried: from <= s < to. Lanes begin with the first one.
     u32 from;
     u32 to;
+    // Of groups: the number of lanes, a power of two up to `GROUP`.
+    u32 width;
+    u32 unused;
 };
 
 template <class R> struct PathParams {
@@ -252,6 +256,10 @@ template <class R, u32 WHAT> __device__ __forceinline__ void any_jacobians(const
         }
 #pragma unroll
         for (u32 i = 0; i < 6; ++i) {
+            is_valid &= is_number(sums[i]);
+        }
+#pragma unroll
+        for (u32 i = 0; i < 6; ++i) {
             if (is_own) p.out[row * 6 + i] = is_valid ? sums[i] : none;
         }
     } else if constexpr (WHAT == MANIPULABILITY) {
@@ -361,7 +369,7 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_lanes(c
                 is_busy = !is_there && start < p.to;
                 if (is_busy) {
                     take_start<N>(p.solver, start, (const R*)nullptr, lane);
-                } else if (!is_there) {
+                } else if (!is_there && p.left != nullptr) {
                     p.least[target_index] = least;
                     p.left[atomicAdd(p.left_count, 1u)] = target_index;
                 }
@@ -372,16 +380,16 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_lanes(c
     }
 }
 
-// A group of lanes takes a target, a start each.
+// A group of `width` lanes takes a target, a start each. `FIRST` takes any width, and the others `GROUP`.
 template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_groups(const InverseParams<R>& p) {
     constexpr u32 THREADS = Block<R, N>::THREADS;
     __shared__ Block<R, N> block;
     __shared__ R all_near[THREADS / GROUP][MOST_JOINTS];
     auto lane = block.lane();
-    const u32 member = threadIdx.x % GROUP, n = p.solver.chain.joints, groups = gridDim.x * (THREADS / GROUP);
+    const u32 member = threadIdx.x % p.width, n = p.solver.chain.joints, groups = gridDim.x * (THREADS / p.width);
     R* near = all_near[threadIdx.x / GROUP];
     const u32 count = p.list != nullptr ? *p.list_count : p.targets_count;
-    for (u32 i = (blockIdx.x * THREADS + threadIdx.x) / GROUP; __any_sync(ALL_LANES, i < count); i += groups) {
+    for (u32 i = (blockIdx.x * THREADS + threadIdx.x) / p.width; __any_sync(ALL_LANES, i < count); i += groups) {
         bool wants = i < count;
         const u32 target_index = !wants ? 0 : p.list != nullptr ? p.list[i] : i;
         const R* own = own_start(p.starts, p.start_stride, target_index);
@@ -394,31 +402,77 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_groups(
         }
         Best<R> best{(R)0, false, p.from == 0};
         if (wants && p.from > 0) best.least = p.least[target_index];
-        // The joints that answers are to be near to are those of the first start.
-        __syncwarp();
-        for (u32 k = member; wants && k < n; k += GROUP) {
-            near[k] = own != nullptr ? inside(p.solver, k, own[k]) : p.solver.table[k];
+        if (p.solver.select == NEAREST) {
+            // The joints that answers are to be near to are those of the first start.
+            __syncwarp();
+            for (u32 k = member; wants && k < n; k += GROUP) {
+                near[k] = own != nullptr ? inside(p.solver, k, own[k]) : p.solver.table[k];
+            }
+            __syncwarp();
         }
-        __syncwarp();
-        try_starts<M, N>(p.solver, target, lane, p.from, own, p.solver.select, near, wants, best,
+        try_starts<M, N>(p.solver, target, lane, {p.from, p.to, p.width}, own, p.solver.select, near, wants, best,
                          [&](const Attempt<R>& attempt, u32 start) {
                              write_answer<N>(p.solver, p.answers, target_index, lane, attempt, start);
                          });
+        if (p.left != nullptr && wants && !best.valid && member == 0) {
+            p.least[target_index] = best.least;
+            p.left[atomicAdd(p.left_count, 1u)] = target_index;
+        }
     }
 }
 
-// A group of lanes goes along a trajectory, as `Solver::solve_along`. From the answer before all of them make the same steps; where
-// that does not do, they take a start each.
+// Goes on from the answer before, `last`, and leaves the joints in `kept`. Lanes of a plain chain do it together; of any other each
+// lane does the same as the others of its group.
+template <class R, u32 M, u32 N> struct Follower {
+    Together<R, N> together[Block<R, N>::THREADS / GROUP];
+
+    template <class L>
+    __device__ __forceinline__ Attempt<R> go_on(const Solver<R>& s, const Target<R>& target, bool runs, const R* last, R* kept, L&) {
+        const u32 member = threadIdx.x % GROUP;
+        R joint = runs && member < N ? last[member] : (R)0;
+        Attempt<R> attempt = go_on_together<N>(s, target, runs, joint, together[threadIdx.x / GROUP]);
+        if (runs && member < N) kept[member] = joint;
+        __syncwarp();
+        return attempt;
+    }
+};
+template <class R, u32 M> struct Follower<R, M, 0> {
+    template <class L>
+    __device__ __forceinline__ Attempt<R> go_on(const Solver<R>& s, const Target<R>& target, bool runs, const R* last, R* kept, L& lane) {
+        const u32 n = s.chain.joints, member = threadIdx.x % GROUP;
+        const bool wants = runs;
+        if (runs) {
+            each<0>(n, [&](u32 k) { lane.joint(k) = last[k]; });
+        }
+        Attempt<R> attempt{};
+        while (__any_sync(ALL_LANES, runs)) {
+            if (runs) {
+                bool may_step = attempt.iterations < s.max_iterations;
+                bool is_within = round_of<M, 0, true>(s, target, lane, may_step, attempt);
+                runs = !is_within && may_step;
+                attempt.iterations += runs;
+            }
+        }
+        if (wants && member < n) kept[member] = lane.joint(member);
+        __syncwarp();
+        return attempt;
+    }
+};
+
+// A group of lanes goes along a trajectory, as `Solver::solve_along`. Where going on from the answer before does not do, each lane
+// takes a start.
 template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_paths(const PathParams<R>& p) {
     constexpr u32 THREADS = Block<R, N>::THREADS;
     __shared__ Block<R, N> block;
+    __shared__ Follower<R, M, N> follower;
     __shared__ R all_last[THREADS / GROUP][MOST_JOINTS], all_kept[THREADS / GROUP][MOST_JOINTS];
     auto lane = block.lane();
     const u32 member = threadIdx.x % GROUP, n = p.solver.chain.joints;
+    const u32 group = ((1u << GROUP) - 1) << (threadIdx.x % 32 - member);
     const u32 trajectory = (blockIdx.x * THREADS + threadIdx.x) / GROUP;
     // The answer before, or the first start: what the next one is to be near to.
     R* last = all_last[threadIdx.x / GROUP];
-    // The best answer of all starts, which `last` has to outlive.
+    // The best answer to the present target, which `last` has to outlive.
     R* kept = all_kept[threadIdx.x / GROUP];
     const bool is_there = trajectory < p.trajectories;
     const R* own = is_there ? own_start(p.starts, p.start_stride, trajectory) : nullptr;
@@ -439,44 +493,67 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_paths(c
         bool is_usable = take_target(pose, target) & is_there & has_start;
         read_pose(poses + (i + 1 < p.length ? i + 1 : i) * 7, pose);
         if (is_there && !is_usable && member == 0) write_unusable(p.solver, p.answers, target_index);
-        bool goes_on = is_usable && has_last, runs = goes_on;
-        if (runs) {
-            each<N>(n, [&](u32 k) { lane.joint(k) = last[k]; });
-        }
-        Attempt<R> attempt{};
-        while (__any_sync(ALL_LANES, runs)) {
-            if (runs) {
-                bool may_step = attempt.iterations < p.solver.max_iterations;
-                bool is_within = round_of<M, N>(p.solver, target, lane, may_step, attempt);
-                runs = !is_within && may_step;
-                attempt.iterations += runs;
-            }
-        }
-        goes_on &= attempt.valid;
-        if (goes_on) {
-            each<N>(n, [&](u32 k) { goes_on &= magnitude(lane.joint(k) - last[k]) <= p.solver.max_joint_step; });
-        }
-        auto keep = [&](const Attempt<R>& tried, u32 start) {
-            write_answer<N>(p.solver, p.answers, target_index, lane, tried, start);
-            each<N>(n, [&](u32 k) { kept[k] = lane.joint(k); });
+        bool goes_on = is_usable && has_last;
+        Attempt<R> attempt = follower.go_on(p.solver, target, goes_on, last, kept, lane);
+        // True of a group if no joint that it has kept is further from the last answer than is allowed.
+        auto is_near = [&](bool has_kept) {
+            bool is_far = has_kept && member < n && !(magnitude(kept[member] - last[member]) <= p.solver.max_joint_step);
+            return (__ballot_sync(ALL_LANES, is_far) & group) == 0;
         };
-        if (goes_on && member == 0) keep(attempt, 0);
+        goes_on &= is_near(goes_on) & attempt.valid;
+        if (goes_on) {
+            if (member < n) p.answers.joints[target_index * n + member] = kept[member];
+            if (member == 0) write_measure(p.answers, target_index, attempt, 0);
+        }
         const bool wants = is_usable && !goes_on;
         Best<R> best{(R)0, false, true};
         if (__any_sync(ALL_LANES, wants)) {
+            // What was kept has been read.
+            __syncwarp();
             const u32 select = has_last ? NEAREST : p.solver.select;
-            try_starts<M, N>(p.solver, target, lane, 0, own, select, last, wants, best, keep);
+            const Starts all{0, p.solver.starts, GROUP};
+            try_starts<M, N>(p.solver, target, lane, all, own, select, last, wants, best, [&](const Attempt<R>& tried, u32 start) {
+                write_answer<N>(p.solver, p.answers, target_index, lane, tried, start);
+                each<N>(n, [&](u32 k) { kept[k] = lane.joint(k); });
+            });
         }
-        branch += wants && best.valid && has_last;
-        has_last |= best.valid;
+        __syncwarp();
+        const bool is_found = goes_on || best.valid, follows = is_found && has_last;
+        const bool is_step = is_near(follows) & follows;
+        branch += follows && !is_step;
+        has_last |= is_found;
+        if constexpr (N == 0) {
+            // All lanes of a group do the same.
+            bool is_pulled = p.solver.posture > 0 && is_found;
+            Attempt<R> at_rest{};
+            is_pulled = is_pulled && pull_to_rest<M>(p.solver, target, lane, kept, is_step ? last : nullptr, at_rest);
+            __syncwarp();
+            if (is_pulled && member < n) p.answers.joints[target_index * n + member] = kept[member] = lane.joint(member);
+            if (is_pulled && member == 0) write_errors(p.answers, target_index, at_rest);
+        }
         if (is_there && member == 0) p.branches[target_index] = branch;
         __syncwarp();
-        if (goes_on || best.valid) {
-            for (u32 k = member; k < n; k += GROUP) {
-                last[k] = kept[k];
-            }
-        }
+        if (is_found && member < n) last[member] = kept[member];
         __syncwarp();
+    }
+}
+
+// Each lane pulls the answer to a target towards rest.
+template <class R, u32 M> __device__ __forceinline__ void inverse_pulls(const InverseParams<R>& p) {
+    __shared__ Block<R, 0> block;
+    auto lane = block.lane();
+    const u32 n = p.solver.chain.joints, lanes = gridDim.x * INVERSE_ANY_BLOCK;
+    for (u32 i = blockIdx.x * INVERSE_ANY_BLOCK + threadIdx.x; i < p.targets_count; i += lanes) {
+        Target<R> target;
+        R pose[7];
+        read_pose(p.targets + (u64)i * 7, pose);
+        take_target(pose, target);
+        R* joints = p.answers.joints + (u64)i * n;
+        Attempt<R> attempt{};
+        if (p.answers.valid[i] != 0 && pull_to_rest<M>(p.solver, target, lane, joints, (const R*)nullptr, attempt)) {
+            each<0>(n, [&](u32 k) { joints[k] = lane.joint(k); });
+            write_errors(p.answers, i, attempt);
+        }
     }
 }
 
@@ -504,3 +581,16 @@ INVERSE_OF(7, POSE_ROWS, 7, INVERSE_BLOCK)
 INVERSE_OF(pose_any, POSE_ROWS, 0, INVERSE_ANY_BLOCK)
 INVERSE_OF(axis_any, AXIS_ROWS, 0, INVERSE_ANY_BLOCK)
 INVERSE_OF(position_any, POSITION_ROWS, 0, INVERSE_ANY_BLOCK)
+
+#define PULLS(NAME, R, M)                                                                                              \
+    extern "C" __global__ void __launch_bounds__(INVERSE_ANY_BLOCK)                                                    \
+        kinematics_pulls_##NAME(const __grid_constant__ InverseParams<R> params) {                                     \
+        wait_for_previous();                                                                                           \
+        inverse_pulls<R, M>(params);                                                                                   \
+    }
+#define PULLS_OF(NAME, M)                                                                                              \
+    PULLS(NAME##_f32, float, M)                                                                                        \
+    PULLS(NAME##_f64, double, M)
+PULLS_OF(pose_any, POSE_ROWS)
+PULLS_OF(axis_any, AXIS_ROWS)
+PULLS_OF(position_any, POSITION_ROWS)

@@ -58,7 +58,7 @@ __device__ __forceinline__ double magnitude(double x) { return fabs(x); }
 __device__ __forceinline__ float root(float x) { return sqrtf(x); }
 __device__ __forceinline__ double root(double x) { return sqrt(x); }
 
-__device__ __forceinline__ bool is_number(float x) { return (__float_as_uint(x) & 0x7f800000) != 0x7f800000; }
+__device__ __forceinline__ bool is_number(float x) { return fabsf(x) <= 3.402823466e38f; }
 __device__ __forceinline__ bool is_number(double x) {
     return ((u64)__double_as_longlong(x) >> 52 & 0x7ff) != 0x7ff;
 }

@@ -27,6 +27,10 @@ template <class R> struct Solver {
     R gain;
     // Largest change of a joint along a trajectory.
     R max_joint_step;
+    // The part of the way to `rest` that an answer is pulled, 0 if it is not, and the most that a joint is.
+    R posture;
+    R most_pull;
+    R rest[MOST_JOINTS];
     // Bits of the joints: a full turn leads to the same pose; it is held at a limit that a step would pass.
     u32 turns;
     u32 holds;
@@ -62,7 +66,7 @@ template <class R> __device__ __forceinline__ void read_pose(const R* from, R (&
     }
 }
 
-// Takes a pose. False if it is not finite, too far away or has no quaternion.
+// Takes a pose. False if it is not finite, too far away, or its quaternion is not of norm 1.
 template <class R> __device__ __forceinline__ bool take_target(const R (&pose)[7], Target<R>& target) {
     bool is_usable = true;
 #pragma unroll
@@ -77,7 +81,13 @@ template <class R> __device__ __forceinline__ bool take_target(const R (&pose)[7
     for (u32 i = 0; i < 4; ++i) {
         target.rotation[i] = q[i] * inverse;
     }
-    return is_usable & (square >= (R)1e-12) & (square <= (R)1e12);
+    return is_usable & (square >= (R)0.9801) & (square <= (R)1.0201);
+}
+
+// A value within the limits of a joint along a trajectory, where a full turn would be a jump: itself, or the limit.
+template <class R> __device__ __forceinline__ R held(const Solver<R>& s, u32 joint, R value) {
+    const R lower = s.lower[joint], upper = s.upper[joint];
+    return value > upper ? upper : value < lower ? lower : value;
 }
 
 // A value within the limits of a joint: itself, or a full turn from it, or the limit.
@@ -152,6 +162,23 @@ __device__ __forceinline__ void task_rows(const Frame<R>& tip, const R (&column)
     }
 }
 
+// The rows of the lane's column of a joint, times their weights.
+template <class R, u32 M, class L>
+__device__ __forceinline__ void weighted_rows(const Solver<R>& s, const L& lane, u32 joint, const Frame<R>& tip, R (&rows)[M]) {
+    R whole[6];
+#pragma unroll
+    for (u32 i = 0; i < 6; ++i) {
+        whole[i] = lane.number(joint, i);
+    }
+    task_rows(tip, whole, rows);
+    if (s.has_weights) {
+#pragma unroll
+        for (u32 i = 0; i < M; ++i) {
+            rows[i] = rows[i] * s.weights[i];
+        }
+    }
+}
+
 template <class R, u32 M> __device__ __forceinline__ R product(const R (&a)[M], const R (&b)[M]) {
     R sum = a[0] * b[0];
 #pragma unroll
@@ -162,7 +189,7 @@ template <class R, u32 M> __device__ __forceinline__ R product(const R (&a)[M], 
 }
 
 // Makes one step of Levenberg-Marquardt, as `Bounds::step`. The columns of the lane are those of the whole Jacobian.
-template <u32 M, u32 N, class R, class L>
+template <u32 M, u32 N, bool ALONG, class R, class L>
 __device__ __forceinline__ void make_step(const Solver<R>& s, L& lane, const Frame<R>& tip, const R (&error)[M], R damping) {
     R matrix[M][M];
 #pragma unroll
@@ -174,23 +201,15 @@ __device__ __forceinline__ void make_step(const Solver<R>& s, L& lane, const Fra
     }
     const u32 joints = s.chain.joints;
     each<N>(joints, [&](u32 k) {
-        R whole[6], rows[M];
-#pragma unroll
-        for (u32 i = 0; i < 6; ++i) {
-            whole[i] = lane.number(k, i);
-        }
-        task_rows(tip, whole, rows);
+        R rows[M];
         if constexpr (N == 0) {
-            if (s.has_weights) {
-#pragma unroll
-                for (u32 i = 0; i < M; ++i) {
-                    rows[i] = rows[i] * s.weights[i];
-                }
-            }
+            weighted_rows(s, lane, k, tip, rows);
+        } else {
+            task_rows(tip, lane.columns[k], rows);
         }
         R push = product(rows, error), q = lane.joint(k);
         bool is_held = ((q <= s.lower[k]) & (push < 0)) | ((q >= s.upper[k]) & (push > 0));
-        is_held &= s.holds >> k & 1;
+        is_held &= ALONG || (s.holds >> k & 1);
 #pragma unroll
         for (u32 i = 0; i < M; ++i) {
             rows[i] = is_held ? (R)0 : rows[i];
@@ -219,20 +238,22 @@ __device__ __forceinline__ void make_step(const Solver<R>& s, L& lane, const Fra
         for (u32 i = 0; i < M; ++i) {
             rows[i] = lane.number(k, i);
         }
-        R step = product(rows, y), size = magnitude(step);
+        R found = product(rows, y), step = is_number(found) ? found : (R)0, size = magnitude(step);
         largest = size > largest ? size : largest;
         lane.number(k, 0) = step;
     });
     R scale = largest > (R)1 ? (R)1 / largest : (R)1;
-    each<N>(joints, [&](u32 k) { lane.joint(k) = inside(s, k, lane.joint(k) + lane.number(k, 0) * scale); });
+    each<N>(joints, [&](u32 k) {
+        R value = lane.joint(k) + lane.number(k, 0) * scale;
+        lane.joint(k) = ALONG ? held(s, k, value) : inside(s, k, value);
+    });
 }
 
-// Measures how far the lane's joints are from a target; true if that is within the tolerances. If not, makes a step if `may_step`.
-template <u32 M, u32 N, class R, class L>
-__device__ __forceinline__ bool round_of(const Solver<R>& s, const Target<R>& target, L& lane, bool may_step, Attempt<R>& attempt) {
-    bool is_valid = true;
-    Frame<R> tip = columns_of<N>(s.chain, [&](u32 k) { return lane.joint(k); }, BASE, lane, is_valid);
-    R error[M], position, rotation;
+// Measures how far a tip is from a target. `error` ends with the weighted rows; `is_valid` is false for joints out of range.
+template <u32 M, u32 N, class R>
+__device__ __forceinline__ void judge(const Solver<R>& s, const Target<R>& target, const Frame<R>& tip, bool is_valid,
+                                      R (&error)[M], Attempt<R>& attempt) {
+    R position, rotation;
 #pragma unroll
     for (u32 i = 0; i < 3; ++i) {
         error[i] = target.position[i] - tip.translation[i];
@@ -256,8 +277,18 @@ __device__ __forceinline__ bool round_of(const Solver<R>& s, const Target<R>& ta
     }
     attempt.square = position + rotation;
     attempt.valid = is_valid & (attempt.position <= s.position) & (attempt.rotation <= s.rotation);
+}
+
+// Measures how far the lane's joints are from a target; true if that is within the tolerances. If not, makes a step if `may_step`:
+// from an answer, `ALONG` a trajectory, or from a start.
+template <u32 M, u32 N, bool ALONG = false, class R, class L>
+__device__ __forceinline__ bool round_of(const Solver<R>& s, const Target<R>& target, L& lane, bool may_step, Attempt<R>& attempt) {
+    bool is_valid = true;
+    Frame<R> tip = columns_of<N>(s.chain, [&](u32 k) { return lane.joint(k); }, BASE, lane, is_valid);
+    R error[M];
+    judge<M, N>(s, target, tip, is_valid, error, attempt);
     if (!attempt.valid && may_step) {
-        make_step<M, N>(s, lane, tip, error, s.floor + s.gain * attempt.square);
+        make_step<M, N, ALONG>(s, lane, tip, error, s.floor + s.gain * attempt.square);
     }
     return attempt.valid;
 }
@@ -288,17 +319,28 @@ template <class R> __device__ __forceinline__ bool is_start(const Solver<R>& s, 
     return is_usable;
 }
 
+template <class R>
+__device__ __forceinline__ void write_errors(const Answers<R>& answers, u64 target, const Attempt<R>& attempt) {
+    answers.position_error[target] = root(attempt.position);
+    answers.rotation_error[target] = root(attempt.rotation);
+}
+
+// Writes what an answer to a target has beside the joints.
+template <class R>
+__device__ __forceinline__ void write_measure(const Answers<R>& answers, u64 target, const Attempt<R>& attempt, u32 start) {
+    write_errors(answers, target, attempt);
+    answers.valid[target] = attempt.valid;
+    answers.start[target] = start;
+    answers.iterations[target] = attempt.iterations;
+}
+
 // Writes the answer to a target, whose joints are the lane's.
 template <u32 N, class R, class L>
 __device__ __forceinline__ void write_answer(const Solver<R>& s, const Answers<R>& answers, u64 target, const L& lane,
                                              const Attempt<R>& attempt, u32 start) {
-    const u32 n = s.chain.joints;
+    const u32 n = N > 0 ? N : s.chain.joints;
     each<N>(n, [&](u32 k) { answers.joints[target * n + k] = lane.joint(k); });
-    answers.position_error[target] = root(attempt.position);
-    answers.rotation_error[target] = root(attempt.rotation);
-    answers.valid[target] = attempt.valid;
-    answers.start[target] = start;
-    answers.iterations[target] = attempt.iterations;
+    write_measure(answers, target, attempt, start);
 }
 
 // Writes the answer to a target, or with a start, that can't be used.
@@ -313,7 +355,8 @@ template <class R> __device__ __forceinline__ void write_unusable(const Solver<R
     answers.start[target] = answers.iterations[target] = 0;
 }
 
-// Values of other lanes of the warp, to which all of its lanes come.
+// Values of another lane of the warp, to which all of its lanes come: of the lane whose number differs in `bits`, and of one by its
+// number.
 __device__ __forceinline__ u32 exchanged(u32 value, u32 bits) { return __shfl_xor_sync(ALL_LANES, value, bits); }
 __device__ __forceinline__ float exchanged(float value, u32 bits) {
     return __uint_as_float(__shfl_xor_sync(ALL_LANES, __float_as_uint(value), bits));
@@ -321,6 +364,12 @@ __device__ __forceinline__ float exchanged(float value, u32 bits) {
 __device__ __forceinline__ double exchanged(double value, u32 bits) {
     u64 result = __shfl_xor_sync(ALL_LANES, (u64)__double_as_longlong(value), bits);
     return __longlong_as_double((i64)result);
+}
+__device__ __forceinline__ float of_lane(float value, u32 lane) {
+    return __uint_as_float(__shfl_sync(ALL_LANES, __float_as_uint(value), lane));
+}
+__device__ __forceinline__ double of_lane(double value, u32 lane) {
+    return __longlong_as_double((i64)__shfl_sync(ALL_LANES, (u64)__double_as_longlong(value), lane));
 }
 
 // The best attempt of a group's so far: the same on all of its lanes.
@@ -331,20 +380,27 @@ template <class R> struct Best {
     bool is_none;
 };
 
-// Tries starts from `from` on, each lane of a group one at a time, and keeps the best attempt: as `Solver::select`. All lanes of
+// Which starts a group tries, from <= s < to, and the number of its lanes.
+struct Starts {
+    u32 from;
+    u32 to;
+    u32 width;
+};
+
+// Tries starts, each lane of a group one at a time, and keeps the best attempt: as `Solver::select`. All lanes of
 // the warp come here; `wants` is the same for a group, and false for one that has nothing to do. `near` are the joints that
 // `NEAREST` measures distances from, in shared memory.
 //
 // `keep(attempt, start)` is called on the lane that has a better attempt, whose joints are the lane's.
 template <u32 M, u32 N, class R, class L, class Keep>
-__device__ __forceinline__ void try_starts(const Solver<R>& s, const Target<R>& target, L& lane, u32 from, const R* own,
-                                           u32 select, const R* near, bool wants, Best<R>& best, const Keep& keep) {
-    const u32 lane_index = threadIdx.x % 32, member = lane_index % GROUP;
-    const u32 group = ((1u << GROUP) - 1) << (lane_index - member);
+__device__ __forceinline__ void try_starts(const Solver<R>& s, const Target<R>& target, L& lane, const Starts& starts,
+                                           const R* own, u32 select, const R* near, bool wants, Best<R>& best, const Keep& keep) {
+    const u32 lane_index = threadIdx.x % 32, member = lane_index % starts.width;
+    const u32 group = ((1u << starts.width) - 1) << (lane_index - member);
     const R infinity = (R)__uint_as_float(0x7f800000);
-    for (u32 base = from; __any_sync(ALL_LANES, wants && base < s.starts); base += GROUP) {
+    for (u32 base = starts.from; __any_sync(ALL_LANES, wants && base < starts.to); base += starts.width) {
         const u32 start = base + member;
-        bool takes_part = wants && start < s.starts, runs = takes_part;
+        bool takes_part = wants && start < starts.to, runs = takes_part;
         if (runs) {
             take_start<N>(s, start, own, lane);
         }
@@ -380,8 +436,8 @@ __device__ __forceinline__ void try_starts(const Solver<R>& s, const Target<R>& 
         key = competes ? key : infinity;
         R least = key;
         u32 who = competes ? member : GROUP;
-#pragma unroll
-        for (u32 bits = GROUP / 2; bits > 0; bits /= 2) {
+#pragma unroll 1
+        for (u32 bits = starts.width / 2; bits > 0; bits /= 2) {
             R other = exchanged(least, bits);
             u32 whose = exchanged(who, bits);
             bool is_better = (other < least) | ((other == least) & (whose < who));
@@ -390,7 +446,7 @@ __device__ __forceinline__ void try_starts(const Solver<R>& s, const Target<R>& 
         }
         bool is_better = best.is_none | ((there != 0) & !best.valid);
         is_better |= (least < best.least) & ((there != 0) == best.valid);
-        if (wants && base < s.starts && is_better) {
+        if (wants && base < starts.to && is_better) {
             best.least = least, best.valid = there != 0, best.is_none = false;
             if (member == who) {
                 keep(attempt, start);

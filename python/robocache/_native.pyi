@@ -210,6 +210,8 @@ class InverseConfig:
         max_iterations: int | None,
         select: str,
         max_joint_step: float | None,
+        posture: float | None,
+        rest: Sequence[float] | None,
     ) -> InverseConfig: ...
 
 def convert_actions(

@@ -49,8 +49,8 @@ def convert(
 
     Convert the columns of a gripper by themselves: a pose has no others.
 
-    Raises `ValueError` with the place of the first number that is not finite, rotation without a direction, or pose that the
-    chain does not reach within 0.5 rad or m of the step before (`Chain.ik_path` gives masks instead).
+    Raises `ValueError` with the place of the first number that is not finite, rotation without a direction, quaternion whose norm is off
+    by more than 1 %, or pose that the chain does not reach within 0.5 rad or m of the step before (`Chain.ik_path` gives masks instead).
     """
     if not isinstance(chain, Chain | None):
         raise TypeError(f"`chain` is {described(chain)} (allowed: a Chain, None)")

@@ -71,6 +71,11 @@ class Chain:
         limits: Mapping[str, Sequence[float]] | None = None,
     ) -> None:
         """Reads a chain from the text of a URDF, such as of ROS' `robot_description`; the rest is as of `from_urdf`."""
+        allowed = "allowed: the text of a URDF; `Chain.from_urdf` reads a file"
+        if not isinstance(text, str):
+            raise TypeError(f"`text` is {described(text)} ({allowed})")
+        if "<" not in text:
+            raise ValueError(f"`text` is {_start_of(text)} ({allowed})")
         self._make(text, "urdf", base, tip, *_choices(joints, tool, limits))
         self._tell(stacklevel=3)
 
@@ -94,7 +99,9 @@ class Chain:
         with file, line and joint, what came and what is allowed.
         """
         chain = cls.__new__(cls)
-        file = os.fspath(path)
+        file = os.fsdecode(path)
+        if file.lstrip("\ufeff \t\r\n").startswith("<") and not os.path.exists(file):
+            raise ValueError(f"`path` is {_start_of(file)} (allowed: the path of a URDF; `Chain` reads its text)")
         chain._make(_native.read_urdf(file), file, base, tip, *_choices(joints, tool, limits))
         chain._tell(stacklevel=3)
         return chain
@@ -119,8 +126,10 @@ class Chain:
 
     @property
     def limits(self) -> np.ndarray:
-        """The limits of each joint, float64 `[n, 2]`, radians or metres; -8,192 and 8,192 of a `continuous` joint."""
+        """The limits of each joint, float64 `[n, 2]`, radians or metres; -8,192 and 8,192 of a `continuous` joint. They can't be
+        written: `limits` of `from_urdf` takes others."""
         limits: np.ndarray = np.from_dlpack(self._chain.limits)
+        limits.flags.writeable = False
         return limits
 
     @property
@@ -170,8 +179,10 @@ class Chain:
         seeds: int = 16,
         max_iterations: int | None = None,
         select: str = "first",
+        posture: float | None = None,
+        rest: Sequence[float] | None = None,
     ) -> JointAnswers:
-        """Joints for poses `[..., 7]`. Quaternions need not be of norm 1.
+        """Joints for poses `[..., 7]`. Quaternions are of norm 1, to within 1 %: a row of others is not valid.
 
         Each pose is tried from the joints `seed` first, `[n]` or `[..., n]`, which are the middle of the limits by default, and
         then from others that are spread over the limits, `seeds` in all, with at most `max_iterations` steps from each (16, or 24
@@ -182,6 +193,11 @@ class Chain:
         | `task` | `pose`; `position` alone; `position_axis`, where the tool may turn about its z axis |
         | `weights` | of the three linear and the angular rows of the error; a row of weight 0 is not judged |
         | `select` | `first`: the first start that leads to an answer; `nearest`: of all answers the nearest to the seed; `all` |
+        | `posture` | the part of the way to the joints `rest` that each answer is pulled, above 0 up to 1 |
+        | `rest` | `[n]`: the middle of the limits by default, 0 for a continuous joint |
+
+        `posture` needs more joints than the task has rows. It moves joints as far as the pose leaves them free, none by more than about
+        0.05 at the default tolerances. `select="all"` takes none.
 
         With `select="all"` the results have an axis of `seeds` behind the leading ones: joints `[..., seeds, n]`, the rest
         `[..., seeds]`. The distinct answers stand first, in the order of their starts: each differs from those before by more than
@@ -189,7 +205,9 @@ class Chain:
         """
         has_all = select == "all"
         select = "first" if has_all else select
-        config = _config(task, position_tolerance_m, rotation_tolerance_rad, weights, seeds, max_iterations, select)
+        config = _config(
+            task, position_tolerance_m, rotation_tolerance_rad, weights, seeds, max_iterations, select, posture=posture, rest=rest
+        )
         answers = (_native.ik_all if has_all else _native.ik)(self._chain, poses, seed, config)
         return JointAnswers(*map(taker(poses), answers))
 
@@ -206,15 +224,29 @@ class Chain:
         seeds: int = 16,
         max_iterations: int | None = None,
         select: str = "first",
+        posture: float | None = None,
+        rest: Sequence[float] | None = None,
     ) -> JointPaths:
         """Joints along trajectories of poses, `[..., T, 7]`: for the first pose as of `ik`, for each later one from the answer
         before it. `seed` is `[n]`, or `[..., n]` for each trajectory.
 
         If that leads to no answer, or moves a joint by more than `max_joint_step` (radians or metres), the nearest answer from all
         starts is taken, and `branch` goes up by one. After a pose without an answer the one before stays the start.
+
+        With `posture` an arm that has joints to spare comes back to the joints `rest`, a little with each row. Without it the elbow
+        wanders, and a path that is repeated ends at other joints each time.
         """
         config = _config(
-            task, position_tolerance_m, rotation_tolerance_rad, weights, seeds, max_iterations, select, max_joint_step
+            task,
+            position_tolerance_m,
+            rotation_tolerance_rad,
+            weights,
+            seeds,
+            max_iterations,
+            select,
+            max_joint_step,
+            posture,
+            rest,
         )
         answers, branch = _native.ik_path(self._chain, poses, seed, config)
         return JointPaths(*map(taker(poses), (*answers, branch)))
@@ -232,6 +264,11 @@ def _made_of(cls: type[Chain], arguments: tuple[Any, ...]) -> Chain:
     chain = cls.__new__(cls)
     chain._make(*arguments)
     return chain
+
+
+def _start_of(text: str) -> str:
+    """The beginning of a text, for errors."""
+    return repr(text) if len(text) <= 60 else f"{text[:60]!r}..."
 
 
 def _choices(
@@ -255,19 +292,35 @@ def _config(
     max_iterations: int | None,
     select: str,
     max_joint_step: float | None = None,
+    posture: float | None = None,
+    rest: Sequence[float] | None = None,
 ) -> _native.InverseConfig:
     of_rows = [1.0] * 6 if weights is None else _numbers("weights", weights, "6, linear and then angular")
     return _native.InverseConfig(
-        task, position_tolerance_m, rotation_tolerance_rad, of_rows, seeds, max_iterations, select, max_joint_step
+        task,
+        position_tolerance_m,
+        rotation_tolerance_rad,
+        of_rows,
+        seeds,
+        max_iterations,
+        select,
+        max_joint_step,
+        posture,
+        None if rest is None else _as_floats("rest", rest, "numbers, one for each joint"),
     )
 
 
 def _numbers(name: str, numbers: Sequence[float], allowed: str) -> list[float]:
     """A list of as many numbers as `allowed` begins with."""
+    floats = _as_floats(name, numbers, allowed)
+    if len(floats) != int(allowed.split(",")[0]):
+        came = "1 number" if len(floats) == 1 else f"{len(floats)} numbers"
+        raise ValueError(f"`{name}` has {came} (allowed: {allowed})")
+    return floats
+
+
+def _as_floats(name: str, numbers: Sequence[float], allowed: str) -> list[float]:
     try:
-        floats = [float(number) for number in numbers]
+        return [float(number) for number in numbers]
     except (TypeError, ValueError):
         raise TypeError(f"`{name}` is {numbers!r} (allowed: {allowed})") from None
-    if len(floats) != int(allowed.split(",")[0]):
-        raise ValueError(f"`{name}` has {len(floats)} numbers (allowed: {allowed})")
-    return floats

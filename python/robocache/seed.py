@@ -101,26 +101,45 @@ def voxelize_pointcloud(
     return grid[0] if not names else library_of(points).moveaxis(grid, 0, -1)
 
 
-def forward_kinematics(joint_positions: Array, chain: Chain) -> Array:
+def forward_kinematics(joint_positions: Array, chain: Chain, *, links: Sequence[str] | None = None) -> Array:
     """Poses `[B, 7]` of joints `[B, n]`: x y z qx qy qz qw. It is `chain.fk`."""
-    return chain.fk(joint_positions)
+    return chain.fk(joint_positions, links)
 
 
-def batch_jacobian(joint_positions: Array, chain: Chain) -> Array:
+def batch_jacobian(joint_positions: Array, chain: Chain, *, frame: str = "base") -> Array:
     """Jacobians `[B, 6, n]` of joints `[B, n]`, in the axes of the base. It is `chain.jacobian`."""
-    return chain.jacobian(joint_positions)
+    return chain.jacobian(joint_positions, frame)
 
 
-def inverse_kinematics(target_poses: Array, chain: Chain, initial_guess: Array | None = None) -> JointAnswers:
-    """Joints for poses `[B, 7]`, tried from `initial_guess` `[n]` or `[B, n]` first. It is `chain.ik`."""
-    return chain.ik(target_poses, initial_guess)
+def inverse_kinematics(target_poses: Array, chain: Chain, initial_guess: Array | None = None, **choices: Any) -> JointAnswers:
+    """Joints for poses `[B, 7]`, tried from `initial_guess` `[n]` or `[B, n]` first. It is `chain.ik`, whose keys it takes."""
+    return chain.ik(target_poses, initial_guess, **choices)
 
 
 def convert_action_space(
-    action_chunks: Array, from_space: str, to_space: str, reference: Array | None = None, chain: Chain | None = None
+    action_chunks: Array,
+    from_space: str,
+    to_space: str,
+    reference: Array | None = None,
+    chain: Chain | None = None,
+    *,
+    rotation: str = "xyzw",
+    to_rotation: str | None = None,
+    frame: str = "tool",
+    step_ns: int | None = None,
 ) -> Array:
     """Chunks of actions `[B, T, d]` in another of the spaces that `robocache.actions.convert` lists. It is that function."""
-    return actions.convert(action_chunks, kind=from_space, to=to_space, reference=reference, chain=chain)
+    return actions.convert(
+        action_chunks,
+        kind=from_space,
+        to=to_space,
+        reference=reference,
+        chain=chain,
+        rotation=rotation,
+        to_rotation=to_rotation,
+        frame=frame,
+        step_ns=step_ns,
+    )
 
 
 def _device(device: Any, backend: str | None) -> str | None:

@@ -69,13 +69,7 @@ pub fn convert_actions(
             let reference = Rows::take(&arrays, "reference", reference, width, meaning)?;
             reference.expect_on_host("reference", "actions are not converted")?;
             reference.expect_type_of("reference", "actions", &actions)?;
-            if !reference.leading().is_empty() && reference.leading() != leading {
-                return Err(PyValueError::new_err(format!(
-                    "`reference` has shape {:?} (allowed: [{width}] for all chunks, {:?} for each)",
-                    reference.shape(),
-                    [leading, &[width]].concat()
-                )));
-            }
+            reference.expect_for_each("reference", "chunks", leading)?;
             Some(reference)
         }
     };

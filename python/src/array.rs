@@ -3,7 +3,7 @@
 use crate::dlpack::{self, Imported};
 use crate::element::{self, Element, Place};
 use crate::tensor::{Memory, Part, Tensor};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDictMethods};
 use robocache::device::gpu::Kind;
@@ -110,7 +110,13 @@ impl Array {
             });
         }
         let mut copy = HostBuf::default();
-        copy.resize(shape.iter().product::<usize>() * size);
+        let bytes = shape.iter().try_fold(size, |bytes, &n| bytes.checked_mul(n));
+        let Some(bytes) = bytes.filter(|&bytes| copy.try_reserve(bytes).is_ok()) else {
+            return Err(PyMemoryError::new_err(format!(
+                "no memory for a copy without gaps of `{name}`, whose shape is {shape:?}, {size} bytes each"
+            )));
+        };
+        copy.resize(bytes);
         // The last axes without gaps are copied at once.
         let at_once =
             (0..=shape.len()).find(|&axis| self::is_contiguous(&shape[axis..], strides.get(axis..).unwrap_or(&[])));

@@ -21,7 +21,9 @@ pub struct InverseConfig(kinematics::InverseConfig);
 #[pymethods]
 impl InverseConfig {
     #[new]
-    #[pyo3(signature = (task, position_tolerance_m, rotation_tolerance_rad, weights, seeds, max_iterations, select, max_joint_step))]
+    #[pyo3(signature = (
+        task, position_tolerance_m, rotation_tolerance_rad, weights, seeds, max_iterations, select, max_joint_step, posture, rest
+    ))]
     #[allow(clippy::too_many_arguments, reason = "Python names them")]
     fn new(
         task: &str,
@@ -32,6 +34,8 @@ impl InverseConfig {
         max_iterations: Option<i64>,
         select: &str,
         max_joint_step: Option<f64>,
+        posture: Option<f64>,
+        rest: Option<Vec<f64>>,
     ) -> PyResult<Self> {
         let defaults = kinematics::InverseConfig::default();
         Ok(Self(kinematics::InverseConfig {
@@ -43,6 +47,8 @@ impl InverseConfig {
             max_iterations: max_iterations.map(|n| count("max_iterations", n)).transpose()?,
             select: select_of(select, max_joint_step.is_some())?,
             max_joint_step: max_joint_step.unwrap_or(defaults.max_joint_step),
+            posture,
+            rest,
         }))
     }
 }
@@ -77,6 +83,11 @@ pub fn ik_all(
     let (chain, config, arrays) = (chain.get(), &config.get().0, Arrays::new(None));
     let poses = take_poses(&arrays, poses)?;
     poses.expect_on_host("poses", "`select` \"all\" does not compute yet")?;
+    if let Some(posture) = config.posture {
+        return Err(PyValueError::new_err(format!(
+            "`posture` is {posture} with `select` \"all\" (allowed: with first, nearest)"
+        )));
+    }
     let seeds = chain.take_seeds(&arrays, seed, &poses, poses.leading())?;
     with_type!(poses, chain.ik_all_of(py, &poses, seeds.as_ref(), config))
 }
@@ -121,15 +132,7 @@ impl Chain {
         let seed = self.take_row_per_joint(arrays, "seed", seed)?;
         seed.expect_type_of("seed", "poses", poses)?;
         seed.expect_place_of("seed", "poses", poses)?;
-        if !seed.leading().is_empty() && seed.leading() != leading {
-            let with_joints = |leading: &[usize]| [leading, &[self.size()]].concat();
-            return Err(PyValueError::new_err(format!(
-                "`seed` has shape {:?} (allowed: {:?} for all poses, {:?} for each)",
-                with_joints(seed.leading()),
-                with_joints(&[]),
-                with_joints(leading)
-            )));
-        }
+        seed.expect_for_each("seed", "poses", leading)?;
         Ok(Some(seed))
     }
 
@@ -149,11 +152,9 @@ impl Chain {
         let targets = targets::<R>(poses);
         let mut joints = filled(R::default(), targets.len(), self.size())?;
         let mut answers = filled(Answer::default(), targets.len(), 1)?;
-        py.detach(|| {
-            let seeds = seeds.map(|seeds| spread::<R>(seeds, targets.len()));
-            threads::share(|| solver.solve_batch(targets, seeds.as_deref(), &mut joints, &mut answers))
-        })?;
-        Ok(self.tensors(poses, &[], joints, &answers))
+        let seeds = seeds.map(|seeds| spread::<R>(seeds, targets.len())).transpose()?;
+        py.detach(|| threads::share(|| solver.solve_batch(targets, seeds.as_deref(), &mut joints, &mut answers)))?;
+        self.tensors(poses, &[], joints, &answers)
     }
 
     fn ik_all_of<R: Number>(
@@ -168,11 +169,9 @@ impl Chain {
         let starts = solver.starts();
         let mut joints = filled(R::default(), targets.len(), starts * self.size())?;
         let mut answers = filled(Answer::default(), targets.len(), starts)?;
-        py.detach(|| {
-            let seeds = seeds.map(|seeds| spread::<R>(seeds, targets.len()));
-            threads::share(|| solver.solve_all_batch(targets, seeds.as_deref(), &mut joints, &mut answers))
-        })?;
-        Ok(self.tensors(poses, &[starts], joints, &answers))
+        let seeds = seeds.map(|seeds| spread::<R>(seeds, targets.len())).transpose()?;
+        py.detach(|| threads::share(|| solver.solve_all_batch(targets, seeds.as_deref(), &mut joints, &mut answers)))?;
+        self.tensors(poses, &[starts], joints, &answers)
     }
 
     fn ik_path_of<R: Number>(
@@ -194,8 +193,10 @@ impl Chain {
         let mut answers = filled(Answer::default(), targets.len(), 1)?;
         let mut branches = filled(0, targets.len(), 1)?;
         if !targets.is_empty() {
+            let seeds = seeds
+                .map(|seeds| spread::<R>(seeds, targets.len() / length))
+                .transpose()?;
             py.detach(|| {
-                let seeds = seeds.map(|seeds| spread::<R>(seeds, targets.len() / length));
                 threads::share(|| {
                     let seeds = seeds.as_deref();
                     solver.solve_trajectories(targets, length, seeds, &mut joints, &mut answers, &mut branches);
@@ -204,26 +205,32 @@ impl Chain {
         }
         let branches: Vec<i64> = branches.into_iter().map(i64::from).collect();
         let branches = Tensor::of_vec(branches, Dtype::Int64, poses.leading());
-        Ok((self.tensors(poses, &[], joints, &answers), branches))
+        Ok((self.tensors(poses, &[], joints, &answers)?, branches))
     }
 
     /// The results for poses, with the dimensions `places` of the answers to each.
-    fn tensors<R: Number>(&self, poses: &Rows, places: &[usize], joints: Vec<R>, answers: &[Answer<R>]) -> Answers {
+    fn tensors<R: Number>(
+        &self,
+        poses: &Rows,
+        places: &[usize],
+        joints: Vec<R>,
+        answers: &[Answer<R>],
+    ) -> PyResult<Answers> {
         let shape = [poses.leading(), places].concat();
-        let errors = |of: fn(&Answer<R>) -> R| poses.tensor(answers.iter().map(of).collect::<Vec<R>>(), places);
+        let errors = |of: fn(&Answer<R>) -> R| PyResult::Ok(poses.tensor(of_answers(answers, of)?, places));
         let counts = |of: fn(&Answer<R>) -> u32| {
-            let counts: Vec<i64> = answers.iter().map(|answer| i64::from(of(answer))).collect();
-            Tensor::of_vec(counts, Dtype::Int64, &shape)
+            let counts = of_answers(answers, |answer| i64::from(of(answer)))?;
+            PyResult::Ok(Tensor::of_vec(counts, Dtype::Int64, &shape))
         };
-        let valid: Vec<u8> = answers.iter().map(|answer| u8::from(answer.valid)).collect();
-        (
+        let valid = of_answers(answers, |answer| u8::from(answer.valid))?;
+        Ok((
             poses.tensor(joints, &[places, &[self.size()]].concat()),
             Tensor::of_vec(valid, Element::Bool, &shape),
-            errors(|answer| answer.position_error_m),
-            errors(|answer| answer.rotation_error_rad),
-            counts(|answer| answer.seed),
-            counts(|answer| answer.iterations),
-        )
+            errors(|answer| answer.position_error_m)?,
+            errors(|answer| answer.rotation_error_rad)?,
+            counts(|answer| answer.seed)?,
+            counts(|answer| answer.iterations)?,
+        ))
     }
 }
 
@@ -237,12 +244,25 @@ fn targets<R: Number>(poses: &Rows) -> &[Pose<R>] {
 }
 
 /// A start for each of `count` targets or trajectories.
-fn spread<R: Number>(seeds: &Rows, count: usize) -> Cow<'_, [R]> {
+fn spread<R: Number>(seeds: &Rows, count: usize) -> PyResult<Cow<'_, [R]>> {
     let values = seeds.values::<R>();
-    match seeds.leading() {
-        [] => values.repeat(count).into(),
-        _ => values.into(),
+    if !seeds.leading().is_empty() {
+        return Ok(values.into());
     }
+    let mut all = filled(R::default(), count, values.len())?;
+    for row in all.chunks_exact_mut(values.len()) {
+        row.copy_from_slice(values);
+    }
+    Ok(all.into())
+}
+
+/// A number of each answer.
+fn of_answers<R, T: Clone + Default>(answers: &[Answer<R>], of: impl Fn(&Answer<R>) -> T) -> PyResult<Vec<T>> {
+    let mut values = filled(T::default(), answers.len(), 1)?;
+    for (value, answer) in values.iter_mut().zip(answers) {
+        *value = of(answer);
+    }
+    Ok(values)
 }
 
 fn task_of(task: &str) -> PyResult<Task> {

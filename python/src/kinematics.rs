@@ -9,8 +9,9 @@ use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use robocache::device::gpu::Kind;
 use robocache::device::{Dtype, Primitive};
+use robocache::geometry::vector::norm;
 use robocache::geometry::{Real, RigidTransform};
-use robocache::kinematics::{self, ChainConfig, ChainError, Frame, Model};
+use robocache::kinematics::{self, ChainConfig, ChainError, Frame, Model, UNIT_NORMS};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -102,6 +103,24 @@ impl Rows {
         }
         Err(PyValueError::new_err(format!(
             "`{name}` is on {place}, `{first_name}` on {first} (allowed: all on one device)"
+        )))
+    }
+
+    /// Refuses an argument that is neither one row for all of the call's `things` nor a row for each of them.
+    pub fn expect_for_each(&self, name: &str, things: &str, leading: &[usize]) -> PyResult<()> {
+        if self.leading().is_empty() || self.leading() == leading {
+            return Ok(());
+        }
+        let (shape, width) = (self.shape(), self.width());
+        let allowed = match leading {
+            [] => format!("[{width}]"),
+            _ => format!(
+                "[{width}] for all {things}, {:?} for each",
+                [leading, &[width]].concat()
+            ),
+        };
+        Err(PyValueError::new_err(format!(
+            "`{name}` has shape {shape:?} (allowed: {allowed})"
         )))
     }
 
@@ -386,13 +405,12 @@ impl Chain {
     }
 }
 
-/// The transform of a tool's pose, whose quaternion is brought to norm 1.
+/// The transform of a tool's pose, whose quaternion is of norm 1, to within 1 %.
 fn tool_of([x, y, z, rotation @ ..]: [f64; 7]) -> PyResult<RigidTransform<f64>> {
     let numbers = [x, y, z].into_iter().chain(rotation);
-    let square: f64 = rotation.iter().map(|x| x * x).sum();
-    if !(numbers.into_iter().all(f64::is_finite) && (1e-12..=1e12).contains(&square)) {
+    if !(numbers.into_iter().all(f64::is_finite) && UNIT_NORMS.contains(&norm(rotation))) {
         return Err(PyValueError::new_err(format!(
-            "`tool` is {:?} (allowed: x y z qx qy qz qw, finite, with a quaternion of norm 1)",
+            "`tool` is {:?} (allowed: x y z qx qy qz qw, finite, with a quaternion of norm 1, to within 1 %)",
             [[x, y, z].as_slice(), &rotation].concat()
         )));
     }

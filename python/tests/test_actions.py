@@ -113,6 +113,7 @@ def test_poses_of_joints_are_those_of_the_chain(rng, chain):
 
 def test_a_batch_is_its_chunks_one_by_one(rng):
     actions, reference = rng.normal(size=(5, 40, 8, 9)), rng.normal(size=(5, 40, 7))
+    reference[..., 3:] /= np.linalg.norm(reference[..., 3:], axis=-1, keepdims=True)
     keys = dict(kind="relative_pose", to="delta_pose", rotation="rot6d_rows", to_rotation="xyzw")
     batch = rc.actions.convert(actions, reference=reference, **keys)
     assert batch.shape == (5, 40, 8, 7)
@@ -131,6 +132,14 @@ def test_the_name_of_the_seed(rng):
     got = rc.convert_action_space(actions, "delta", "absolute", reference)
     assert got.tobytes() == rc.actions.convert(actions, kind="delta", to="absolute", reference=reference).tobytes()
     assert np.abs(got - (reference[:, None] + np.cumsum(actions, axis=1))).max() < 1e-14
+    # 0.5 rad/s for 0.02 s.
+    got = rc.convert_action_space(np.array([[0.5], [0.5]]), "velocity", "delta", np.array([1.0]), step_ns=STEP_NS)
+    assert got.ravel() == pytest.approx([0.01, 0.01], abs=1e-15)
+    # A motion along x in the axes of a tool whose x axis is the base's y axis.
+    half = math.sqrt(0.5)
+    keys = dict(rotation="wxyz", to_rotation="rotvec", frame="tool")
+    got = rc.convert_action_space(np.array([[2.0, 0, 0, 1, 0, 0, 0]]), "delta_pose", "pose", np.array([1, 0, 0, 0, 0, half, half]), **keys)
+    assert got.ravel() == pytest.approx([1, 2, 0, 0, 0, math.pi / 2], abs=1e-15)
 
 
 def refusals():
@@ -146,6 +155,7 @@ def refusals():
     yield ValueError, r"`reference` is None \(needed from `absolute` to `delta`: \[2\] or \[\.\.\., 2\]\)", joints, delta
     yield ValueError, r"`reference` has shape \[3\] \(allowed: \[\.\.\., 2\], the values\)", joints, dict(reference=np.zeros(3), **delta)
     yield ValueError, r"`reference` has shape \[5, 2\] \(allowed: \[2\] for all chunks, \[3, 2\] for each\)", joints, dict(reference=np.zeros((5, 2)), **delta)
+    yield ValueError, r"`reference` has shape \[1, 2\] \(allowed: \[2\]\)", joints[0], dict(reference=np.zeros((1, 2)), **delta)
     yield TypeError, "`reference` is float32, `actions` float64", joints, dict(reference=np.zeros(2, "f4"), **delta)
     yield TypeError, r"`actions` is int64 \(allowed: float32, float64\)", joints.astype(int), dict(reference=np.zeros(2), **delta)
     yield ValueError, r"`actions` has shape \[2\] \(allowed: \[\.\.\., T, d\]\)", joints[0, 0], dict(reference=np.zeros(2), **delta)
@@ -154,6 +164,13 @@ def refusals():
     yield ValueError, r"`reference\[1\]`: NaN", joints, dict(reference=np.array([[0, 0], [0, math.nan], [0, 0]]), **delta)
     yield ValueError, r"`reference`: NaN", joints, dict(reference=np.array([0, math.nan]), **delta)
     yield ValueError, r"`actions\[1, 3\]`: .* is not a rotation of the form `xyzw`", flat, dict(kind="pose", to="pose")
+    for norm in (0.98, 1.02):
+        words = rf"`actions\[1, 3\]`: \[0.0, 0.0, {norm}, 0.0\] is not a rotation of the form `xyzw` \(allowed: of norm 1, to within 1 %\)"
+        off = poses.copy()
+        off[1, 3, 3:] = [0, 0, norm, 0]
+        yield ValueError, words, off, dict(kind="pose", to="pose")
+        words = rf"`reference`: \[0.0, 0.0, 0.0, {norm}\] is not a quaternion \(allowed: of norm 1, to within 1 %\)"
+        yield ValueError, words, poses, dict(kind="pose", to="relative_pose", reference=norm * pose)
     yield ValueError, r"`reference`: .* is not a quaternion", poses, dict(kind="pose", to="relative_pose", reference=np.zeros(7))
     yield ValueError, r"`actions` has 7 numbers a step \(allowed: 9, x y z", poses, dict(kind="pose", to="pose", rotation="rot6d_rows")
     yield ValueError, r"`rotation` is \"rot6d\" \(allowed: xyzw, wxyz, rot6d_rows, rot6d_columns, rotvec\)", poses, dict(kind="pose", to="pose", rotation="rot6d")

@@ -3,6 +3,7 @@
 import concurrent.futures
 import copy
 import math
+import os
 import pickle
 import warnings
 
@@ -14,6 +15,9 @@ from made import LIMIT, joint, robot, snake
 from test_processes import in_a_fork
 
 DEG = math.pi / 180
+
+# The position in the plane of x and y alone.
+IN_PLANE = dict(task="position", weights=[1, 1, 0, 0, 0, 0])
 
 
 # Two links of 1 m and 0.5 m in the plane of x and y, which turn about z.
@@ -42,6 +46,16 @@ ROBOTS = {
 @pytest.fixture
 def planar() -> rc.Chain:
     return rc.Chain(PLANAR, "base", "tip")
+
+
+@pytest.fixture
+def three() -> rc.Chain:
+    """Three links of 1 m in the plane of x and y, which turn about z."""
+    parts = [("1", "base", "a", 0), ("2", "a", "b", 1), ("3", "b", "c", 1)]
+    inside = '<origin xyz="{} 0 0"/><axis xyz="0 0 1"/>' + LIMIT
+    turns = [joint(name, "revolute", parent, child, inside.format(x)) for name, parent, child, x in parts]
+    hand = joint("hand", "fixed", "c", "tip", '<origin xyz="1 0 0"/>')
+    return rc.Chain(robot(["base", "a", "b", "c", "tip"], "".join([*turns, hand])), "base", "tip")
 
 
 @pytest.fixture(params=ROBOTS)
@@ -144,6 +158,67 @@ def test_paths_go_on_from_the_last_answer(planar):
     assert jump.valid.all() and jump.branch.tolist() == [0, 0, 1, 1]
     assert jump.branch.dtype == np.int64
     assert planar.ik_path(planar.fk(np.array([[0.1, 0.5], [0.4, 0.5]])), max_joint_step=0.1).branch.tolist() == [0, 1]
+
+
+def test_a_posture_turns_joints_that_the_tool_does_not_need(three):
+    """Links along x, y and -x are three sides of a parallelogram: as its joints turn by (1, -1, 1) the tip stays."""
+    q = np.array([0, 90 * DEG, 90 * DEG])
+    pose = three.fk(q)
+    answers = three.ik(pose, seed=q, **IN_PLANE, posture=0.1, rest=q + [0.3, 0, 0])
+    assert np.abs(answers.joints - q - 0.01 * np.array([1, -1, 1])).max() < 1e-9
+    assert answers.valid and answers.seed == answers.iterations == 0
+    assert_same(three.ik(pose, seed=q, **IN_PLANE).joints, q)
+    # Held, it comes as near to rest as the tip lets it.
+    held = three.ik_path(np.tile(pose, (300, 1)), seed=q, **IN_PLANE, posture=0.1, rest=np.array([0.3, 90 * DEG, 90 * DEG]))
+    assert held.valid.all() and not held.branch.any()
+    assert np.abs(held.joints[-1] - q - 0.1 * np.array([1, -1, 1])).max() < 1e-3
+    assert (np.diff(np.linalg.norm(held.joints - q - [0.3, 0, 0], axis=-1)) <= 1e-12).all()
+    # Without `rest` that is the middle of the limits, 0 for each joint.
+    middle = three.ik(pose, seed=q, **IN_PLANE, posture=0.1)
+    assert_same(middle.joints, three.ik(pose, seed=q, **IN_PLANE, posture=0.1, rest=[0, 0, 0]).joints)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_path_with_a_posture_is_its_rows_in_any_batch(dtype, rng):
+    chain = snake_of(7)
+    ends = within_limits(rng, chain, 8)
+    q = (ends[:4, None] + np.linspace(0, 0.3, 60)[:, None] * (ends[4:] - ends[:4])[:, None]).astype(dtype)
+    poses, home = chain.fk(q), within_limits(rng, chain)
+    paths = chain.ik_path(poses, seed=q[:, 0], posture=0.1, rest=home)
+    assert paths.joints.dtype == dtype and paths.valid.mean() > 0.9
+    for i in range(4):
+        assert_same(chain.ik_path(poses[i], seed=q[i, 0], posture=0.1, rest=home).joints, paths.joints[i])
+    off = np.linalg.norm(chain.fk(paths.joints) - poses, axis=-1)[paths.valid]
+    assert off.max() < 2e-3
+    plain = chain.ik_path(poses, seed=q[:, 0])
+    distance = [np.linalg.norm(of.joints[:, -1] - home, axis=-1) for of in (paths, plain)]
+    assert (distance[0] < distance[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "keys"),
+    [
+        (ValueError, r"`posture` is 0 \(allowed: above 0, up to 1\)", dict(posture=0)),
+        (ValueError, "`posture` is 1.5 ", dict(posture=1.5)),
+        (ValueError, "`posture` is NaN ", dict(posture=math.nan)),
+        (TypeError, "posture", dict(posture="much")),
+        (ValueError, r"`posture` is 0.1 with 3 joints and 3 rows that `task` and `weights` judge", dict(posture=0.1, weights=[1] * 6)),
+        (ValueError, r"`rest` is \[0.0, 0.0\] \(allowed: 3 finite numbers, one for each joint\)", dict(posture=0.1, rest=[0, 0])),
+        (ValueError, r"`rest` is \[0.0, NaN, 0.0\] \(allowed", dict(posture=0.1, rest=[0, math.nan, 0])),
+        (TypeError, r"`rest` is 3 \(allowed: numbers, one for each joint\)", dict(posture=0.1, rest=3)),
+        (ValueError, r"`rest` is \[0.0, 0.0, 0.0\] without `posture` \(needed: both, or neither\)", dict(rest=[0, 0, 0])),
+    ],
+)
+def test_postures_that_are_refused(three, error, words, keys):
+    poses = three.fk(np.zeros((2, 3)))
+    for function in (three.ik, three.ik_path):
+        with pytest.raises(error, match=words):
+            function(poses, **{**IN_PLANE, **keys})
+
+
+def test_all_answers_have_no_posture(three):
+    with pytest.raises(ValueError, match=r'^`posture` is 0.1 with `select` "all" \(allowed: with first, nearest\)'):
+        three.ik(three.fk(np.zeros(3)), **IN_PLANE, posture=0.1, select="all")
 
 
 def assert_same(got, wanted):
@@ -263,9 +338,9 @@ def test_arms_agree_with_pinocchio(arm, rng, data):
 
 def test_tools_limits_and_orders():
     half = math.sqrt(0.5)
-    chain = rc.Chain(PLANAR, "base", "tip", joints=["elbow", "shoulder"], tool=[0, 0, 0.2, 0, 0, 2, 2], limits={"elbow": (0, 1)})
+    chain = rc.Chain(PLANAR, "base", "tip", joints=["elbow", "shoulder"], tool=[0, 0, 0.2, 0, 0, -half, half], limits={"elbow": (0, 1)})
     assert chain.joint_names == ("elbow", "shoulder") and chain.limits.tolist() == [[0, 1], [-3, 3]]
-    assert np.abs(chain.fk(np.array([0, 90 * DEG])) - [0, 1.5, 0.2, 0, 0, 1, 0]).max() < 1e-15
+    assert np.abs(chain.fk(np.array([0, 90 * DEG])) - [0, 1.5, 0.2, 0, 0, 0, 1]).max() < 1e-15
     # Links have no tool.
     assert np.abs(chain.fk(np.array([0, 90 * DEG]), links=["tip"]) - [0, 1.5, 0, 0, 0, half, half]).max() < 1e-15
 
@@ -376,8 +451,10 @@ def refusals():
     yield ValueError, "`rotation_tolerance_rad` is 0.000001 .*float32", lambda c: c.ik(poses.astype("f4"), rotation_tolerance_rad=1e-6)
     yield ValueError, r"`weights` has 3 numbers \(allowed: 6, linear and then angular\)", lambda c: c.ik(poses, weights=[1, 1, 1])
     yield TypeError, "`weights` is 1", lambda c: c.ik(poses, weights=1)
-    yield ValueError, "`weights` is .*allowed: 0 to 1000", lambda c: c.ik(poses, weights=[0] * 6)
+    yield ValueError, "`weights` is .*allowed: 0, or 1e-6 to 1000", lambda c: c.ik(poses, weights=[0] * 6)
     yield ValueError, "`max_joint_step` is 0", lambda c: c.ik_path(poses, max_joint_step=0)
+    yield ValueError, r"`max_joint_step` is inf \(allowed: above 0, finite\)", lambda c: c.ik_path(poses, max_joint_step=math.inf)
+    yield ValueError, r"`seed` has shape \[1, 2\] \(allowed: \[2\]\)", lambda c: c.ik(poses[0], q[:1])
 
 
 @pytest.mark.parametrize(("error", "words", "call"), list(refusals()))
@@ -389,6 +466,11 @@ def test_arguments_that_are_refused(planar, error, words, call):
 def test_files_that_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="no/such.urdf: "):
         rc.Chain.from_urdf("no/such.urdf", "base", "tip")
+    with pytest.raises(IsADirectoryError, match="a folder"):
+        rc.Chain.from_urdf(tmp_path, "base", "tip")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match=r"pipe: a pipe, a socket or a device \(allowed: a file, or a link to one\)"):
+        rc.Chain.from_urdf(tmp_path / "pipe", "base", "tip")
     file = tmp_path / "robot.urdf"
     file.write_bytes(PLANAR.encode() + b"\xff")
     with pytest.raises(ValueError, match=r"robot.urdf:9: the byte 0xff is not UTF-8"):
@@ -396,7 +478,24 @@ def test_files_that_are_refused(tmp_path):
     file.write_text(PLANAR.replace(LIMIT, "", 1))
     with pytest.raises(ValueError, match="robot.urdf:6: joint `shoulder`: no limits"):
         rc.Chain.from_urdf(file, "base", "tip")
+    assert rc.Chain.from_urdf(os.fsencode(file), "base", "tip", limits={"shoulder": [-1, 1]}).size == 2
     assert rc.Chain.from_urdf(file, "base", "tip", limits={"shoulder": [-1, 1]}).limits.tolist() == [[-1, 1], [-3, 3]]
+
+
+def test_a_path_is_no_text_and_a_text_no_path(tmp_path):
+    hint = r"\(allowed: the text of a URDF; `Chain.from_urdf` reads a file\)$"
+    for text, came in [("panda.urdf", "'panda.urdf'"), ("", "''"), ("a" * 100, "'a{60}'...")]:
+        with pytest.raises(ValueError, match=f"^`text` is {came} {hint}"):
+            rc.Chain(text, "base", "tip")
+    for value, came in [(tmp_path / "panda.urdf", "PosixPath"), (PLANAR.encode(), "bytes")]:
+        with pytest.raises(TypeError, match=f"^`text` is a {came} {hint}"):
+            rc.Chain(value, "base", "tip")
+    for text in (PLANAR, "\ufeff\n" + PLANAR, PLANAR.encode()):
+        with pytest.raises(ValueError, match=r"^`path` is .*robot .* \(allowed: the path of a URDF; `Chain` reads its text\)$") as told:
+            rc.Chain.from_urdf(text, "base", "tip")
+        assert len(str(told.value)) < 160
+    with pytest.raises(FileNotFoundError):
+        rc.Chain.from_urdf("models/<robot>.urdf", "base", "tip")
 
 
 @pytest.mark.parametrize(
@@ -410,10 +509,11 @@ def test_files_that_are_refused(tmp_path):
         (ValueError, r"`tool` has 3 numbers \(allowed: 7, x y z qx qy qz qw\)", dict(tool=[0, 0, 1])),
         (TypeError, "`tool` is 'abcdefg'", dict(tool="abcdefg")),
         (ValueError, r"`tool` is \[0.0, .* \(allowed: x y z qx qy qz qw", dict(tool=[0] * 7)),
+        (ValueError, r"`tool` is .* with a quaternion of norm 1, to within 1 %", dict(tool=[0, 0, 0.1, 0, 0, 0, 0.98])),
         (ValueError, "`tool` is .*NaN", dict(tool=[math.nan, 0, 0, 0, 0, 0, 1])),
         (ValueError, "limits of `wrist`", dict(limits={"wrist": [0, 1]})),
         (ValueError, "joint `elbow`: limits 1 and 0", dict(limits={"elbow": [1, 0]})),
-        (ValueError, r"`limits\['elbow'\]` has 1 numbers \(allowed: 2, lower and upper\)", dict(limits={"elbow": [1]})),
+        (ValueError, r"`limits\['elbow'\]` has 1 number \(allowed: 2, lower and upper\)", dict(limits={"elbow": [1]})),
         (TypeError, "`limits` is a list", dict(limits=[[0, 1]])),
     ],
 )
@@ -428,3 +528,20 @@ def test_the_names_of_the_seed(planar, rng):
     assert_same(rc.forward_kinematics(q, planar), poses)
     assert_same(rc.batch_jacobian(q, planar), planar.jacobian(q))
     assert_same(rc.inverse_kinematics(poses, planar, q).joints, planar.ik(poses, q).joints)
+    assert_same(rc.forward_kinematics(q, planar, links=["lower"]), planar.fk(q, ["lower"]))
+    assert_same(rc.batch_jacobian(q, planar, frame="tool"), planar.jacobian(q, "tool"))
+    nearest = rc.inverse_kinematics(poses, planar, task="position", select="nearest")
+    assert_same(nearest.joints, planar.ik(poses, task="position", select="nearest").joints)
+
+
+def test_limits_are_read(planar):
+    with pytest.raises(ValueError, match="read-only"):
+        planar.limits[0] = (-1, 1)
+    assert planar.limits.tolist() == [[-3, 3], [-3, 3]]
+    # Limits that are open are the largest ones, and no degrees.
+    with pytest.warns(UserWarning) as told:
+        chain = rc.Chain(PLANAR, "base", "tip", limits={"elbow": (-math.inf, math.inf)})
+    assert [str(each.message).partition("`elbow`: ")[2] for each in told] == [
+        "limits -inf and inf are brought to -8192 and 8192, as poses are computed for"
+    ]
+    assert chain.limits.tolist() == [[-3, 3], [-8192, 8192]]

@@ -141,7 +141,7 @@ fn random_chain(random: &mut Random, plain: Option<usize>) -> (Chain, String) {
             }
             if is_mimic {
                 let (leader, _) = &names[random.below(names.len())];
-                let (multiplier, offset) = (random.pick(&[1.0, -1.0, 0.5, 300.0]), random.pick(&[0.0, 0.2, -1.0]));
+                let (multiplier, offset) = (random.pick(&[1.0, -1.0, 0.5, 6.0]), random.pick(&[0.0, 0.2, -1.0]));
                 write!(
                     text,
                     "<mimic joint=\"{leader}\" multiplier=\"{multiplier}\" offset=\"{offset}\"/>"
@@ -372,16 +372,24 @@ enum Starts<'a, R> {
     Each(&'a [R]),
 }
 
-/// Finds joints on a device, of targets one by one, or along trajectories of that length.
+/// Batches of all sizes in one, two, three and six stages.
+const SIZES: [[usize; 3]; 4] = [[usize::MAX; 3], [0, usize::MAX, usize::MAX], [0, 0, usize::MAX], [0; 3]];
+
+/// Finds joints on a device, of targets one by one, or along trajectories of that length. `sizes` say in which stages; none: the
+/// default ones.
 fn find<R: Number>(
     gpu: &Gpu,
     solver: &Solver<R>,
     targets: &[Pose<R>],
     starts: &Starts<'_, R>,
     length: Option<usize>,
+    sizes: Option<[usize; 3]>,
 ) -> Found<R> {
     let (count, n) = (targets.len(), solver.model().joints());
     let mut on_device = GpuSolver::new(solver, gpu).unwrap();
+    if let Some(sizes) = sizes {
+        on_device = on_device.with_sizes(sizes);
+    }
     let memory = upload(gpu, targets.as_flattened());
     let own = match starts {
         Starts::Middle => upload::<R>(gpu, &[]),
@@ -427,7 +435,7 @@ fn find<R: Number>(
     }
 }
 
-fn random_config<R: Real>(random: &mut Random) -> InverseConfig {
+fn random_config<R: Real>(random: &mut Random, chain: &Chain) -> InverseConfig {
     let task = random.pick(&[Task::Pose, Task::Pose, Task::Pose, Task::Position, Task::PositionAxis]);
     let mut weights = [1.0; 6];
     if random.once_in(3) {
@@ -435,6 +443,9 @@ fn random_config<R: Real>(random: &mut Random) -> InverseConfig {
         weights[random.below(3)] = 1.0;
     }
     let is_single = size_of::<R>() == 4;
+    let rows = weights[..task.rows()].iter().filter(|&&weight| weight != 0.0).count();
+    let posture = (chain.joints().len() > rows && random.once_in(2)).then(|| random.pick(&[0.02, 0.3, 1.0]));
+    let rest = joints_within(random, chain);
     InverseConfig {
         task,
         position_tolerance_m: random.pick(&[1e-4, 1e-5, if is_single { 2e-6 } else { 1e-9 }]),
@@ -444,6 +455,8 @@ fn random_config<R: Real>(random: &mut Random) -> InverseConfig {
         max_iterations: random.pick(&[None, None, Some(1), Some(5)]),
         select: random.pick(&[Select::First, Select::First, Select::Nearest]),
         max_joint_step: random.pick(&[0.5, 0.05, 1e9]),
+        posture,
+        rest: (posture.is_some() && random.once_in(2)).then_some(rest),
     }
 }
 
@@ -523,14 +536,17 @@ fn check_inverse<R: Number>(
         }
     }
     let expected = Found::of_cpu(joints, &answers, &branches);
-    let came = find(gpu, &solver, &targets, &starts, length);
-    let about = || {
-        format!(
-            "{config:?}, {count} targets, trajectories of {length:?}, starts {way}\n{}",
-            about()
-        )
-    };
-    expected.assert_same(&came, &about);
+    let all_sizes = if length.is_none() { &SIZES[..] } else { &SIZES[..1] };
+    for &sizes in all_sizes {
+        let came = find(gpu, &solver, &targets, &starts, length, Some(sizes));
+        let about = || {
+            format!(
+                "{config:?}, {count} targets, trajectories of {length:?}, starts {way}\n{}",
+                about()
+            )
+        };
+        expected.assert_same(&came, &about);
+    }
 }
 
 #[test]
@@ -550,10 +566,10 @@ fn answers_for_random_chains_have_the_bits_of_the_cpu() {
         };
         let about = || format!("case {case}\n{text}");
         if is_single {
-            let config = random_config::<f32>(&mut random);
+            let config = random_config::<f32>(&mut random, &chain);
             check_inverse::<f32>(&gpu, &mut random, &chain, &config, (count, length), &about);
         } else {
-            let config = random_config::<f64>(&mut random);
+            let config = random_config::<f64>(&mut random, &chain);
             check_inverse::<f64>(&gpu, &mut random, &chain, &config, (count, length), &about);
         }
     }
@@ -588,7 +604,7 @@ fn arms() -> Vec<(&'static str, Chain)> {
     ARMS.iter().filter_map(read).collect()
 }
 
-/// All targets at once, in another order, and in chunks: of some of one by lanes, and then by groups; of few by groups alone.
+/// All targets at once, in another order, and in chunks, each in other stages.
 fn check_arm<R: Number>(gpu: &Gpu, file: &str, chain: &Chain, config: &InverseConfig, count: usize) {
     let mut random = Random(count as u64);
     let n = chain.joints().len();
@@ -599,16 +615,16 @@ fn check_arm<R: Number>(gpu: &Gpu, file: &str, chain: &Chain, config: &InverseCo
     let expected = Found::of_cpu(joints, &answers, &[]);
     let about = || format!("{file}, {count} targets, {config:?}");
     let middle = Starts::Middle;
-    expected.assert_same(&find(gpu, &solver, &targets, &middle, None), &about);
+    expected.assert_same(&find(gpu, &solver, &targets, &middle, None, None), &about);
 
     let reversed: Vec<Pose<R>> = targets.iter().rev().copied().collect();
-    let came = find(gpu, &solver, &reversed, &middle, None);
+    let came = find(gpu, &solver, &reversed, &middle, None, Some(SIZES[3]));
     expected.assert_same(&came.rows((0..count).rev()), &|| {
         format!("in another order: {}", about())
     });
     for (chunk, of) in targets.chunks(count / 3 + 1).enumerate() {
         let from = chunk * (count / 3 + 1);
-        let came = find(gpu, &solver, of, &middle, None);
+        let came = find(gpu, &solver, of, &middle, None, Some(SIZES[chunk]));
         expected
             .rows(from..from + of.len())
             .assert_same(&came, &|| format!("chunk {chunk}: {}", about()));
@@ -618,7 +634,7 @@ fn check_arm<R: Number>(gpu: &Gpu, file: &str, chain: &Chain, config: &InverseCo
 #[test]
 fn answers_for_arms_depend_neither_on_order_nor_on_chunks() {
     let Some(gpu) = cuda() else { return };
-    // More than groups do alone; on a device some of each size for which lanes try other numbers of starts.
+    // On a device batches of each number of stages.
     let counts: &[usize] = match random_cases(0) {
         0..1000 => &[4200],
         1000..10_000 => &[4200, 60_000, 600_000],
@@ -646,22 +662,26 @@ fn answers_for_arms_depend_neither_on_order_nor_on_chunks() {
 }
 
 #[test]
-fn every_task_has_the_bits_of_the_cpu_by_lanes_too() {
+fn every_task_has_the_bits_of_the_cpu_in_all_stages() {
     let Some(gpu) = cuda() else { return };
-    // More than groups do alone, with few steps each.
-    const COUNT: usize = 4200;
+    const COUNT: usize = 600;
     let mut cases = 0;
     for plain in [Some(6), Some(7), None] {
         let mut random = Random(0x77);
-        let (chain, text) = random_chain(&mut random, plain);
+        let (mut chain, mut text) = random_chain(&mut random, plain);
+        // One that each task leaves free to go to rest.
+        while chain.joints().len() <= 6 && plain.is_none() {
+            (chain, text) = random_chain(&mut random, plain);
+        }
         for task in [Task::Pose, Task::PositionAxis, Task::Position] {
             if plain.is_some() && task != Task::Pose {
                 continue;
             }
             let config = InverseConfig {
                 task,
-                seeds: 3,
-                max_iterations: Some(2),
+                seeds: 6,
+                max_iterations: Some(3),
+                posture: plain.is_none().then_some(0.3),
                 ..InverseConfig::default()
             };
             check_inverse::<f32>(&gpu, &mut random, &chain, &config, (COUNT, None), &|| text.clone());

@@ -3,7 +3,7 @@
 use crate::chain::{Chain, ChainConfig, Joint, JointKind, Link, MAX_JOINTS, Mimic, Segment};
 use crate::error::ChainError;
 use crate::limits::inwards;
-use crate::urdf::{self, Urdf, UrdfJoint};
+use crate::urdf::{self, Urdf, UrdfJoint, UrdfOrigin};
 use robocache_geometry::RigidTransform;
 use robocache_geometry::polynomial::MAX_ANGLE;
 use robocache_yaml::{did_you_mean, listed};
@@ -44,6 +44,9 @@ pub(crate) fn build(text: &str, file: &str, config: &ChainConfig) -> Result<Chai
         .map(|leader| joint(leader, config, &mut warnings))
         .collect::<Result<Vec<_>, _>>()?;
     check_names_of_limits(config, &joints).map_err(refused)?;
+    for moving in &moving {
+        tell_mimic(moving, &joints, &mut warnings)?;
+    }
     let mut chain = Chain {
         segments: Vec::with_capacity(moving.len()),
         tip: RigidTransform::identity(),
@@ -80,7 +83,9 @@ fn add_frames(
     let mut open = Open::default();
     add_link(chain, base, &open);
     for joint in path {
-        open.append(&joint.origin()?);
+        let origin = joint.origin()?;
+        tell_units(joint, &origin, &mut chain.warnings);
+        open.append(&origin.transform());
         if let Some(moving) = moving.next_if(|moving| moving.joint.name == joint.name) {
             let (axis, length) = joint.axis()?;
             if (length - 1.0).abs() > AXIS_TOLERANCE {
@@ -100,6 +105,23 @@ fn add_frames(
         add_link(chain, joint.child, &open);
     }
     Ok(open)
+}
+
+/// Tells of an origin that may be in other units.
+fn tell_units(joint: &UrdfJoint<'_>, origin: &UrdfOrigin, warnings: &mut Vec<String>) {
+    let is_beyond = |values: [f64; 3], most| values.iter().any(|value| value.abs() > most);
+    if is_beyond(origin.translation, FAR) {
+        let [x, y, z] = origin.translation;
+        warnings.push(joint.warning(&format!(
+            "origin xyz {x} {y} {z} is more than {FAR} m away: are they millimetres? They are to be metres"
+        )));
+    }
+    if is_beyond(origin.angles, TWO_TURNS) {
+        let [r, p, y] = origin.angles;
+        warnings.push(joint.warning(&format!(
+            "origin rpy {r} {p} {y} is more than two turns: are they degrees? They are to be radians"
+        )));
+    }
 }
 
 /// Difference from 1 up to which the length of an axis is not told.
@@ -194,8 +216,13 @@ fn follow<'a>(urdf: &Urdf<'a>, joint: UrdfJoint<'a>, kind: JointKind) -> Result<
         });
         at = leader;
     }
-    if whole.is_some_and(|mimic| !(mimic.multiplier.is_finite() && mimic.offset.is_finite())) {
-        return Err(joint.error("the multipliers of its mimics have a product that is not finite"));
+    if let Some(mimic) = whole
+        && !(mimic.multiplier.abs() <= MAX_MULTIPLIER && mimic.offset.is_finite())
+    {
+        return Err(joint.error(format!(
+            "it follows with the multiplier {:e} (allowed: -{MAX_MULTIPLIER:e} to {MAX_MULTIPLIER:e}, with those of mimics between)",
+            mimic.multiplier
+        )));
     }
     Ok(Moving {
         joint,
@@ -203,6 +230,34 @@ fn follow<'a>(urdf: &Urdf<'a>, joint: UrdfJoint<'a>, kind: JointKind) -> Result<
         leader: at,
         mimic: whole,
     })
+}
+
+/// The most that a mimic is led beyond its limits without a warning, radians or metres: files round that far.
+const ROUNDING: f64 = 1e-6;
+
+/// Tells of a mimic that the limits of its leader take beyond its own: these are not kept.
+fn tell_mimic(moving: &Moving<'_>, joints: &[Joint], warnings: &mut Vec<String>) -> Result<(), ChainError> {
+    let leader = joints.iter().find(|joint| joint.name == moving.leader.name);
+    let (Some(mimic), Some(leader), false) = (moving.mimic, leader, moving.kind == JointKind::Continuous) else {
+        return Ok(());
+    };
+    let Some(limits) = moving.joint.limits()? else {
+        return Ok(());
+    };
+    let ends = leader.limits.map(|limit| mimic.multiplier * limit + mimic.offset);
+    let [lowest, highest] = [ends[0].min(ends[1]), ends[0].max(ends[1])];
+    let [lower, upper] = limits.range;
+    if lowest < lower - ROUNDING || highest > upper + ROUNDING {
+        let name = &leader.name;
+        let hint = match leader.kind {
+            JointKind::Continuous => String::new(),
+            JointKind::Revolute | JointKind::Prismatic => format!(" (narrow those of `{name}` by `limits`)"),
+        };
+        warnings.push(moving.joint.warning(&format!(
+            "limits of mimics are not kept: those of `{name}` lead it to {lowest} and {highest}, its own are {lower} and {upper}{hint}"
+        )));
+    }
+    Ok(())
 }
 
 /// The joints whose values are given, in their order: those of the chain from the base on, and then those that only mimics
@@ -251,28 +306,40 @@ fn order<'a>(moving: &[Moving<'a>], config: &ChainConfig) -> Result<Vec<UrdfJoin
     }
 }
 
-/// Two turns, radians: limits of a revolute joint beyond it may be degrees.
-const PLAUSIBLE: f64 = 12.6;
+/// Two turns, radians: limits of a revolute joint and angles of an origin beyond it may be degrees.
+const TWO_TURNS: f64 = 12.6;
+
+/// The longest distance of an origin along an axis, metres, that is not told: it may be millimetres.
+const FAR: f64 = 100.0;
+
+/// The most that a mimic moves for each unit of the joint that leads it: what is computed stays far from the ends of float32.
+const MAX_MULTIPLIER: f64 = 1e6;
 
 /// A joint whose value is given, with its limits.
 fn joint(joint: &UrdfJoint<'_>, config: &ChainConfig, warnings: &mut Vec<String>) -> Result<Joint, ChainError> {
+    let mut tell = |text: String| warnings.push(joint.warning(&text));
     let configured = config.limits.get(joint.name).copied();
     let kind = match joint.kind()? {
         Some(kind) => kind,
         None => return Err(joint.error("it is fixed")),
     };
+    let mut only = None;
     let limits = match (kind, configured) {
         (JointKind::Continuous, Some(_)) => return Err(joint.error("limits of a continuous joint (allowed: none)")),
         (JointKind::Continuous, None) => {
             if joint.limits()?.is_some() {
-                warnings.push(joint.warning("limits of a continuous joint are ignored"));
+                tell("limits of a continuous joint are ignored".to_owned());
             }
             [-MAX_ANGLE, MAX_ANGLE]
         }
         (_, Some(limits)) => limits,
-        (_, None) => joint.limits()?.ok_or_else(|| {
-            joint.error("no limits (needed: <limit lower=\"...\" upper=\"...\">, or `limits` of the configuration)")
-        })?,
+        (_, None) => {
+            let limits = joint.limits()?.ok_or_else(|| {
+                joint.error("no limits (needed: <limit lower=\"...\" upper=\"...\">, or `limits` of the configuration)")
+            })?;
+            only = limits.only;
+            limits.range
+        }
     };
     let [lower, upper] = limits;
     let is_range = lower < upper;
@@ -286,22 +353,19 @@ fn joint(joint: &UrdfJoint<'_>, config: &ChainConfig, warnings: &mut Vec<String>
             "limits {lower} and {upper} (allowed: within -{MAX_ANGLE} and {MAX_ANGLE})"
         )));
     }
-    if configured.is_none()
-        && let Some(given) = joint.only_limit()
-    {
-        warnings.push(joint.warning(&format!(
+    if let Some(given) = only {
+        tell(format!(
             "only its `{given}` limit is given, and the other is taken as 0"
-        )));
-    }
-    if kind == JointKind::Revolute && (lower < -PLAUSIBLE || upper > PLAUSIBLE) {
-        let text =
-            format!("limits {lower} and {upper} are more than two turns: are they degrees? They are to be radians");
-        warnings.push(joint.warning(&text));
+        ));
     }
     if lower < -MAX_ANGLE || upper > MAX_ANGLE {
-        warnings.push(joint.warning(&format!(
+        tell(format!(
             "limits {lower} and {upper} are brought to -{MAX_ANGLE} and {MAX_ANGLE}, as poses are computed for"
-        )));
+        ));
+    } else if kind == JointKind::Revolute && (lower < -TWO_TURNS || upper > TWO_TURNS) {
+        tell(format!(
+            "limits {lower} and {upper} are more than two turns: are they degrees? They are to be radians"
+        ));
     }
     let limits = [lower.max(-MAX_ANGLE), upper.min(MAX_ANGLE)];
     let [lowest, highest] = inwards::<f32>(limits);

@@ -6,11 +6,15 @@ use crate::urdf;
 use robocache_geometry::RigidTransform;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// The most moving joints of a chain.
 pub const MAX_JOINTS: usize = 16;
+
+/// Norms of a quaternion that is taken as one of norm 1: other numbers, such as joints, seldom have them.
+pub const UNIT_NORMS: RangeInclusive<f64> = 0.99..=1.01;
 
 /// Choice of a chain of a robot.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -99,6 +103,22 @@ pub struct Chain {
     pub(crate) warnings: Vec<String>,
 }
 
+/// Opens a file, or what a link leads to. A pipe or a device is refused: opening one may wait without end.
+fn open(path: &Path) -> io::Result<File> {
+    let kind = std::fs::metadata(path)?;
+    if kind.is_file() {
+        return File::open(path);
+    }
+    let (kind, came) = match kind.is_dir() {
+        true => (io::ErrorKind::IsADirectory, "a folder"),
+        false => (io::ErrorKind::Other, "a pipe, a socket or a device"),
+    };
+    Err(io::Error::new(
+        kind,
+        format!("{came} (allowed: a file, or a link to one)"),
+    ))
+}
+
 impl Chain {
     /// Reads the chain from the link `base` to the link `tip` from the text of a URDF; `file` names it in errors.
     ///
@@ -116,7 +136,7 @@ impl Chain {
     /// Reads a chain from a URDF file.
     ///
     /// # Errors
-    /// As [`from_urdf`](Self::from_urdf), or the file can't be read.
+    /// As [`from_urdf`](Self::from_urdf) and [`read_text`](Self::read_text).
     pub fn read(path: &Path, config: &ChainConfig) -> Result<Self, ChainError> {
         Self::new(&Self::read_text(path)?, &path.display().to_string(), config)
     }
@@ -124,12 +144,12 @@ impl Chain {
     /// Reads the text of a URDF file, for [`new`](Self::new).
     ///
     /// # Errors
-    /// The file can't be read, is too long, or is not UTF-8.
+    /// The file is not a regular one, can't be read, is too long, or is not UTF-8.
     pub fn read_text(path: &Path) -> Result<String, ChainError> {
         let file = || path.display().to_string();
         let (mut bytes, most) = (Vec::new(), urdf::MAX_BYTES);
         // One byte more than is allowed is enough to refuse the file.
-        let read = File::open(path).and_then(|opened| opened.take(most as u64 + 1).read_to_end(&mut bytes));
+        let read = open(path).and_then(|opened| opened.take(most as u64 + 1).read_to_end(&mut bytes));
         read.map_err(|source| ChainError::Io { file: file(), source })?;
         if bytes.len() > most {
             return Err(ChainError::File {

@@ -73,7 +73,7 @@ impl<R: Real> Model<R> {
                 *sum = *sum + *x * velocity;
             }
         }
-        Some(twist)
+        twist.iter().all(|x| x.is_finite()).then_some(twist)
     }
 
     /// The manipulability, sqrt(det J J^T) of Yoshikawa, Manipulability of robotic mechanisms, International Journal of

@@ -46,7 +46,7 @@ pub mod parts;
 mod source;
 mod urdf;
 
-pub use chain::{Chain, ChainConfig, Joint, JointKind, MAX_JOINTS};
+pub use chain::{Chain, ChainConfig, Joint, JointKind, MAX_JOINTS, UNIT_NORMS};
 pub use error::ChainError;
 pub use inverse::{Answer, InverseConfig, InverseError, MAX_DISTANCE, Select, Solver, Task, Track};
 pub use jacobian::{Frame, Twist};

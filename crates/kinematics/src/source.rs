@@ -1,9 +1,10 @@
 //! A chain as a configuration file names it.
 
-use crate::chain::{Chain, ChainConfig};
+use crate::chain::{Chain, ChainConfig, UNIT_NORMS};
 use crate::error::ChainError;
 use crate::urdf;
 use robocache_geometry::RigidTransform;
+use robocache_geometry::vector::norm;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -42,7 +43,7 @@ pub struct ChainSource {
 pub struct ToolConfig {
     /// Its position, metres.
     pub translation_m: [f64; 3],
-    /// Its rotation, a quaternion, which is made one of norm 1.
+    /// Its rotation, a quaternion of norm 1, to within 1 %.
     pub rotation_xyzw: [f64; 4],
 }
 
@@ -59,10 +60,10 @@ impl Default for ToolConfig {
 impl ToolConfig {
     fn transform(&self) -> Result<RigidTransform<f64>, String> {
         let (rotation, translation) = (self.rotation_xyzw, self.translation_m);
-        let norm = rotation.iter().map(|v| v * v).sum::<f64>().sqrt();
-        if !(1e-6..=1e6).contains(&norm) {
+        let norm = norm(rotation);
+        if !UNIT_NORMS.contains(&norm) {
             return Err(format!(
-                "tool.rotation_xyzw: {rotation:?} has the norm {norm} (allowed: a quaternion x, y, z, w of norm 1)"
+                "tool.rotation_xyzw: {rotation:?} has the norm {norm} (allowed: a quaternion x, y, z, w of norm 1, to within 1 %)"
             ));
         }
         let most = urdf::MAX_DISTANCE;
@@ -96,6 +97,9 @@ impl ChainSource {
     /// As of [`config`](Self::config) and of [`Chain::read`].
     pub fn read(&self, folder: &Path) -> Result<Chain, String> {
         let config = self.config()?;
-        Chain::read(&folder.join(&self.urdf), &config).map_err(|error: ChainError| error.to_string())
+        Chain::read(&folder.join(&self.urdf), &config).map_err(|error| match error {
+            ChainError::Io { .. } => format!("urdf: {error}"),
+            ChainError::File { .. } | ChainError::Element { .. } | ChainError::Joint { .. } => error.to_string(),
+        })
     }
 }

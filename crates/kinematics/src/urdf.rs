@@ -74,11 +74,40 @@ pub(crate) struct UrdfJoint<'a> {
     pub child: &'a str,
 }
 
+/// The limits of a joint, radians or metres.
+pub(crate) struct UrdfLimits {
+    /// The lower and the upper limit. One that is not given is 0.
+    pub range: [f64; 2],
+    /// The name of the limit that is given, if it is one alone.
+    pub only: Option<&'static str>,
+}
+
 /// The joint that another one follows: its value times `multiplier`, and `offset`.
 pub(crate) struct UrdfMimic<'a> {
     pub leader: &'a str,
     pub multiplier: f64,
     pub offset: f64,
+}
+
+/// The frame of a joint in that of its parent: `xyz`, metres, and `rpy`, radians.
+pub(crate) struct UrdfOrigin {
+    pub translation: [f64; 3],
+    pub angles: [f64; 3],
+}
+
+impl UrdfOrigin {
+    /// Rz Ry Rx of the angles, and the translation.
+    pub fn transform(&self) -> RigidTransform<f64> {
+        let [(sr, cr), (sp, cp), (sy, cy)] = self.angles.map(sin_cos);
+        RigidTransform {
+            rotation: [
+                [cy * cp, (cy * sp) * sr - sy * cr, (cy * sp) * cr + sy * sr],
+                [sy * cp, (sy * sp) * sr + cy * cr, (sy * sp) * cr - cy * sr],
+                [-sp, cp * sr, cp * cr],
+            ],
+            translation: self.translation,
+        }
+    }
 }
 
 impl<'a> Urdf<'a> {
@@ -221,16 +250,38 @@ impl<'a> UrdfJoint<'a> {
         self.error(text).to_string()
     }
 
-    fn element(&self, name: &str) -> Option<Node<'a, 'a>> {
-        self.node.children().find(|child| child.has_tag_name(name))
+    /// A child element, of which there may be one alone.
+    fn element(&self, name: &str) -> Result<Option<Node<'a, 'a>>, ChainError> {
+        let mut elements = self.node.children().filter(|child| child.has_tag_name(name));
+        let element = elements.next();
+        match elements.next() {
+            Some(_) => Err(self.error(format!("a second <{name}> (allowed: one)"))),
+            None => Ok(element),
+        }
     }
 
-    fn attribute(&self, element: &str, name: &str) -> Option<&'a str> {
-        self.element(element)?.attribute(name)
+    fn attribute(&self, element: &str, name: &str) -> Result<Option<&'a str>, ChainError> {
+        Ok(self.element(element)?.and_then(|element| element.attribute(name)))
+    }
+
+    /// Checks that a child element has none but these attributes: others would change the chain, and are not read.
+    fn expect_attributes(&self, element: &str, allowed: &[&str]) -> Result<(), ChainError> {
+        let Some(node) = self.element(element)? else {
+            return Ok(());
+        };
+        match node.attributes().find(|given| !allowed.contains(&given.name())) {
+            Some(other) => Err(self.error(format!(
+                "{element} {} `{}` (allowed: {})",
+                other.name(),
+                other.value(),
+                allowed.join(", ")
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn link(&self, element: &str, links: &HashSet<&str>) -> Result<&'a str, ChainError> {
-        let Some(name) = self.attribute(element, "link") else {
+        let Some(name) = self.attribute(element, "link")? else {
             return Err(self.error(format!("no <{element} link=\"...\">")));
         };
         match links.contains(name) {
@@ -261,15 +312,19 @@ impl<'a> UrdfJoint<'a> {
         most: f64,
         otherwise: [f64; N],
     ) -> Result<[f64; N], ChainError> {
-        let Some(text) = self.attribute(element, attribute) else {
+        let Some(text) = self.attribute(element, attribute)? else {
             return Ok(otherwise);
         };
         let wrong = |allowed: String| self.error(format!("{element} {attribute} `{text}` (allowed: {allowed})"));
+        let count = || match N {
+            1 => wrong("a number".to_owned()),
+            _ => wrong(format!("{N} numbers")),
+        };
         let mut words = text.split_ascii_whitespace();
         let mut values = [0.0; N];
         for value in &mut values {
             let word = words.next().and_then(|word| word.parse::<f64>().ok());
-            *value = word.ok_or_else(|| wrong(format!("{N} numbers")))?;
+            *value = word.ok_or_else(count)?;
             if !value.is_finite() {
                 return Err(wrong("finite numbers".to_owned()));
             }
@@ -278,7 +333,7 @@ impl<'a> UrdfJoint<'a> {
             }
         }
         match words.next() {
-            Some(_) => Err(wrong(format!("{N} numbers"))),
+            Some(_) => Err(count()),
             None => Ok(values),
         }
     }
@@ -288,24 +343,19 @@ impl<'a> UrdfJoint<'a> {
             .map(|[value]| value)
     }
 
-    /// The frame of the joint in that of its parent: Rz Ry Rx of `rpy`, and `xyz`.
-    pub fn origin(&self) -> Result<RigidTransform<f64>, ChainError> {
-        let translation = self.numbers("origin", "xyz", MAX_DISTANCE, [0.0; 3])?;
-        let angles = self.numbers("origin", "rpy", MAX_ANGLE, [0.0; 3])?;
-        let [(sr, cr), (sp, cp), (sy, cy)] = angles.map(sin_cos);
-        Ok(RigidTransform {
-            rotation: [
-                [cy * cp, (cy * sp) * sr - sy * cr, (cy * sp) * cr + sy * sr],
-                [sy * cp, (sy * sp) * sr + cy * cr, (sy * sp) * cr - cy * sr],
-                [-sp, cp * sr, cp * cr],
-            ],
-            translation,
+    /// The frame of the joint in that of its parent.
+    pub fn origin(&self) -> Result<UrdfOrigin, ChainError> {
+        self.expect_attributes("origin", &["xyz", "rpy"])?;
+        Ok(UrdfOrigin {
+            translation: self.numbers("origin", "xyz", MAX_DISTANCE, [0.0; 3])?,
+            angles: self.numbers("origin", "rpy", MAX_ANGLE, [0.0; 3])?,
         })
     }
 
     /// The axis of the joint with norm 1, and the norm that it has in the file.
     pub fn axis(&self) -> Result<([f64; 3], f64), ChainError> {
         let [shortest, longest] = AXIS_LENGTHS;
+        self.expect_attributes("axis", &["xyz"])?;
         let axis = self.numbers("axis", "xyz", longest, [1.0, 0.0, 0.0])?;
         let length = robocache_geometry::vector::norm(axis);
         match length {
@@ -315,34 +365,31 @@ impl<'a> UrdfJoint<'a> {
         }
     }
 
-    /// The lower and the upper limit, if at least one of them is given; the other is then 0.
-    pub fn limits(&self) -> Result<Option<[f64; 2]>, ChainError> {
-        let given = |name| self.attribute("limit", name).is_some();
-        if !given("lower") && !given("upper") {
-            return Ok(None);
-        }
-        let lower = self.number("limit", "lower", 0.0)?;
-        Ok(Some([lower, self.number("limit", "upper", 0.0)?]))
-    }
-
-    /// The name of the limit that is given, if it is one alone.
-    pub fn only_limit(&self) -> Option<&'static str> {
-        let given = |name| self.attribute("limit", name).is_some();
-        match (given("lower"), given("upper")) {
+    /// The limits, if at least one of them is given.
+    pub fn limits(&self) -> Result<Option<UrdfLimits>, ChainError> {
+        let given = |name| Ok(self.attribute("limit", name)?.is_some());
+        let only = match (given("lower")?, given("upper")?) {
+            (false, false) => return Ok(None),
             (true, false) => Some("lower"),
             (false, true) => Some("upper"),
-            _ => None,
-        }
+            (true, true) => None,
+        };
+        let number = |name| self.number("limit", name, 0.0);
+        Ok(Some(UrdfLimits {
+            range: [number("lower")?, number("upper")?],
+            only,
+        }))
     }
 
     /// The joint that it follows, if it does.
     pub fn mimic(&self) -> Result<Option<UrdfMimic<'a>>, ChainError> {
-        if self.element("mimic").is_none() {
+        if self.element("mimic")?.is_none() {
             return Ok(None);
         }
-        let Some(leader) = self.attribute("mimic", "joint") else {
+        let Some(leader) = self.attribute("mimic", "joint")? else {
             return Err(self.error("a <mimic> without a joint"));
         };
+        self.expect_attributes("mimic", &["joint", "multiplier", "offset"])?;
         Ok(Some(UrdfMimic {
             leader,
             multiplier: self.number("mimic", "multiplier", 1.0)?,

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use robocache_kinematics::{Answer, Chain, Frame, InverseConfig, Model, Solver, Track};
+use robocache_kinematics::{Answer, Chain, Frame, InverseConfig, Model, Solver, Task, Track};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -41,6 +41,12 @@ fn nothing_is_allocated_for_a_row_or_a_target() {
     let chain = Chain::from_urdf(ARM, "arm.urdf", "a", "e").unwrap();
     let model = Model::<f64>::new(&chain);
     let solver = Solver::<f64>::new(&chain, &InverseConfig::default()).unwrap();
+    let with_posture = InverseConfig {
+        task: Task::Position,
+        posture: Some(0.1),
+        ..InverseConfig::default()
+    };
+    let pulled = Solver::<f64>::new(&chain, &with_posture).unwrap();
     let q = [0.3, 0.4, 0.5, 0.2];
     let mut jacobian = [0.0; 24];
     let mut joints = [0.0; 8];
@@ -58,6 +64,7 @@ fn nothing_is_allocated_for_a_row_or_a_target() {
     }
     solver.solve_along(&[pose, far], None, &mut joints, &mut answers, &mut branches);
     solver.solve_next(&pose, &mut Track::default(), &mut joints[..4]);
+    pulled.solve_next(&pose, &mut Track::default(), &mut joints[..4]);
     let allocations = ALLOCATIONS.get() - before;
 
     assert_eq!(allocations, 0);

@@ -232,7 +232,7 @@ impl Conversion {
     /// Converts the steps of a chunk, `width` numbers each.
     ///
     /// # Errors
-    /// Names the step: a number is not finite, a rotation has no direction, a joint is too large for the chain, or it does not reach
+    /// Names the step: a number is not finite, a rotation can't be [read](RotationForm::read), a joint is too large for the chain, or it does not reach
     /// a pose within 0.5 rad or m of the step before, the first one within that of the reference.
     ///
     /// # Panics
@@ -304,7 +304,10 @@ impl Conversion {
         match pose {
             Some(pose) => Ok(Reference { values, pose }),
             None if self.solver.is_some() => refused(too_large(values)),
-            None => refused(format!("{:?} is not a quaternion (allowed: a norm of 1)", &values[3..])),
+            None => {
+                let (rotation, allowed) = (&values[3..], RotationForm::Xyzw.allowed());
+                refused(format!("{rotation:?} is not a quaternion (allowed: {allowed})"))
+            }
         }
     }
 
@@ -378,8 +381,13 @@ fn read(numbers: &[f64], form: RotationForm) -> Result<Vec<RigidTransform<f64>>,
             rotation,
             translation: [position[0], position[1], position[2]],
         });
-        let name = form.name();
-        transform.ok_or_else(|| StepError::step(step, format!("{rotation:?} is not a rotation of the form `{name}`")))
+        transform.ok_or_else(|| {
+            let (name, allowed) = (form.name(), form.allowed());
+            StepError::step(
+                step,
+                format!("{rotation:?} is not a rotation of the form `{name}` (allowed: {allowed})"),
+            )
+        })
     });
     poses.collect()
 }

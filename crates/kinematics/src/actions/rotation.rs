@@ -1,3 +1,4 @@
+use crate::chain::UNIT_NORMS;
 use robocache_geometry::RigidTransform;
 use robocache_geometry::quaternion::{from_rotvec, to_matrix, to_rotvec};
 use robocache_geometry::vector::{cross, norm, rejection, unit};
@@ -18,7 +19,7 @@ pub enum RotationForm {
     Rotvec,
 }
 
-/// Norms that a quaternion or a row of a matrix may have before it is made a unit one.
+/// Norms that a row of a matrix may have before it is made a unit one.
 const NORMS: std::ops::RangeInclusive<f64> = 1e-6..=1e18;
 
 type Matrix = [[f64; 3]; 3];
@@ -53,13 +54,23 @@ impl RotationForm {
         }
     }
 
+    /// The numbers that are a rotation, in words.
+    pub(super) fn allowed(self) -> &'static str {
+        match self {
+            Self::Xyzw | Self::Wxyz => "of norm 1, to within 1 %",
+            Self::Rot6dRows | Self::Rot6dColumns => "two vectors that are neither 0 nor parallel",
+            Self::Rotvec => "axis times angle",
+        }
+    }
+
     /// Reads a rotation matrix. Quaternions are made unit ones, and rows and columns orthonormal after Gram and Schmidt. `None` if
-    /// the numbers are not a rotation: too small, too large or parallel.
+    /// the numbers are not a rotation: a quaternion whose norm is not 1 to within 1 %, or rows and columns that are too small, too
+    /// large or parallel.
     ///
     /// # Panics
     /// If there are fewer numbers than the [width](Self::width).
     pub fn read(self, numbers: &[f64]) -> Option<Matrix> {
-        let quaternion = |q: [f64; 4]| NORMS.contains(&norm(q)).then(|| to_matrix(unit(q)));
+        let quaternion = |q: [f64; 4]| UNIT_NORMS.contains(&norm(q)).then(|| to_matrix(unit(q)));
         match self {
             Self::Xyzw => quaternion([numbers[0], numbers[1], numbers[2], numbers[3]]),
             Self::Wxyz => quaternion([numbers[1], numbers[2], numbers[3], numbers[0]]),

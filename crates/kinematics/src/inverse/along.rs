@@ -46,7 +46,8 @@ impl<R: Real> Solver<R> {
     /// answer before it.
     ///
     /// If that leads to no answer, or moves a joint by more than `max_joint_step`, the nearest answer from all starts is taken, and
-    /// the number in `branches` rises by 1 from there on. After a target without an answer the one before stays the start.
+    /// the number in `branches` rises by 1 from there on. After a target without an answer the one before stays the start. With a
+    /// posture each answer is pulled to rest before the next one starts from it, no further than `max_joint_step` from the last.
     ///
     /// # Panics
     /// If `seed` does not have a value for each joint, `joints` not one for each joint of each target, or `answers` or `branches`
@@ -92,19 +93,21 @@ impl<R: Real> Solver<R> {
     }
 
     fn go_to(&self, target: &Target<R>, start: &Row<R>, track: &mut Track<R>) -> Attempt<R> {
-        let attempt = match &track.last {
-            None => self.select(target, start, self.spec.select, start),
+        let (attempt, from) = match &track.last {
+            None => (self.select(target, start, self.spec.select, start), None),
             Some(last) => {
-                let attempt = self.descend(target, last);
+                let attempt = self.descend(target, last, &self.bounds_along);
                 if attempt.answer.valid && self.is_step(last, &attempt.joints) {
-                    attempt
+                    (attempt, Some(last))
                 } else {
                     let restarted = self.select(target, start, Select::Nearest, last);
-                    track.branch += u32::from(restarted.answer.valid);
-                    restarted
+                    let is_near = self.is_step(last, &restarted.joints);
+                    track.branch += u32::from(restarted.answer.valid && !is_near);
+                    (restarted, is_near.then_some(last))
                 }
             }
         };
+        let attempt = self.pull_to_rest(target, attempt, from);
         if attempt.answer.valid {
             track.last = Some(attempt.joints);
         }
@@ -112,7 +115,7 @@ impl<R: Real> Solver<R> {
     }
 
     /// True if no joint moves by more than is allowed.
-    fn is_step(&self, from: &Row<R>, to: &Row<R>) -> bool {
+    pub(super) fn is_step(&self, from: &Row<R>, to: &Row<R>) -> bool {
         let mut pairs = from.iter().zip(to).take(self.model.joints);
         pairs.all(|(&from, &to)| (to - from).abs() <= self.spec.max_joint_step)
     }

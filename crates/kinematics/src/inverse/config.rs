@@ -1,4 +1,7 @@
+use super::posture::Posture;
+use super::step::Bounds;
 use super::task::Task;
+use crate::chain::Chain;
 use robocache_geometry::Real;
 use serde::Deserialize;
 
@@ -22,6 +25,11 @@ pub struct InverseConfig {
     pub select: Select,
     /// Largest change of a joint from one target of a trajectory to the next, radians or metres.
     pub max_joint_step: f64,
+    /// Part of the way to `rest` that joints are pulled with each answer, as far as the task leaves them free: above 0, up to 1. The
+    /// chain has more joints than the task has rows. `None`: they are not pulled.
+    pub posture: Option<f64>,
+    /// Joints that `posture` pulls to. `None`: the middle of the limits, 0 for a continuous joint.
+    pub rest: Option<Vec<f64>>,
 }
 
 /// The answer that is taken if several starts lead to one.
@@ -61,7 +69,16 @@ impl Default for InverseConfig {
             max_iterations: None,
             select: Select::First,
             max_joint_step: 0.5,
+            posture: None,
+            rest: None,
         }
+    }
+}
+
+impl InverseConfig {
+    /// The weights of the rows that the task has.
+    pub(super) fn weights_of_task(&self) -> &[f64] {
+        &self.weights[..self.task.rows()]
     }
 }
 
@@ -86,10 +103,12 @@ pub struct Spec<R> {
     pub floor: R,
     /// The damping of a step for each unit of the squared error.
     pub gain: R,
+    /// As of [`InverseConfig`].
+    pub posture: Option<Posture<R>>,
 }
 
 impl<R: Real> Spec<R> {
-    pub(super) fn new(config: &InverseConfig) -> Result<Self, InverseError> {
+    pub(super) fn new(config: &InverseConfig, chain: &Chain, bounds: &Bounds<R>) -> Result<Self, InverseError> {
         let refuse = |key, problem| Err(InverseError { key, problem });
         let is_single = size_of::<R>() == size_of::<f32>();
         let tolerances = [
@@ -105,11 +124,12 @@ impl<R: Real> Spec<R> {
             }
         }
         let weights = config.weights;
-        let judged = &weights[..config.task.rows()];
-        if !weights.iter().all(|weight| (0.0..=1e3).contains(weight)) || judged.iter().all(|&weight| weight == 0.0) {
+        let judged = config.weights_of_task();
+        let is_weight = |&weight: &f64| weight == 0.0 || (1e-6..=1e3).contains(&weight);
+        if !weights.iter().all(is_weight) || judged.iter().all(|&weight| weight == 0.0) {
             return refuse(
                 "weights",
-                format!("{weights:?} (allowed: 0 to 1000, one of the task's above 0)"),
+                format!("{weights:?} (allowed: 0, or 1e-6 to 1000; one of the task's above 0)"),
             );
         }
         if !(1..=MAX_SEEDS).contains(&config.seeds) {
@@ -126,7 +146,7 @@ impl<R: Real> Spec<R> {
         if !(config.max_joint_step > 0.0 && config.max_joint_step.is_finite()) {
             return refuse(
                 "max_joint_step",
-                format!("{} (allowed: above 0)", config.max_joint_step),
+                format!("{} (allowed: above 0, finite)", config.max_joint_step),
             );
         }
         let square = |tolerance: f64| R::from_f64(tolerance) * R::from_f64(tolerance);
@@ -140,6 +160,7 @@ impl<R: Real> Spec<R> {
             max_joint_step: R::from_f64(config.max_joint_step),
             floor: R::from_f64(if is_single { 1e-7 } else { 1e-8 }),
             gain: R::from_f64(0.05),
+            posture: Posture::new(config, chain, bounds)?,
         })
     }
 }

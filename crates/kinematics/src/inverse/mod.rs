@@ -3,6 +3,7 @@
 mod along;
 mod batch;
 mod config;
+mod posture;
 mod seeds;
 mod solver;
 mod step;
@@ -10,6 +11,7 @@ mod task;
 
 pub use along::Track;
 pub use config::{InverseConfig, InverseError, Select, Spec};
+pub use posture::Posture;
 pub use solver::{Answer, Solver};
 pub use step::Bound;
 pub use task::{MAX_DISTANCE, Task};

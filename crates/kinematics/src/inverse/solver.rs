@@ -1,6 +1,7 @@
 //! Joints for a pose, by Levenberg-Marquardt from a fixed list of starts.
 
 use super::config::{InverseConfig, InverseError, Select, Spec};
+use super::posture::Posture;
 use super::seeds;
 use super::step::{Bound, Bounds};
 use super::task::{PositionAndAxis, PositionOnly, Residual, Rows, Target, Task, WholePose};
@@ -21,7 +22,7 @@ pub struct Answer<R> {
     pub rotation_error_rad: R,
     /// Index of the start that led to the joints.
     pub seed: u32,
-    /// Steps from that start: 0 if the start is an answer.
+    /// Steps from that start: 0 if the start is an answer. Those of a posture are not among them.
     pub iterations: u32,
 }
 
@@ -34,6 +35,8 @@ pub struct Solver<R> {
     pub(super) model: Model<R>,
     pub(super) spec: Spec<R>,
     bounds: Bounds<R>,
+    /// The limits for steps from an answer.
+    pub(super) bounds_along: Bounds<R>,
     /// A row of joints for each start.
     seeds: Vec<R>,
 }
@@ -47,16 +50,28 @@ pub(super) struct Attempt<R> {
     pub square: R,
 }
 
+/// The squared errors at some joints.
+struct Measured<R> {
+    /// True if both are within the tolerances.
+    valid: bool,
+    position: R,
+    rotation: R,
+    /// The sum of the squared and weighted errors.
+    square: R,
+}
+
 impl<R: Real> Solver<R> {
     /// Checks a configuration, and makes what all targets share.
     ///
     /// # Errors
     /// Names the field, what came and what is allowed.
     pub fn new(chain: &Chain, config: &InverseConfig) -> Result<Self, InverseError> {
+        let bounds = Bounds::new(chain);
         Ok(Self {
             model: Model::new(chain),
-            spec: Spec::new(config)?,
-            bounds: Bounds::new(chain),
+            spec: Spec::new(config, chain, &bounds)?,
+            bounds_along: bounds.along(),
+            bounds,
             seeds: seeds::table(chain.joints(), config.seeds),
         })
     }
@@ -93,7 +108,10 @@ impl<R: Real> Solver<R> {
     pub fn solve(&self, target: &Pose<R>, seed: Option<&[R]>, joints: &mut [R]) -> Answer<R> {
         assert_eq!(joints.len(), self.model.joints, "a value for each joint");
         let attempt = match (Target::new(target), self.first_start(seed)) {
-            (Some(target), Some(start)) => self.select(&target, &start, self.spec.select, &start),
+            (Some(target), Some(start)) => {
+                let attempt = self.select(&target, &start, self.spec.select, &start);
+                self.pull_to_rest(&target, attempt, None)
+            }
             _ => Attempt::unusable(),
         };
         joints.copy_from_slice(&attempt.joints[..joints.len()]);
@@ -104,7 +122,7 @@ impl<R: Real> Solver<R> {
     /// before by more than 1e-3 in some joint. Returns their number.
     ///
     /// # Panics
-    /// If `seed` does not have a value for each joint.
+    /// If `seed` does not have a value for each joint, or the solver has a posture, which would make distinct answers one.
     pub fn solve_all(
         &self,
         target: &Pose<R>,
@@ -112,6 +130,7 @@ impl<R: Real> Solver<R> {
         joints: &mut Vec<R>,
         answers: &mut Vec<Answer<R>>,
     ) -> usize {
+        assert!(self.spec.posture.is_none(), "all answers are those without a posture");
         let (n, first) = (self.model.joints, joints.len());
         let (Some(target), Some(start)) = (Target::new(target), self.first_start(seed)) else {
             return 0;
@@ -156,7 +175,7 @@ impl<R: Real> Solver<R> {
             if s > 0 {
                 start[..n].copy_from_slice(row);
             }
-            let mut attempt = self.descend(target, &start);
+            let mut attempt = self.descend(target, &start, &self.bounds);
             attempt.answer.seed = s as u32;
             attempt
         })
@@ -188,7 +207,7 @@ impl<R: Real> Solver<R> {
         best.map_or_else(Attempt::unusable, |(best, _)| best)
     }
 
-    fn squared_distance(&self, a: &Row<R>, b: &Row<R>) -> R {
+    fn squared_distance(&self, a: &[R], b: &[R]) -> R {
         let differences = a.iter().zip(b).map(|(&a, &b)| a - b);
         differences
             .take(self.model.joints)
@@ -196,44 +215,133 @@ impl<R: Real> Solver<R> {
     }
 
     /// Makes steps from a start until the errors are within the tolerances, or there are enough of them.
-    pub(super) fn descend(&self, target: &Target<R>, start: &Row<R>) -> Attempt<R> {
+    pub(super) fn descend(&self, target: &Target<R>, start: &Row<R>, bounds: &Bounds<R>) -> Attempt<R> {
         match self.spec.task {
-            Task::Pose => self.descend_with::<WholePose, 6>(target, start),
-            Task::Position => self.descend_with::<PositionOnly, 3>(target, start),
-            Task::PositionAxis => self.descend_with::<PositionAndAxis, 5>(target, start),
+            Task::Pose => self.descend_with::<WholePose, 6>(target, start, bounds),
+            Task::Position => self.descend_with::<PositionOnly, 3>(target, start, bounds),
+            Task::PositionAxis => self.descend_with::<PositionAndAxis, 5>(target, start, bounds),
         }
     }
 
-    fn descend_with<T: Rows<M>, const M: usize>(&self, target: &Target<R>, start: &Row<R>) -> Attempt<R> {
-        let n = self.model.joints;
+    fn descend_with<T: Rows<M>, const M: usize>(
+        &self,
+        target: &Target<R>,
+        start: &Row<R>,
+        bounds: &Bounds<R>,
+    ) -> Attempt<R> {
         let mut joints = *start;
         let mut columns = Columns::default();
         let mut residual = Residual::zero();
         let mut iterations = 0;
         loop {
-            let turns = self.model.turns(&joints[..n]);
-            let tip = self.model.columns(&turns, Frame::Base, &mut columns);
-            residual.compare::<T>(target, &tip, &columns[..n]);
-            let [position, rotation] = match &self.spec.weights {
-                Some(weights) => residual.weigh(weights),
-                None => [residual.position, residual.rotation],
-            };
-            let square = residual.position + residual.rotation;
-            let valid = turns.is_valid && position <= self.spec.position && rotation <= self.spec.rotation;
-            if valid || iterations == self.spec.max_iterations {
-                let answer = Answer {
-                    valid,
-                    position_error_m: position.sqrt(),
-                    rotation_error_rad: rotation.sqrt(),
-                    seed: 0,
-                    iterations,
-                };
-                return Attempt { joints, answer, square };
+            let measured = self.measure::<T, M>(target, &joints, &mut columns, &mut residual);
+            if measured.valid || iterations == self.spec.max_iterations {
+                return measured.attempt(joints, 0, iterations);
             }
-            let damping = self.spec.floor + self.spec.gain * square;
-            self.bounds.step(&mut residual, damping, &mut joints[..n]);
+            self.step(&measured, &mut residual, bounds, &mut joints);
             iterations += 1;
         }
+    }
+
+    /// Measures how far joints are from a target.
+    #[inline(always)]
+    fn measure<T: Rows<M>, const M: usize>(
+        &self,
+        target: &Target<R>,
+        joints: &Row<R>,
+        columns: &mut Columns<R>,
+        residual: &mut Residual<R, M>,
+    ) -> Measured<R> {
+        let n = self.model.joints;
+        let turns = self.model.turns(&joints[..n]);
+        let tip = self.model.columns(&turns, Frame::Base, columns);
+        residual.compare::<T>(target, &tip, &columns[..n]);
+        let [position, rotation] = match &self.spec.weights {
+            Some(weights) => residual.weigh(weights),
+            None => [residual.position, residual.rotation],
+        };
+        Measured {
+            valid: turns.is_valid && position <= self.spec.position && rotation <= self.spec.rotation,
+            position,
+            rotation,
+            square: residual.position + residual.rotation,
+        }
+    }
+
+    /// Makes one step towards the target that joints were measured for.
+    #[inline(always)]
+    fn step<const M: usize>(
+        &self,
+        measured: &Measured<R>,
+        residual: &mut Residual<R, M>,
+        bounds: &Bounds<R>,
+        joints: &mut Row<R>,
+    ) {
+        let damping = self.spec.floor + self.spec.gain * measured.square;
+        bounds.step(residual, damping, &mut joints[..self.model.joints]);
+    }
+
+    /// Pulls a valid answer to the posture of rest, if there is one. The answer stays as it is if what it is pulled to is not valid,
+    /// has a joint further than `max_joint_step` from those of `last`, or is further from rest.
+    #[inline(always)]
+    pub(super) fn pull_to_rest(&self, target: &Target<R>, attempt: Attempt<R>, last: Option<&Row<R>>) -> Attempt<R> {
+        let posture = match &self.spec.posture {
+            Some(posture) if attempt.answer.valid => posture,
+            _ => return attempt,
+        };
+        let pulled = match self.spec.task {
+            Task::Pose => self.pull_with::<WholePose, 6>(posture, target, &attempt),
+            Task::Position => self.pull_with::<PositionOnly, 3>(posture, target, &attempt),
+            Task::PositionAxis => self.pull_with::<PositionAndAxis, 5>(posture, target, &attempt),
+        };
+        let distance = |joints: &Row<R>| self.squared_distance(joints, &posture.rest);
+        let is_step = last.is_none_or(|last| self.is_step(last, &pulled.joints));
+        match pulled.answer.valid && is_step && distance(&pulled.joints) <= distance(&attempt.joints) {
+            true => pulled,
+            false => attempt,
+        }
+    }
+
+    /// Moves the joints of an answer towards rest, and makes one step back to the target if that leaves its tolerances.
+    fn pull_with<T: Rows<M>, const M: usize>(
+        &self,
+        posture: &Posture<R>,
+        target: &Target<R>,
+        from: &Attempt<R>,
+    ) -> Attempt<R> {
+        let n = self.model.joints;
+        let mut joints = from.joints;
+        let mut columns = Columns::default();
+        let mut residual = Residual::zero();
+        self.measure::<T, M>(target, &joints, &mut columns, &mut residual);
+        posture.pull(
+            &residual.columns[..n],
+            self.spec.floor,
+            &self.bounds_along,
+            &mut joints[..n],
+        );
+        let mut measured = self.measure::<T, M>(target, &joints, &mut columns, &mut residual);
+        if !measured.valid {
+            self.step(&measured, &mut residual, &self.bounds_along, &mut joints);
+            measured = self.measure::<T, M>(target, &joints, &mut columns, &mut residual);
+        }
+        measured.attempt(joints, from.answer.seed, from.answer.iterations)
+    }
+}
+
+impl<R: Real> Measured<R> {
+    /// The attempt that ends at these joints.
+    #[inline(always)]
+    fn attempt(&self, joints: Row<R>, seed: u32, iterations: u32) -> Attempt<R> {
+        let answer = Answer {
+            valid: self.valid,
+            position_error_m: self.position.sqrt(),
+            rotation_error_rad: self.rotation.sqrt(),
+            seed,
+            iterations,
+        };
+        let square = self.square;
+        Attempt { joints, answer, square }
     }
 }
 

@@ -7,7 +7,7 @@ use robocache_geometry::Real;
 use std::f64::consts::TAU;
 
 /// The largest change of a joint in one step, radians or metres.
-const MAX_STEP: f64 = 1.0;
+pub(super) const MAX_STEP: f64 = 1.0;
 /// Range from which on a joint is not held at its limit, radians: a step beyond it leads to the other end.
 const TURNING_RANGE: f64 = 6.2;
 
@@ -51,6 +51,18 @@ impl<R: Real> Bounds<R> {
         }
     }
 
+    /// The limits along a trajectory, where a full turn would be a jump: every joint is held at them.
+    pub fn along(&self) -> Self {
+        let held = |bound: &Bound<R>| Bound {
+            turns: false,
+            holds: true,
+            ..bound.clone()
+        };
+        Self {
+            joints: self.joints.iter().map(held).collect(),
+        }
+    }
+
     /// The limits of each joint.
     pub fn all(&self) -> &[Bound<R>] {
         &self.joints
@@ -77,7 +89,7 @@ impl<R: Real> Bounds<R> {
     /// J^T e pushes outwards, and the whole step is scaled so that no joint moves by more than 1.
     #[inline(always)]
     pub fn step<const M: usize>(&self, residual: &mut Residual<R, M>, damping: R, q: &mut [R]) {
-        let (zero, most) = (R::default(), R::from_f64(MAX_STEP));
+        let zero = R::default();
         let columns = &mut residual.columns[..q.len()];
         for ((column, bound), &q) in columns.iter_mut().zip(&self.joints).zip(&*q) {
             let push = product(column, &residual.error);
@@ -92,25 +104,35 @@ impl<R: Real> Bounds<R> {
         }
         let y = Ldl::new(matrix, damping).solve(residual.error);
         let mut step = [zero; crate::chain::MAX_JOINTS];
-        let mut largest = zero;
         for (step, column) in step.iter_mut().zip(&*columns) {
-            *step = product(column, &y);
-            let size = step.abs();
-            largest = if size > largest { size } else { largest };
+            let found = product(column, &y);
+            // Rounding may leave a matrix that is singular, such as of an arm that is far away from its first joint.
+            *step = if found.is_finite() { found } else { zero };
         }
-        let scale = if largest > most {
-            most / largest
-        } else {
-            R::from_f64(1.0)
-        };
+        let scale = scale_within(&step[..q.len()], R::from_f64(MAX_STEP));
         for (i, (q, step)) in q.iter_mut().zip(step).enumerate() {
             *q = self.inside(i, *q + step * scale);
         }
     }
 }
 
+/// The factor that brings the largest of the values to `most`; 1 if none is larger.
+#[inline(always)]
+pub(super) fn scale_within<R: Real>(values: &[R], most: R) -> R {
+    let mut largest = R::default();
+    for value in values {
+        let size = value.abs();
+        largest = if size > largest { size } else { largest };
+    }
+    if largest > most {
+        most / largest
+    } else {
+        R::from_f64(1.0)
+    }
+}
+
 /// The inner product, summed from the first component on.
 #[inline(always)]
-fn product<R: Real, const M: usize>(a: &[R; M], b: &[R; M]) -> R {
+pub(super) fn product<R: Real, const M: usize>(a: &[R; M], b: &[R; M]) -> R {
     robocache_geometry::vector::dot(*a, *b)
 }

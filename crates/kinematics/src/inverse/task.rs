@@ -34,8 +34,8 @@ impl Task {
 
 /// The largest coordinate of a target, metres.
 pub const MAX_DISTANCE: f64 = 1e6;
-/// Squares of the least and the largest norm of a target's quaternion.
-const SQUARED_NORMS: [f64; 2] = [1e-12, 1e12];
+/// Squares of the least and the largest norm of a target's quaternion, those of [`UNIT_NORMS`](crate::UNIT_NORMS).
+const SQUARED_NORMS: [f64; 2] = [0.9801, 1.0201];
 
 /// A pose to be reached, with a unit quaternion.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,8 @@ pub(super) struct Target<R> {
 }
 
 impl<R: Real> Target<R> {
-    /// Checks a pose, and makes its quaternion a unit one. `None` if it is not finite, too far away or has no quaternion.
+    /// Checks a pose, and makes its quaternion a unit one. `None` if it is not finite, too far away, or its quaternion is not
+    /// of norm 1.
     pub fn new(&[x, y, z, qx, qy, qz, qw]: &Pose<R>) -> Option<Self> {
         let (position, rotation) = ([x, y, z], [qx, qy, qz, qw]);
         let [least, most] = SQUARED_NORMS.map(R::from_f64);

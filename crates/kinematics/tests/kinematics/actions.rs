@@ -197,7 +197,7 @@ fn chunks_that_are_refused() {
     );
     assert_eq!(
         refused(Kind::Pose, Kind::Pose, &[0.0; 7], 7, &zero),
-        "step 0: [0.0, 0.0, 0.0, 0.0] is not a rotation of the form `xyzw`"
+        "step 0: [0.0, 0.0, 0.0, 0.0] is not a rotation of the form `xyzw` (allowed: of norm 1, to within 1 %)"
     );
     let far = [1.5, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0];
     let error = refused(Kind::Pose, Kind::Absolute, &far, 7, &zero);
@@ -218,6 +218,44 @@ fn chunks_that_are_refused() {
         refused(Kind::Pose, Kind::Delta, poses, 7, &zero),
         "step 0: no joints were found for the pose within 0.5 rad or m of the reference"
     );
+}
+
+#[test]
+fn a_quaternion_may_be_off_by_one_percent() {
+    let convert = |rotation, quaternion: [f64; 4], reference: f64| {
+        let [a, b, c, d] = quaternion;
+        let config = ConversionConfig {
+            rotation,
+            ..ConversionConfig::new(Kind::RelativePose, Kind::Pose)
+        };
+        let identity = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0];
+        let actions = [identity, [1.0, 2.0, 3.0, a, b, c, d]].concat();
+        let actions = if rotation == RotationForm::Xyzw {
+            &actions[..]
+        } else {
+            &actions[7..]
+        };
+        converted(&config, None, actions, 7, &identity.map(|x| x * reference)).map_err(|error| error.to_string())
+    };
+    let turned = [1.0, 2.0, 3.0, 0.0, 0.0, 1.0, 0.0];
+    for norm in [0.991, 1.0, 1.009] {
+        let found = convert(RotationForm::Xyzw, [0.0, 0.0, norm, 0.0], norm).unwrap();
+        assert_near(&found[7..], &turned, 1e-15);
+        let found = convert(RotationForm::Wxyz, [0.0, 0.0, 0.0, norm], norm).unwrap();
+        assert_near(&found, &turned, 1e-15);
+    }
+    for norm in [0.989, 1.011, 0.001, 10.0] {
+        let told = convert(RotationForm::Xyzw, [0.0, 0.0, norm, 0.0], 1.0).unwrap_err();
+        let wanted = format!(
+            "step 1: [0.0, 0.0, {norm:?}, 0.0] is not a rotation of the form `xyzw` (allowed: of norm 1, to within 1 %)"
+        );
+        assert_eq!(told, wanted);
+        assert!(convert(RotationForm::Wxyz, [0.0, 0.0, norm, 0.0], 1.0).is_err());
+        let told = convert(RotationForm::Xyzw, [0.0, 0.0, 1.0, 0.0], norm).unwrap_err();
+        let wanted =
+            format!("the reference: [0.0, 0.0, 0.0, {norm:?}] is not a quaternion (allowed: of norm 1, to within 1 %)");
+        assert_eq!(told, wanted);
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::random::Random;
 use robocache_geometry::Real;
 use robocache_kinematics::{Answer, Chain, ChainConfig, Frame, InverseConfig, Model, Pose, Solver};
+use std::f64::consts::TAU;
 use std::path::{Path, PathBuf};
 
 /// A URDF, the chain in it, and the hashes of its poses and Jacobians and of its answers, in float64 and in float32. They were
@@ -134,6 +135,49 @@ fn arms_keep_their_bits() {
         assert_eq!(hashes::<f64>(&chain), arm.double, "{}", arm.file);
         assert_eq!(hashes::<f32>(&chain), arm.single, "{}", arm.file);
     }
+}
+
+#[test]
+fn an_arm_of_seven_joints_comes_back_with_its_tool() {
+    let Some(folder) = folder() else {
+        eprintln!("skipped: ../shared/data/urdf_fk is absent");
+        return;
+    };
+    let config = ChainConfig {
+        base: "panda_link0".to_owned(),
+        tip: "panda_hand".to_owned(),
+        ..ChainConfig::default()
+    };
+    let chain = Chain::read(&folder.join("panda.urdf"), &config).unwrap();
+    let home = [0.0, -0.785, 0.0, -2.356, 0.0, 1.571, 0.785];
+    let start = Model::<f64>::new(&chain).pose(&home).unwrap();
+    // Twenty times around a circle of 0.1 m.
+    let targets: Vec<Pose<f64>> = (0..1000)
+        .map(|i| {
+            let (sine, cosine) = (TAU * f64::from(i) / 50.0).sin_cos();
+            let mut target = start;
+            target[0] += 0.1 * (cosine - 1.0);
+            target[1] += 0.1 * sine;
+            target
+        })
+        .collect();
+    // The largest change of a joint from the end of the second round to that of the last one.
+    let drift = |posture: Option<f64>| {
+        let config = InverseConfig {
+            posture,
+            rest: posture.map(|_| home.to_vec()),
+            ..InverseConfig::default()
+        };
+        let solver = Solver::<f64>::new(&chain, &config).unwrap();
+        let mut joints = vec![0.0; 7 * targets.len()];
+        let (mut answers, mut branches) = (vec![Answer::default(); 1000], vec![0; 1000]);
+        solver.solve_along(&targets, Some(&home), &mut joints, &mut answers, &mut branches);
+        assert!(answers.iter().all(|answer| answer.valid) && branches[999] == 0);
+        let ends = joints[99 * 7..][..7].iter().zip(&joints[999 * 7..]);
+        ends.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+    };
+    assert!(drift(None) > 0.5);
+    assert!(drift(Some(0.1)) < 1e-3);
 }
 
 #[test]

@@ -97,6 +97,8 @@ fn the_velocity_of_two_links_in_a_plane() {
     assert_near(&twist, &[2.0, 0.5, 0.0, 0.0, 0.0, 1.0], 1e-15);
     assert!(model.twist(&q, &[f64::INFINITY, 0.0], Frame::Base).is_none());
     assert!(model.twist(&[f64::NAN, 0.0], &[1.0, 0.0], Frame::Base).is_none());
+    // Neither is one that the type can't hold.
+    assert!(model.twist(&q, &[f64::MAX, f64::MAX], Frame::Base).is_none());
     assert!(model.takes(&[8192.0, -8192.0]) && !model.takes(&[0.0, 8193.0]) && !model.takes(&[f64::INFINITY, 0.0]));
 }
 

@@ -2,9 +2,9 @@
 
 use crate::random::Random;
 use crate::robots::{LIMIT, chain, joint, planar, robot, six_axes, snake};
-use robocache_geometry::Real;
 use robocache_geometry::vector::norm;
-use robocache_kinematics::{Answer, Chain, InverseConfig, Model, Pose, Select, Solver, Task, Track};
+use robocache_geometry::{Real, RigidTransform};
+use robocache_kinematics::{Answer, Chain, ChainConfig, InverseConfig, Model, Pose, Select, Solver, Task, Track};
 use std::f64::consts::{PI, TAU};
 
 fn config(tolerance: f64, seeds: usize) -> InverseConfig {
@@ -178,14 +178,15 @@ fn a_target_that_is_not_a_pose_has_nan_joints() {
                 !answer.valid && answer.seed == 0 && answer.iterations == 0 && !answer.position_error_m.is_finite()
             );
         }
-        for scale in [0.0, 1e-30, 1e30] {
+        // Joints that came as a pose have hardly ever the norm 1.
+        for scale in [0.0, 1e-30, 1e30, 0.98, 1.02] {
             let mut target = good;
             target[3..].iter_mut().for_each(|x| *x *= scale);
             let (joints, answer) = solve(&solver, &target.map(R::from_f64), None);
             assert!(!answer.valid && joints.iter().all(|x| !x.is_finite()), "{scale}");
         }
-        // Of another norm, or the other sign.
-        for scale in [-1.0, 3.0, 1e-3] {
+        // As far from 1 as rounded and averaged ones are, or of the other sign.
+        for scale in [-1.0, 1.009, 0.991] {
             let mut target = good;
             target[3..].iter_mut().for_each(|x| *x *= scale);
             assert!(solve(&solver, &target.map(R::from_f64), None).1.valid, "{scale}");
@@ -502,6 +503,76 @@ fn a_trajectory_goes_on_from_the_last_answer_and_counts_breaks() {
 }
 
 #[test]
+fn a_joint_that_turns_all_around_stays_at_its_limit_along_a_trajectory() {
+    let inside = |x| format!("<origin xyz=\"{x} 0 0\"/><axis xyz=\"0 0 1\"/><limit lower=\"-{PI}\" upper=\"{PI}\"/>");
+    let joints = joint("pan", "revolute", "base", "a", &inside(0))
+        + &joint("elbow", "revolute", "a", "b", &inside(1))
+        + &joint("hand", "fixed", "b", "tip", "<origin xyz=\"0.5 0 0\"/>");
+    let arm = chain(&robot(&["base", "a", "b", "tip"], &joints), "base", "tip");
+    let config = InverseConfig {
+        task: Task::Position,
+        ..config(1e-6, 16)
+    };
+    let solver = solver::<f64>(&arm, &config);
+    // Towards the limit, there for a while, and back. A full turn from it is as near to the pose, and 6 radians away.
+    let way = |i: i32| PI - 0.01 * f64::from((20 - i).max(i - 40).max(0));
+    let targets: Vec<Pose<f64>> = (0..60).map(|i| pose(&arm, &[way(i), 1.0])).collect();
+    let mut found = vec![0.0; 2 * targets.len()];
+    let (mut answers, mut branches) = (vec![Answer::default(); targets.len()], vec![0; targets.len()]);
+    solver.solve_along(&targets, Some(&[2.9, 1.0]), &mut found, &mut answers, &mut branches);
+    assert!(answers.iter().all(|answer| answer.valid) && branches.iter().all(|&branch| branch == 0));
+    for (i, joints) in (0..).zip(found.chunks(2)) {
+        assert!((joints[0] - way(i)).abs() < 1e-4, "{i}: {joints:?}");
+    }
+}
+
+#[test]
+fn the_branch_stays_where_the_nearest_answer_is_within_a_step() {
+    let arm = chain(&planar(), "base", "tip");
+    // Without steps nothing is reached from the last answer; one of the starts is near every target.
+    let config = InverseConfig {
+        task: Task::Position,
+        max_iterations: Some(1),
+        max_joint_step: 0.5,
+        ..config(0.02, 4096)
+    };
+    let solver = solver::<f64>(&arm, &config);
+    let targets: Vec<Pose<f64>> = (0..20).map(|i| pose(&arm, &[0.2 * f64::from(i % 2), 1.0])).collect();
+    let mut found = vec![0.0; 2 * targets.len()];
+    let (mut answers, mut branches) = (vec![Answer::default(); targets.len()], vec![0; targets.len()]);
+    solver.solve_along(&targets, Some(&[0.0, 1.0]), &mut found, &mut answers, &mut branches);
+    assert!(answers.iter().all(|answer| answer.valid));
+    assert!(
+        answers.iter().any(|answer| answer.seed > 0),
+        "each was reached from the last answer"
+    );
+    assert!(branches.iter().all(|&branch| branch == 0), "{branches:?}");
+}
+
+#[test]
+fn joints_are_numbers_far_away_from_the_first_joint_too() {
+    for tool in [1e3, 1e4, 1e5, 1e6] {
+        let text = six_axes();
+        let config = ChainConfig {
+            base: "link0".into(),
+            tip: "tip".into(),
+            tool: Some(RigidTransform::new([0.0, 0.0, 0.0, 1.0], [tool, 0.0, 0.0])),
+            ..ChainConfig::default()
+        };
+        let arm = Chain::new(&text, "test.urdf", &config).unwrap();
+        let (model, solver) = (Model::<f32>::new(&arm), solver::<f32>(&arm, &InverseConfig::default()));
+        let mut random = Random(tool as u64);
+        for _ in 0..500 {
+            let q: Vec<f32> = random.joints(&arm).iter().map(|&q| q as f32).collect();
+            let target = model.pose(&q).unwrap();
+            let (joints, answer) = solve(&solver, &target, None);
+            assert!(joints.iter().all(|x| x.is_finite()), "{tool}: {joints:?}");
+            assert!(answer.position_error_m.is_finite() && answer.rotation_error_rad.is_finite());
+        }
+    }
+}
+
+#[test]
 fn targets_that_come_one_by_one_are_those_of_a_trajectory() {
     let arm = chain(&planar(), "base", "tip");
     let config = InverseConfig {
@@ -576,15 +647,20 @@ fn a_configuration_that_is_not_possible_is_refused() {
         ),
         (
             |config| config.max_joint_step = 0.0,
-            "max_joint_step: 0 (allowed: above 0)",
+            "max_joint_step: 0 (allowed: above 0, finite)",
         ),
         (
             |config| config.weights = [-1.0; 6],
-            "(allowed: 0 to 1000, one of the task's above 0)",
+            "(allowed: 0, or 1e-6 to 1000; one of the task's above 0)",
+        ),
+        // In float32 it would be 0.
+        (
+            |config| config.weights = [1e-46; 6],
+            "(allowed: 0, or 1e-6 to 1000; one of the task's above 0)",
         ),
         (
             |config| config.weights = [0.0; 6],
-            "(allowed: 0 to 1000, one of the task's above 0)",
+            "(allowed: 0, or 1e-6 to 1000; one of the task's above 0)",
         ),
     ] {
         let refusal = refused(change);

@@ -6,6 +6,7 @@ mod actions;
 mod arms;
 mod forward;
 mod inverse;
+mod posture;
 mod random;
 mod robots;
 mod urdf;

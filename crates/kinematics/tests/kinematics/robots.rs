@@ -39,6 +39,19 @@ pub fn planar() -> String {
     robot(&["base", "upper", "lower", "tip"], &joints)
 }
 
+/// Three links of 1 m in the plane of x and y, which turn about z.
+pub fn three_links() -> Chain {
+    let turn = |name, parent, child, x| {
+        let inside = format!("<origin xyz=\"{x} 0 0\"/><axis xyz=\"0 0 1\"/>{LIMIT}");
+        joint(name, "revolute", parent, child, &inside)
+    };
+    let joints = turn("1", "base", "a", 0)
+        + &turn("2", "a", "b", 1)
+        + &turn("3", "b", "c", 1)
+        + &joint("hand", "fixed", "c", "tip", "<origin xyz=\"1 0 0\"/>");
+    chain(&robot(&["base", "a", "b", "c", "tip"], &joints), "base", "tip")
+}
+
 /// An arm of six joints: a shoulder of two, an elbow, and a wrist of three whose axes meet.
 pub fn six_axes() -> String {
     let limit = "<limit lower=\"-3.1\" upper=\"3.1\"/>";

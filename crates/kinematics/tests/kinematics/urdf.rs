@@ -3,8 +3,9 @@
 use crate::random::Random;
 use crate::robots::{LIMIT, chain, joint, planar, robot, six_axes, snake};
 use robocache_geometry::RigidTransform;
-use robocache_kinematics::{Chain, ChainConfig, JointKind, Model};
+use robocache_kinematics::{Chain, ChainConfig, ChainSource, JointKind, Model, ToolConfig};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 fn config() -> ChainConfig {
     ChainConfig {
@@ -109,6 +110,46 @@ fn a_joint_that_is_not_right_is_refused_with_its_line() {
             "the mimics that it follows form a circle, in which `j` lies",
         ),
         ("continuous", "<mimic/>", "a <mimic> without a joint"),
+        (
+            "continuous",
+            "<origin xyz=\"0 0 1\" quat_xyzw=\"0 0 0 1\"/>",
+            "origin quat_xyzw `0 0 0 1` (allowed: xyz, rpy)",
+        ),
+        (
+            "continuous",
+            "<origin rpY=\"0 0 1\"/>",
+            "origin rpY `0 0 1` (allowed: xyz, rpy)",
+        ),
+        ("continuous", "<axis x=\"1\"/>", "axis x `1` (allowed: xyz)"),
+        (
+            "continuous",
+            "<mimic joint=\"j\" factor=\"2\"/>",
+            "mimic factor `2` (allowed: joint, multiplier, offset)",
+        ),
+        ("continuous", "<origin/><origin/>", "a second <origin> (allowed: one)"),
+        ("continuous", "<axis/><axis/>", "a second <axis> (allowed: one)"),
+        (
+            "revolute",
+            "<limit lower=\"-1\" upper=\"1\"/><limit lower=\"-1\" upper=\"1\"/>",
+            "a second <limit> (allowed: one)",
+        ),
+        (
+            "continuous",
+            "<parent link=\"base\"/>",
+            "a second <parent> (allowed: one)",
+        ),
+        ("continuous", "<child link=\"tip\"/>", "a second <child> (allowed: one)"),
+        ("continuous", "<mimic/><mimic/>", "a second <mimic> (allowed: one)"),
+        (
+            "revolute",
+            "<limit lower=\"-1deg\" upper=\"1\"/>",
+            "limit lower `-1deg` (allowed: a number)",
+        ),
+        (
+            "revolute",
+            "<limit lower=\"-1 0\" upper=\"1\"/>",
+            "limit lower `-1 0` (allowed: a number)",
+        ),
     ] {
         let refusal = refusal_of(kind, inside);
         assert!(refusal.contains(problem), "{inside}: {refusal}");
@@ -280,6 +321,34 @@ fn limits_that_may_not_be_meant_are_told() {
         ["test.urdf:4: joint `j`: only its `upper` limit is given, and the other is taken as 0"]
     );
     assert!(warnings("<limit lower=\"-6.28\" upper=\"6.28\"/>").is_empty());
+    // Such limits are none, whatever their unit is.
+    assert_eq!(
+        warnings("<limit lower=\"-1e16\" upper=\"1\"/>"),
+        [
+            "test.urdf:4: joint `j`: limits -10000000000000000 and 1 are brought to -8192 and 8192, as poses are computed for"
+        ]
+    );
+}
+
+#[test]
+fn an_origin_that_may_be_in_other_units_is_told() {
+    let warnings = |origin: &str| {
+        let origin = format!("{LIMIT}<origin {origin}/>");
+        let joints = joint("j", "revolute", "base", "tip", &origin) + &joint("k", "fixed", "tip", "hand", &origin);
+        let text = robot(&["base", "tip", "hand"], &joints);
+        chain(&text, "base", "hand").warnings().to_vec()
+    };
+    let both =
+        |text: &str| [("5", "j"), ("6", "k")].map(|(line, name)| format!("test.urdf:{line}: joint `{name}`: {text}"));
+    assert_eq!(
+        warnings("rpy=\"0 0 -90\""),
+        both("origin rpy 0 0 -90 is more than two turns: are they degrees? They are to be radians")
+    );
+    assert_eq!(
+        warnings("xyz=\"0 -300 0.5\""),
+        both("origin xyz 0 -300 0.5 is more than 100 m away: are they millimetres? They are to be metres")
+    );
+    assert!(warnings("xyz=\"0 -100 0.5\" rpy=\"12.56 0 -3.2\"").is_empty());
 }
 
 #[test]
@@ -326,11 +395,66 @@ fn a_file_that_is_not_text_or_too_long_is_refused_by_what_it_is() {
 }
 
 #[test]
+fn a_path_of_no_regular_file_is_refused_at_once() {
+    let folder = std::env::temp_dir();
+    let pipe = folder.join(format!("robocache-pipe-{}.urdf", std::process::id()));
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let told = |path: &Path| Chain::read(path, &config()).unwrap_err().to_string();
+    let cases = [&folder, &pipe, Path::new("/dev/zero")].map(|path| (path.display().to_string(), told(path)));
+    std::fs::remove_file(&pipe).unwrap();
+    let [of_folder, of_pipe, of_device] = cases;
+    assert_eq!(
+        of_folder.1,
+        format!("{}: a folder (allowed: a file, or a link to one)", of_folder.0)
+    );
+    for (path, told) in [of_pipe, of_device] {
+        assert_eq!(
+            told,
+            format!("{path}: a pipe, a socket or a device (allowed: a file, or a link to one)")
+        );
+    }
+}
+
+#[test]
 fn a_tool_that_is_too_far_away_is_refused() {
     let mut config = config();
     config.tool = Some(RigidTransform::new([0.0, 0.0, 0.0, 1.0], [0.0, -1e7, 0.0]));
     let told = refusal(&planar(), &config);
     assert_eq!(told, "test.urdf: a tool at -1e7 m (allowed: -1e6 to 1e6)");
+}
+
+#[test]
+fn the_quaternion_of_a_tool_is_of_norm_1_to_within_one_percent() {
+    let tool = |norm: f64| {
+        let rotation_xyzw = [0.0, 0.0, norm, 0.0];
+        let tool = ToolConfig {
+            rotation_xyzw,
+            ..ToolConfig::default()
+        };
+        let source = ChainSource {
+            tool: Some(tool),
+            ..ChainSource::default()
+        };
+        source.config().map(|config| config.tool.map(|tool| tool.rotation))
+    };
+    let turned = [[-1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, 1.0]];
+    for norm in [0.991, 1.009] {
+        let found = tool(norm).unwrap().unwrap();
+        for (found, wanted) in found.as_flattened().iter().zip(turned.as_flattened()) {
+            assert!((found - wanted).abs() < 1e-15, "{norm}");
+        }
+    }
+    for norm in [0.989, 1.011, 10.0] {
+        assert_eq!(
+            tool(norm).unwrap_err(),
+            format!(
+                "tool.rotation_xyzw: [0.0, 0.0, {norm:?}, 0.0] has the norm {norm} \
+                 (allowed: a quaternion x, y, z, w of norm 1, to within 1 %)"
+            )
+        );
+    }
+    assert!(tool(f64::NAN).is_err());
 }
 
 #[test]
@@ -394,6 +518,43 @@ fn a_mimic_of_a_mimic_multiplies() {
     // a + (2 a + 0.5) + (-3 (2 a + 0.5) + 0.25) = -3 a - 0.75
     let [.., z, w] = Model::<f64>::new(&chain).pose(&[0.1]).unwrap();
     assert!((2.0 * z.atan2(w) + 1.05).abs() < 1e-15);
+}
+
+#[test]
+fn a_mimic_that_is_led_beyond_its_limits_is_told() {
+    let warnings = |leader: &str, multiplier: &str, limits: &BTreeMap<String, [f64; 2]>| {
+        let leader = format!("<axis xyz=\"0 0 1\"/>{leader}");
+        let follower = format!(
+            "<axis xyz=\"0 0 1\"/><limit lower=\"-0.5\" upper=\"2\"/><mimic joint=\"a\" multiplier=\"{multiplier}\" offset=\"0.25\"/>"
+        );
+        let kind = if leader.contains("limit") {
+            "revolute"
+        } else {
+            "continuous"
+        };
+        let joints = joint("a", kind, "base", "m", &leader) + &joint("b", "revolute", "m", "tip", &follower);
+        let text = robot(&["base", "m", "tip"], &joints);
+        let limits = limits.clone();
+        let chain = Chain::new(&text, "test.urdf", &ChainConfig { limits, ..config() }).unwrap();
+        chain.warnings().to_vec()
+    };
+    let told = "test.urdf:6: joint `b`: limits of mimics are not kept: those of `a` lead it to";
+    let none = BTreeMap::new();
+    assert_eq!(
+        warnings(LIMIT, "-2", &none),
+        [format!(
+            "{told} -5.75 and 6.25, its own are -0.5 and 2 (narrow those of `a` by `limits`)"
+        )]
+    );
+    // -2 times 0.375 is -0.75, and -2 times -0.875 is 1.75.
+    let narrow = BTreeMap::from([("a".to_owned(), [-0.875, 0.375])]);
+    assert!(warnings(LIMIT, "-2", &narrow).is_empty());
+    assert!(warnings(LIMIT, "0.25", &none).is_empty());
+    assert!(warnings(LIMIT, "0", &none).is_empty());
+    assert_eq!(
+        warnings("", "1", &none),
+        [format!("{told} -8191.75 and 8192.25, its own are -0.5 and 2")]
+    );
 }
 
 #[test]

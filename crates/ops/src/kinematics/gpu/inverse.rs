@@ -9,16 +9,18 @@ use robocache_kinematics::{self as kinematics, MAX_JOINTS, Select, Task};
 
 /// Finds joints for poses in the memory of a device.
 ///
-/// Few targets are done by groups of lanes, which try a start each. Of many, each lane first tries the first starts of one target
-/// after the other, since most have an answer from there, and groups do those that are left. The answers are the same.
+/// Few targets are done by groups of lanes, which try a start each. Of many, most have an answer from one of the first starts: they
+/// are tried by a lane or by few lanes, and the others by more of them. The answers are the same.
 pub struct GpuSolver<R> {
     gpu: Gpu,
     solver: Solver<'static, R>,
     form: Form,
-    task: Task,
+    kernels: Kernels,
+    has_posture: bool,
+    sizes: [usize; 3],
     /// The starts.
     table: DeviceBuf,
-    /// Counters, then what is left: the indices of targets, and their least errors.
+    /// Counters; two lists of the targets that are left; the least error of each target.
     left: DeviceBuf,
 }
 
@@ -63,6 +65,9 @@ pub(super) struct Solver<'a, R> {
     pub floor: R,
     pub gain: R,
     pub max_joint_step: R,
+    pub posture: R,
+    pub most_pull: R,
+    pub rest: [R; MAX_JOINTS],
     pub turns: u32,
     pub holds: u32,
     pub has_weights: u32,
@@ -102,6 +107,8 @@ pub(super) struct InverseParams<'a, R> {
     pub start_stride: u32,
     pub from: u32,
     pub to: u32,
+    pub width: u32,
+    pub unused: u32,
 }
 
 // SAFETY: it has the fields of the kernels' struct of that name.
@@ -132,19 +139,47 @@ pub(super) const GROUP: u32 = 16;
 
 /// The most targets, or trajectories, of a launch: what is left of them has its place in memory of the solver's own.
 const MOST_TARGETS: usize = 1 << 22;
-/// The largest batch that groups do alone, targets.
-const FEW_TARGETS: usize = 4096;
 /// Blocks for each multiprocessor: those of groups go on with other targets, those of lanes take them from a queue.
-const BLOCKS_PER_MULTIPROCESSOR: usize = 16;
-/// Bytes of the two counters.
+const BLOCKS_PER_MULTIPROCESSOR: u32 = 16;
+/// Bytes of the counters: of the targets that lanes have taken, and of those that each stage left.
 const COUNTERS: usize = 256;
 
-/// The first starts that lanes try by themselves, of a batch of `targets` targets.
-fn starts_of_lanes(targets: usize) -> u32 {
+/// A part of the starts, which is tried for all targets that those before left.
+struct Stage {
+    /// The first start that it does not try.
+    to: u32,
+    /// The lanes of a group, which try a start each. None: each lane tries one after the other, and then those of the next
+    /// target.
+    width: Option<u32>,
+}
+
+/// The batches that are done in one, two and three stages: their most targets. Larger ones take six.
+const SIZES: [usize; 3] = [4096, 20_000, 200_000];
+
+/// The stages for a batch. The fewer targets are left, the more lanes there are for each of them.
+fn stages_of(targets: usize, [one, two, three]: [usize; 3]) -> &'static [Stage] {
+    const ALL: u32 = u32::MAX;
+    const fn groups(width: u32, to: u32) -> Stage {
+        let width = Some(width);
+        Stage { to, width }
+    }
+    const LANES: Stage = Stage { to: 1, width: None };
+    const ONE: &[Stage] = &[groups(GROUP, ALL)];
+    const TWO: &[Stage] = &[groups(2, 2), groups(GROUP, ALL)];
+    const THREE: &[Stage] = &[groups(1, 1), groups(4, 5), groups(GROUP, ALL)];
+    const SIX: &[Stage] = &[
+        LANES,
+        groups(1, 2),
+        groups(1, 3),
+        groups(2, 5),
+        groups(4, 9),
+        groups(GROUP, ALL),
+    ];
     match targets {
-        0..50_000 => 1,
-        50_000..500_000 => 2,
-        _ => 4,
+        _ if targets <= one => ONE,
+        _ if targets <= two => TWO,
+        _ if targets <= three => THREE,
+        _ => SIX,
     }
 }
 
@@ -166,6 +201,10 @@ impl<R: Real + Primitive> Solver<'_, R> {
             turns |= u32::from(bound.turns) << i;
             holds |= u32::from(bound.holds) << i;
         }
+        let mut rest = [R::default(); MAX_JOINTS];
+        if let Some(posture) = &spec.posture {
+            rest[..posture.rest.len()].copy_from_slice(&posture.rest);
+        }
         Self {
             chain: Chain::new(solver.model()),
             lower: limits[0],
@@ -176,6 +215,9 @@ impl<R: Real + Primitive> Solver<'_, R> {
             floor: spec.floor,
             gain: spec.gain,
             max_joint_step: spec.max_joint_step,
+            posture: spec.posture.as_ref().map_or(R::default(), |posture| posture.gain),
+            most_pull: spec.posture.as_ref().map_or(R::default(), |posture| posture.most),
+            rest,
             turns,
             holds,
             has_weights: spec.weights.is_some().into(),
@@ -187,24 +229,41 @@ impl<R: Real + Primitive> Solver<'_, R> {
     }
 }
 
-/// The kernels for a task: by lanes, by groups and along trajectories.
-fn kernels_of<R: Primitive>(task: Task, form: Form) -> [Kernel; 3] {
-    match task {
-        Task::Pose => [
-            kernel_for!(R, form, "lanes", "lanes_pose_any"),
-            kernel_for!(R, form, "groups", "groups_pose_any"),
-            kernel_for!(R, form, "paths", "paths_pose_any"),
-        ],
-        Task::PositionAxis => [
-            kernel!(R, "lanes_axis_any"),
-            kernel!(R, "groups_axis_any"),
-            kernel!(R, "paths_axis_any"),
-        ],
-        Task::Position => [
-            kernel!(R, "lanes_position_any"),
-            kernel!(R, "groups_position_any"),
-            kernel!(R, "paths_position_any"),
-        ],
+/// The kernels for a task.
+#[derive(Clone, Copy)]
+struct Kernels {
+    /// A lane tries one start after the other, and then those of the next target.
+    lanes: Kernel,
+    /// A group of lanes tries a start each.
+    groups: Kernel,
+    /// A group of lanes goes along a trajectory.
+    paths: Kernel,
+    /// A lane pulls an answer to its posture of rest.
+    pulls: Kernel,
+}
+
+impl Kernels {
+    fn of<R: Primitive>(task: Task, form: Form) -> Self {
+        match task {
+            Task::Pose => Self {
+                lanes: kernel_for!(R, form, "lanes", "lanes_pose_any"),
+                groups: kernel_for!(R, form, "groups", "groups_pose_any"),
+                paths: kernel_for!(R, form, "paths", "paths_pose_any"),
+                pulls: kernel!(R, "pulls_pose_any"),
+            },
+            Task::PositionAxis => Self {
+                lanes: kernel!(R, "lanes_axis_any"),
+                groups: kernel!(R, "groups_axis_any"),
+                paths: kernel!(R, "paths_axis_any"),
+                pulls: kernel!(R, "pulls_axis_any"),
+            },
+            Task::Position => Self {
+                lanes: kernel!(R, "lanes_position_any"),
+                groups: kernel!(R, "groups_position_any"),
+                paths: kernel!(R, "paths_position_any"),
+                pulls: kernel!(R, "pulls_position_any"),
+            },
+        }
     }
 }
 
@@ -221,20 +280,29 @@ impl<R: Real + Primitive> GpuSolver<R> {
         // SAFETY: the stream is synchronized before the table can be given up.
         unsafe { table.upload(0, starts) }?;
         gpu.synchronize()?;
-        let (task, has_weights) = (solver.spec().task, solver.spec().weights.is_some());
-        // The kernels for one number of joints are for whole poses without weights.
-        let form = match task {
-            Task::Pose if !has_weights => Form::of(solver.model()),
+        let spec = solver.spec();
+        // The kernels for one number of joints are for whole poses without weights and posture.
+        let form = match spec.task {
+            Task::Pose if spec.weights.is_none() && spec.posture.is_none() => Form::of(solver.model()),
             _ => Form::Any,
         };
         Ok(Self {
             gpu: gpu.clone(),
             solver: Solver::new(solver),
             form,
-            task,
+            kernels: Kernels::of::<R>(spec.task, form),
+            has_posture: spec.posture.is_some(),
+            sizes: SIZES,
             table,
             left: DeviceBuf::new(gpu, &budget),
         })
+    }
+
+    /// Sets the largest batches that are done in one, two and three stages; the answers are the same. An H200 chose the defaults.
+    #[must_use]
+    pub fn with_sizes(mut self, sizes: [usize; 3]) -> Self {
+        self.sizes = sizes;
+        self
     }
 
     /// Enqueues [`solve_batch`](kinematics::Solver::solve_batch) for `targets` `[targets, 7]`.
@@ -277,9 +345,12 @@ impl<R: Real + Primitive> GpuSolver<R> {
         (starts, start_stride): (DevicePtr<'_>, u32),
         answers: Answers<'_>,
     ) -> Result<(), DeviceFault> {
-        let [lanes, groups, _] = kernels_of::<R>(self.task, self.form);
         let block = self.block();
-        let most_blocks = self.gpu.multiprocessors() as usize * BLOCKS_PER_MULTIPROCESSOR;
+        let most_blocks = self.gpu.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR;
+        let blocks = |lanes: u32| {
+            let [blocks, ..] = grid(count * lanes as usize, block);
+            [blocks.min(most_blocks), 1, 1]
+        };
         let all = self.solver.starts;
         let mut params = InverseParams {
             solver: Solver {
@@ -298,32 +369,53 @@ impl<R: Real + Primitive> GpuSolver<R> {
             targets_count: count as u32,
             start_stride,
             from: 0,
-            to: all,
+            to: 0,
+            width: 0,
+            unused: 0,
         };
-        // Of the nearest answer every start is tried, and so by groups at once.
-        let is_nearest = self.solver.select != select_code(Select::First);
-        if count > FEW_TARGETS && !is_nearest {
-            let errors = COUNTERS + (count * size_of::<u32>()).next_multiple_of(COUNTERS);
-            self.left.reserve(errors + count * size_of::<R>())?;
+        let stages = match self.solver.select == select_code(Select::First) {
+            true => stages_of(count, self.sizes),
+            // Of the nearest answer every start is tried.
+            false => stages_of(0, self.sizes),
+        };
+        let list = (count * size_of::<u32>()).next_multiple_of(COUNTERS);
+        if stages.len() > 1 {
+            self.left.reserve(COUNTERS + 2 * list + count * size_of::<R>())?;
             self.left.clear(0, COUNTERS)?;
-            let at = |offset| self.left.pointer().offset(offset);
-            params.to = starts_of_lanes(count).min(all);
-            (params.left_count, params.next) = (at(0), at(size_of::<u32>()));
-            (params.left, params.least) = (at(COUNTERS), at(errors));
-            let [blocks, ..] = grid(count, block);
-            let blocks = (blocks as usize).min(most_blocks) as u32;
-            // SAFETY: the memory of what is left has room for all; the rest is the caller's promise.
-            unsafe { self.gpu.launch(lanes, [blocks, 1, 1], block, &params) }?;
-            if params.to == all {
-                return Ok(());
-            }
-            (params.list, params.list_count) = (params.left, params.left_count);
-            params.from = params.to;
+            params.least = self.left.pointer().offset(COUNTERS + 2 * list);
         }
-        let [blocks, ..] = grid(count * GROUP as usize, block);
-        let blocks = (blocks as usize).min(most_blocks) as u32;
-        // SAFETY: as above.
-        unsafe { self.gpu.launch(groups, [blocks, 1, 1], block, &params) }
+        let at = |offset| self.left.pointer().offset(offset);
+        for (i, stage) in stages.iter().enumerate() {
+            // What the stage before left; the two lists take turns.
+            (params.list, params.list_count) = (params.left, params.left_count);
+            (params.from, params.to) = (params.to, stage.to.min(all));
+            let is_last = params.to == all;
+            (params.left, params.left_count) = match is_last {
+                true => (DevicePtr::NULL, DevicePtr::NULL),
+                false => (at(COUNTERS + i % 2 * list), at((1 + i) * size_of::<u32>())),
+            };
+            let kernel = match stage.width {
+                None => {
+                    params.next = at(0);
+                    self.kernels.lanes
+                }
+                Some(width) => {
+                    params.width = width;
+                    self.kernels.groups
+                }
+            };
+            let blocks = blocks(stage.width.unwrap_or(1));
+            // SAFETY: the memory of what is left has room for all; the rest is the caller's promise.
+            unsafe { self.gpu.launch(kernel, blocks, block, &params) }?;
+            if is_last {
+                break;
+            }
+        }
+        if self.has_posture {
+            // SAFETY: as above.
+            unsafe { self.gpu.launch(self.kernels.pulls, blocks(1), block, &params) }?;
+        }
+        Ok(())
     }
 
     /// Enqueues [`solve_trajectories`](kinematics::Solver::solve_trajectories) for `targets` `[trajectories, length, 7]`. `branches` is
@@ -352,7 +444,6 @@ impl<R: Real + Primitive> GpuSolver<R> {
         let (starts, start_stride) = self.starts(starts, trajectories)?;
         let answers = self.answers(answers, count)?;
         let branches = branches.expect("branches", Dtype::Int64, count, &self.gpu)?.pointer();
-        let [.., paths] = kernels_of::<R>(self.task, self.form);
         let (block, n) = (self.block(), self.solver.chain.joints());
         for first in (0..trajectories).step_by(MOST_TARGETS) {
             let part = (trajectories - first).min(MOST_TARGETS);
@@ -372,7 +463,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
             // SAFETY: the slices were checked; the rest is the caller's promise.
             unsafe {
                 self.gpu
-                    .launch(paths, grid(part * GROUP as usize, block), block, &params)
+                    .launch(self.kernels.paths, grid(part * GROUP as usize, block), block, &params)
             }?;
         }
         Ok(())

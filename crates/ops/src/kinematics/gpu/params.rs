@@ -226,13 +226,13 @@ mod tests {
                 PosesOf = $poses { chain, joints, poses, links, rows, link_count, unused }
                 JacobiansOf = $jacobians { chain, joints, velocities, out, rows, frame, unused }
                 SolverOf = $solver {
-                    chain, lower, upper, weights, position, rotation, floor, gain, max_joint_step, turns, holds, has_weights,
-                    max_iterations, select, starts, table,
+                    chain, lower, upper, weights, position, rotation, floor, gain, max_joint_step, posture, most_pull, rest, turns,
+                    holds, has_weights, max_iterations, select, starts, table,
                 }
                 Answers = $answers { joints, position_error, rotation_error, valid, start, iterations }
                 InverseOf = $inverse {
                     solver, targets, starts, answers, list, list_count, left, left_count, least, next, targets_count,
-                    start_stride, from, to,
+                    start_stride, from, to, width, unused,
                 }
                 PathOf = $path { solver, targets, starts, answers, branches, length, trajectories, start_stride }
             }

@@ -1,0 +1,74 @@
+// The pull of an answer to a posture of rest, as crates/kinematics/src/inverse/posture.rs.
+#pragma once
+
+#include "kinematics_inverse.cuh"
+
+// Moves the lane's joints towards rest, as far as the task does not feel it.
+template <u32 M, class R, class L> __device__ __forceinline__ void pull(const Solver<R>& s, L& lane) {
+    const u32 n = s.chain.joints;
+    bool ignored = true;
+    Frame<R> tip = columns_of<0>(s.chain, [&](u32 k) { return lane.joint(k); }, BASE, lane, ignored);
+    R largest = 0;
+    each<0>(n, [&](u32 k) {
+        R size = magnitude(s.posture * (s.rest[k] - lane.joint(k)));
+        largest = size > largest ? size : largest;
+    });
+    const R scale = largest > s.most_pull ? s.most_pull / largest : (R)1;
+    auto wanted = [&](u32 k) { return (s.posture * (s.rest[k] - lane.joint(k))) * scale; };
+    R matrix[M][M], pivots[M], inverses[M], y[M];
+#pragma unroll
+    for (u32 i = 0; i < M; ++i) {
+        y[i] = nothing<R>();
+#pragma unroll
+        for (u32 h = 0; h <= i; ++h) {
+            matrix[i][h] = nothing<R>();
+        }
+    }
+    each<0>(n, [&](u32 k) {
+        R rows[M];
+        weighted_rows(s, lane, k, tip, rows);
+        const R way = wanted(k);
+#pragma unroll
+        for (u32 h = 0; h < M; ++h) {
+            lane.number(k, h) = rows[h];
+            y[h] = y[h] + rows[h] * way;
+#pragma unroll
+            for (u32 i = h; i < M; ++i) {
+                matrix[i][h] = matrix[i][h] + rows[h] * rows[i];
+            }
+        }
+    });
+#pragma unroll
+    for (u32 i = 0; i < M; ++i) {
+        matrix[i][i] = matrix[i][i] + s.floor;
+    }
+    decompose(matrix, s.floor, pivots, inverses);
+    solve(matrix, inverses, y);
+    each<0>(n, [&](u32 k) {
+        R rows[M];
+#pragma unroll
+        for (u32 i = 0; i < M; ++i) {
+            rows[i] = lane.number(k, i);
+        }
+        lane.joint(k) = held(s, k, lane.joint(k) + (wanted(k) - product(rows, y)));
+    });
+}
+
+// Pulls an answer towards rest, as `Solver::pull_to_rest`: the joints `from` end in the lane, and their errors in `attempt`. False if
+// the answer is to stay as it is. `last` are the joints of the answer before, along a trajectory, or null.
+template <u32 M, class R, class L>
+__device__ __forceinline__ bool pull_to_rest(const Solver<R>& s, const Target<R>& target, L& lane, const R* from, const R* last,
+                                             Attempt<R>& attempt) {
+    const u32 n = s.chain.joints;
+    each<0>(n, [&](u32 k) { lane.joint(k) = from[k]; });
+    pull<M>(s, lane);
+    bool stays = !round_of<M, 0, true>(s, target, lane, true, attempt) && !round_of<M, 0, true>(s, target, lane, false, attempt);
+    R before = 0, behind = 0;
+    each<0>(n, [&](u32 k) {
+        R was = from[k] - s.rest[k], is = lane.joint(k) - s.rest[k];
+        before = before + was * was;
+        behind = behind + is * is;
+        stays |= last != nullptr && !(magnitude(lane.joint(k) - last[k]) <= s.max_joint_step);
+    });
+    return !stays & (behind <= before);
+}
