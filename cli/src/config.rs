@@ -69,6 +69,8 @@ pub struct Built {
     /// The inputs that have to come from the dataflow.
     pub inputs: Vec<String>,
     pub residences: Vec<(String, OutputResidence)>,
+    /// Warnings of the configuration: sections and an order of operations that may not be meant.
+    pub warnings: Vec<String>,
 }
 
 /// The plugin of this name, in a process with others. Align and group publish under the names of their inputs, which
@@ -103,6 +105,7 @@ pub fn check(file: &Path, plugins: Vec<Box<dyn Plugin>>) -> Result<Built, AppErr
         operations,
         inputs: graph.external_inputs().map(|(input, _)| input.to_owned()).collect(),
         residences: graph.residences().to_vec(),
+        warnings: graph.warnings().to_vec(),
     })
 }
 

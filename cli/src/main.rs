@@ -7,6 +7,7 @@ mod config;
 mod convert;
 mod doctor;
 mod info;
+mod interpolated;
 mod latency;
 mod new;
 mod offsets;

@@ -34,8 +34,9 @@ const TOO_MANY_TARGETS: RangeInclusive<i64> = (1 << 20) + 1..=1 << 32;
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes:
   0   it would have worked
-  1   it would not: no observation or grid, a stream that is valid in fewer of them than --min-valid, or one whose stamps are
-      1 s or more off from those of the others; or a part of the recording can't be read
+  1   it would not: no observation or grid, a stream or rows of kinematics that are valid in fewer than --min-valid, joints in
+      degrees, or a stream whose stamps are 1 s or more off from those of the others; or a part of the recording can't be
+      read
   2   the configuration or the recording can't be used")]
 pub struct Args {
     /// The configuration

@@ -51,10 +51,36 @@ fn joints_in_any_order_of_their_names_are_found() {
         (&["elbow", "shoulder"], "make: pose"),
         (&["shoulder", "elbow"], "make: pose, channels: [0, 2]"),
         (&["elbow", "shoulder"], "make: pose, channels: [0, 2]"),
-        (&["joint_1", "joint_2"], "make: pose, channels: [0, 2]"),
+        (&["joint[0]", "joint[1]"], "make: pose, channels: [0, 2]"),
     ] {
         assert_eq!(check(&project(names, &RADIANS, entry)), (0, Vec::new()), "{names:?}");
     }
+    // Names of no joint are told.
+    let (code, problems) = check(&project(&["a", "b"], &RADIANS, "make: pose, channels: [0, 2]"));
+    let wanted = "[0].input: `joints`: none of the `fields` a, b is a joint: the values are taken in the order of the chain, shoulder, elbow";
+    assert_eq!((code, problems), (0, vec![wanted.to_owned()]));
+}
+
+#[test]
+fn poses_with_names_are_samples_and_not_joints() {
+    let names = ["x", "y", "z", "qx", "qy", "qz", "qw"];
+    let poses: [&[f32]; 2] = [&[1.0, 0.5, 0.0, 0.0, 0.0, 0.0, 1.0]; 2];
+    let (_, problems) = check(&project(&names, &poses, "make: joints"));
+    assert!(problems.is_empty(), "{problems:#?}");
+    let (code, problems) = check(&project(&names, &poses, "make: pose, channels: [3, 5]"));
+    let wanted = "the `fields` of the joints are qx, qy, those of a rotation (needed: joints";
+    assert!(
+        code == 2 && problems.len() == 1 && problems[0].contains(wanted),
+        "{problems:#?}"
+    );
+    // A `fuse` takes them, too.
+    let folder = project(&names, &poses, "make: joints");
+    let fuse =
+        "plugins: [{ fuse: { rate_hz: 100, modalities: [{ input: joints, dim: 7, interpolation: previous }] } }]\n";
+    folder.write("robot.yml", fuse);
+    let done = done(command(["check", "robot.yml", "--dataflow", "flow.yml", "--json"]).current_dir(&folder.0));
+    let found = done.json()["findings"].to_string();
+    assert!(!found.contains("allowed: samples"), "{found}");
 }
 
 #[test]
@@ -116,6 +142,141 @@ fn degrees_are_told() {
     );
     let words = "`elbow` is 10.000, more than a turn beyond its limits";
     assert!(done.json()["faults"].to_string().contains(words), "{}", done.out);
+}
+
+/// A recording of three poses beside one another and a fourth on the other side, each for a position that both links reach.
+fn project_of_poses() -> Folder {
+    let poses: [&[f32]; 5] = [
+        &[1.2, 0.30, 0.0, 0.0, 0.0, 0.0, 1.0],
+        &[1.2, 0.31, 0.0, 0.0, 0.0, 0.0, 1.0],
+        &[1.2, 0.32, 0.0, 0.0, 0.0, 0.0, 1.0],
+        &[-1.2, 0.3, 0.0, 0.0, 0.0, 0.0, 1.0],
+        &[-1.2, 0.31, 0.0, 0.0, 0.0, 0.0, 1.0],
+    ];
+    project(&[], &poses, "make: joints, inverse: { task: position }")
+}
+
+/// Adds a plugin to the list of a project.
+fn with_plugin(folder: &Folder, plugin: &str) {
+    let config = std::fs::read_to_string(folder.path("robot.yml")).unwrap();
+    folder.write("robot.yml", &config.replace("}] }]\n", &format!("}}] }}, {plugin}]\n")));
+}
+
+#[test]
+fn joints_that_are_interpolated_are_told_by_check_and_by_try() {
+    for (mode, is_told) in [("linear", true), ("pchip", true), ("previous", false)] {
+        let folder = project_of_poses();
+        let fuse = format!(
+            "{{ fuse: {{ rate_hz: 100, modalities: [{{ input: arm_joints, dim: 2, interpolation: {mode} }}] }} }}"
+        );
+        with_plugin(&folder, &fuse);
+        let checked = done(command(["check", "robot.yml", "--strict"]).current_dir(&folder.0));
+        let wanted = format!(
+            "fuse.modalities[0].interpolation: `{mode}`, and `arm_joints` are joints that `make: joints` finds"
+        );
+        assert_eq!(
+            (checked.code, checked.out.contains(&wanted)),
+            (i32::from(is_told), is_told),
+            "{}",
+            checked.out
+        );
+        let tried = run(["try".into(), folder.path("robot.yml"), folder.path("recording")]);
+        let told = tried.out.contains(&format!("warning: {wanted}"));
+        assert_eq!((tried.code, told), (0, is_told), "{}", tried.out);
+    }
+}
+
+#[test]
+fn changes_of_posture_are_counted_with_the_place_of_the_first() {
+    let folder = project_of_poses();
+    let tried = run(["try".into(), folder.path("robot.yml"), folder.path("recording")]);
+    let wanted = "arm_joints: 5 messages, 100 % of 5 rows valid, 1 changes of posture, the first at 30000000 ns\n";
+    assert!(tried.code == 0 && tried.out.contains(wanted), "{}", tried.out);
+    let config = "chains: { arm: { urdf: arm.urdf, base: base, tip: tip } }\n\
+                  fuse: { rate_hz: 100, modalities: [{ input: joints, dim: 7, interpolation: previous }] }\n\
+                  lerobot: { task: x, features: [{ name: observation.state, modalities: [joints] }, \
+                  { name: action, stream: joints, joints_of: { chain: arm, inverse: { task: position } } }] }\n";
+    folder.write("data.yml", config);
+    let words = [
+        "convert",
+        "recording",
+        "dataset",
+        "--to",
+        "lerobot",
+        "--config",
+        "data.yml",
+    ];
+    let converted = done(command(words).current_dir(&folder.0));
+    let wanted = "`action`: 1 changes of posture, where `joints_of` can't follow from the joints before; the first is at 30000000 ns, in frame 3";
+    assert!(
+        converted.code == 0 && converted.out.contains(wanted),
+        "{}",
+        converted.out
+    );
+}
+
+#[test]
+fn try_says_no_if_rows_are_not_valid_or_in_degrees() {
+    let far: &[f32] = &[9.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0];
+    let near: &[f32] = &[1.0, 0.5, 0.0, 0.0, 0.0, 0.0, 1.0];
+    let degrees: [&[f32]; 3] = [&[10.0, 1.0], &[0.0, -90.0], &[0.0, 1.0]];
+    for (values, entry, wanted) in [
+        (
+            &[near, far, far, far][..],
+            "make: joints, inverse: { task: position }",
+            "no: of 4 rows of `arm_joints`, 25.0 % are valid (asked for: 90.0 %)",
+        ),
+        (
+            &degrees,
+            "make: pose",
+            "no: of 3 rows of `arm_pose`, 2 are of joints more than a turn beyond their limits (allowed: radians",
+        ),
+    ] {
+        let folder = project(&[], values, entry);
+        let tried = run(["try".into(), folder.path("robot.yml"), folder.path("recording")]);
+        assert!(tried.code == 1 && tried.out.contains(wanted), "{}", tried.out);
+    }
+}
+
+#[test]
+fn what_a_node_would_warn_of_counts_in_strict_and_is_told_once() {
+    let folder = project(&[], &RADIANS, "make: pose");
+    let chain = "chains: { arm: { urdf: arm.urdf, base: base, tip: tip } }\n";
+    let entries =
+        "kinematics: [{ input: arm_pose, chain: arm, make: joints }, { input: joints, chain: arm, make: pose }]";
+    let degrees = include_str!("../../tests/common/planar.urdf").replacen("upper=\"3\"", "upper=\"170\"", 1);
+    let cases = [
+        (
+            format!("{chain}plugins: [{{ {entries} }}]\n"),
+            include_str!("../../tests/common/planar.urdf"),
+            "its input `arm_pose` comes from the dataflow",
+        ),
+        (
+            format!(
+                "{chain}plugins: [{{ kinematics: [{{ input: joints, chain: arm, make: pose }}] }}]\nvoxelize: {{}}\n"
+            ),
+            include_str!("../../tests/common/planar.urdf"),
+            "the section `voxelize:` is not used",
+        ),
+        (
+            format!("{chain}kinematics: [{{ input: joints, chain: arm, make: pose }}]\n"),
+            &degrees,
+            "joint `shoulder`: limits",
+        ),
+    ];
+    for (config, urdf, wanted) in cases {
+        folder.write("robot.yml", &config);
+        folder.write("arm.urdf", urdf);
+        let checked = done(command(["check", "robot.yml", "--strict"]).current_dir(&folder.0));
+        let told = checked.out.matches(wanted).count() + checked.err.matches(wanted).count();
+        let is_counted = checked.out.contains("0 errors, 1 warnings");
+        assert!(
+            checked.code == 1 && told == 1 && is_counted,
+            "{}{}",
+            checked.out,
+            checked.err
+        );
+    }
 }
 
 #[test]

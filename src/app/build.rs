@@ -142,8 +142,17 @@ impl App {
                 return Err(self.config.error("plugins", problem));
             }
         }
-        warn_of_order(&operations, &self.config);
+        let mut warnings = self.config.unused_sections(&self.plugins);
+        warnings.extend(order_warnings(&operations));
+        if !self.surroundings.is_check {
+            let file = self.config.file().display();
+            warnings.iter().for_each(|warning| tracing::warn!("{file}: {warning}"));
+            // These name their own file.
+            let of_chains = self.config.read_chain_warnings();
+            of_chains.iter().for_each(|warning| tracing::warn!("{warning}"));
+        }
         let mut graph = Graph::new(operations, is_published, &memory);
+        graph.set_warnings(warnings);
         graph.set_residences(in_rings);
         check_readings(&graph).map_err(|problem| self.config.error("from", problem))?;
         Ok(graph)
@@ -160,20 +169,22 @@ impl App {
     }
 }
 
-/// Warns of inputs that come from the dataflow though an operation publishes them, as it comes later.
-fn warn_of_order(operations: &[Registration], config: &Config) {
+/// Inputs that come from the dataflow though an operation publishes them, as it comes later.
+fn order_warnings(operations: &[Registration]) -> Vec<String> {
+    let mut warnings = Vec::new();
     for (i, taker) in operations.iter().enumerate() {
         for input in &taker.inputs {
             let publishes = |operation: &&Registration| operation.outputs.contains(input);
             let is_earlier = operations[..i].iter().any(|operation| publishes(&operation));
             let later = operations[i + 1..].iter().find(publishes);
             if let (false, Some(later)) = (is_earlier, later) {
-                let (file, taker, later) = (config.file().display(), &taker.name, &later.name);
-                tracing::warn!(
-                    "{file}: {taker}: its input `{input}` comes from the dataflow: `{later}`, which publishes one of \
-                     that name, is after it (an operation takes what those before it publish)"
-                );
+                let (taker, later) = (&taker.name, &later.name);
+                warnings.push(format!(
+                    "{taker}: its input `{input}` comes from the dataflow: `{later}`, which publishes one of that name, is \
+                     after it (an operation takes what those before it publish)"
+                ));
             }
         }
     }
+    warnings
 }

@@ -47,10 +47,20 @@ impl Chains {
             return Ok(chain.clone());
         }
         let chain = found.source.read(folder).map_err(ChainProblem::Unusable)?;
-        for warning in chain.warnings() {
-            tracing::warn!("chain `{name}`: {warning}");
-        }
         Ok(found.read.get_or_init(|| Arc::new(chain)).clone())
+    }
+
+    /// The peculiarities of the chains that were read, each in words.
+    pub(super) fn read_warnings(&self) -> Vec<String> {
+        let read = self
+            .0
+            .iter()
+            .filter_map(|(name, found)| Some((name, found.read.get()?)));
+        read.flat_map(|(name, chain)| {
+            let warnings = chain.warnings().iter();
+            warnings.map(move |warning| format!("chain `{name}`: {warning}"))
+        })
+        .collect()
     }
 
     /// The peculiarities of a chain that a log would tell; none of one that can't be read.

@@ -228,6 +228,22 @@ impl Config {
         Ok(placement.with_max_bytes(self.max_bytes))
     }
 
+    /// Sections of plugins that the file has beside `plugins:`, each in words.
+    pub(super) fn unused_sections(&self, plugins: &[Box<dyn Plugin>]) -> Vec<String> {
+        let is_plugin = |key: &&String| plugins.iter().any(|plugin| plugin.name() == key.as_str());
+        let unused = self.sections.keys().filter(|key| self.has_plugins() && is_plugin(key));
+        unused
+            .map(|name| {
+                format!("the section `{name}:` is not used: `plugins:` lists what runs, with its configuration")
+            })
+            .collect()
+    }
+
+    /// The peculiarities of the chains that were read.
+    pub(super) fn read_chain_warnings(&self) -> Vec<String> {
+        self.chains.read_warnings()
+    }
+
     /// The plugins to build, in order, each with its section: those that `plugins:` lists, else all of them; in any
     /// case those that have their configuration from the program.
     pub(super) fn steps(&self, plugins: &[Box<dyn Plugin>]) -> Result<Vec<Step>, AppError> {
@@ -243,12 +259,6 @@ impl Config {
         let Some(listed) = &self.plugins else {
             return self.all_steps(plugins, &names);
         };
-        for name in self.sections.keys().filter(|key| names.contains(&key.as_str())) {
-            tracing::warn!(
-                "{}: the section `{name}:` is not used: `plugins:` lists what runs, with its configuration",
-                self.file.display()
-            );
-        }
         let mut steps = Vec::with_capacity(listed.len());
         for (name, section) in listed {
             let named = || (0..plugins.len()).filter(|&plugin| names[plugin] == name);

@@ -74,6 +74,7 @@ pub struct Graph {
     shared: Shared,
     memory: HostMemory,
     residences: Vec<(String, OutputResidence)>,
+    warnings: Vec<String>,
 }
 
 /// Parts that every operation of a node uses.
@@ -139,6 +140,7 @@ impl Graph {
             externals: Vec::new(),
             external_sites: Vec::new(),
             residences: Vec::new(),
+            warnings: Vec::new(),
             shared: Shared {
                 internal: Internal {
                     on_host: Some(Message::new(memory)),
@@ -155,6 +157,12 @@ impl Graph {
         let names = graph.externals.iter().map(|(name, _)| format!("input `{name}`"));
         graph.external_sites = names.map(|name| graph.shared.faults.add_site(name)).collect();
         graph
+    }
+
+    /// Warnings of the configuration: sections that are not used, and operations before those whose outputs they
+    /// seem to take. The log has it, too, unless the configuration is only [checked](super::App::check).
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// The outputs whose payloads are to be in a ring, which whoever sends them makes.

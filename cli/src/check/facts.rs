@@ -27,6 +27,8 @@ const FRAMING: u64 = 4096;
 #[derive(Clone, Debug, Default)]
 pub struct StreamFacts {
     pub kind: Option<Kind>,
+    /// The product that it is of `kinematics:`.
+    pub product: Option<Product>,
     /// Names of the values of a recorded sample, if it has them.
     pub fields: Vec<String>,
     /// The smallest and the largest of each value of recorded samples.
@@ -109,15 +111,30 @@ impl Kind {
             Some(_) => header.fields.get().unwrap_or_default().to_vec(),
             None => message.columns().iter().map(|column| column.name.clone()).collect(),
         };
-        if ["x", "y", "z"]
+        let samples = message.stamps().len();
+        let has_point = ["x", "y", "z"]
             .iter()
-            .all(|axis| fields.iter().any(|field| field == axis))
-        {
+            .all(|axis| fields.iter().any(|field| field == axis));
+        if has_point && !is_rows(message, samples, &fields) {
             return Some(Self::Cloud(Some(fields)));
         }
-        let samples = message.stamps().len();
         message.flat().map(|values| Self::Samples(values.len() / samples))
     }
+}
+
+/// True if a message with these names is samples, a row for each stamp, and not the points of a cloud: names such as x y z are those
+/// of positions and poses, too.
+fn is_rows(message: &Message, samples: usize, fields: &[String]) -> bool {
+    let Some(values) = message.flat() else { return false };
+    let sides = message.header.shape.get().map_or(1, <[i64]>::len);
+    let has_stamps = message
+        .header
+        .timestamps_ns
+        .get()
+        .is_some_and(|stamps| !stamps.is_empty());
+    // A cloud may have a single point, and no quaternion.
+    let has_w = fields.iter().any(|field| field.ends_with(['w', 'W']));
+    values.len() == samples * fields.len() && (sides == 1 || has_stamps || has_w)
 }
 
 impl StreamFacts {
@@ -282,6 +299,7 @@ fn kinematics(config: &KinematicsConfig, input: &dyn Fn(&str) -> StreamFacts) ->
         let made = entry.outputs().zip(&entry.make).map(|(name, &product)| {
             let known = StreamFacts {
                 kind: kind(product),
+                product: Some(product),
                 bytes: None,
                 fields: Vec::new(),
                 extremes: Vec::new(),
@@ -293,6 +311,15 @@ fn kinematics(config: &KinematicsConfig, input: &dyn Fn(&str) -> StreamFacts) ->
         found.extend(made);
     }
     found
+}
+
+/// The outputs of an operation, as far as they are known without its inputs: those of kinematics.
+pub fn of_chains(operation: &Operation) -> Vec<(String, StreamFacts)> {
+    let Section::Kinematics(config) = &operation.section else {
+        return Vec::new();
+    };
+    let made = kinematics(config, &|_| StreamFacts::default()).into_iter();
+    made.map(|(name, known)| (operation.output(&name), known)).collect()
 }
 
 /// The streams of a recording and the facts about each.

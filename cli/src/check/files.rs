@@ -1,10 +1,10 @@
 //! A configuration by itself: its sections, its folders and the dataset that it describes.
 
-use super::facts::StreamFacts;
+use super::facts::{self, StreamFacts};
 use super::findings::Findings;
 use super::section;
 use crate::config::{Built, Section, check, plugins};
-use crate::convert::lerobot::Settings;
+use crate::convert::lerobot::{LerobotConfig, Settings};
 use robocache::app::Config;
 use std::path::Path;
 
@@ -15,9 +15,20 @@ pub(super) const PROGRAMS: [&str; 10] = [
 
 /// Checks a configuration without a dataflow: each of its sections, or what it lists.
 pub(super) fn alone(file: &Path, findings: &mut Findings) {
-    for built in read_sections(file, findings) {
+    let all = read_sections(file, findings);
+    // What the others make is known, of what comes from outside nothing is.
+    let made = all
+        .iter()
+        .flat_map(|built| &built.operations)
+        .flat_map(facts::of_chains);
+    let made: Vec<(String, StreamFacts)> = made.collect();
+    let input = |name: &str| {
+        let known = made.iter().find(|(output, _)| output == name);
+        known.map(|(_, known)| known.clone()).unwrap_or_default()
+    };
+    for built in all {
         for operation in &built.operations {
-            section::check(file, operation, &|_| StreamFacts::default(), findings);
+            section::check(file, operation, &input, findings);
             if let Section::Record(config) = &operation.section
                 && let Err(error) = config.check_new_run(Path::new("."))
             {
@@ -67,7 +78,11 @@ pub(super) fn read_sections(file: &Path, findings: &mut Findings) -> Vec<Built> 
     let mut found = Vec::new();
     for plugins in nodes {
         match check(file, plugins) {
-            Ok(built) => found.push(built),
+            Ok(built) => {
+                let warnings = built.warnings.iter();
+                warnings.for_each(|warning| findings.warn(file, "plugins", warning));
+                found.push(built);
+            }
             Err(error) => findings.refused(error),
         }
     }
@@ -86,9 +101,18 @@ fn chains(file: &Path, config: &Config, found: &[Built], findings: &mut Findings
             continue;
         };
         for entry in &kinematics.entries {
-            for warning in config.chain_warnings(&entry.chain) {
-                findings.warn(file, format!("chains: {}", entry.chain), warning);
-            }
+            warn_of_chain(file, config, &entry.chain, findings);
         }
+    }
+    // A section that can't be read is reported by `datasets`.
+    let dataset = config.read_section::<LerobotConfig>("lerobot").ok().flatten();
+    for name in dataset.iter().flat_map(LerobotConfig::chains) {
+        warn_of_chain(file, config, name, findings);
+    }
+}
+
+fn warn_of_chain(file: &Path, config: &Config, name: &str, findings: &mut Findings) {
+    for warning in config.chain_warnings(name) {
+        findings.warn(file, format!("chains: {name}"), warning);
     }
 }

@@ -4,6 +4,7 @@ use super::facts::{Kind, StreamFacts};
 use super::findings::{Findings, OfSection};
 use super::units::MANY_BYTES;
 use crate::config::{Operation, Section};
+use crate::interpolated;
 use crate::output::{bytes, figure};
 use robocache::app::Config;
 use robocache::device::Dtype;
@@ -134,6 +135,9 @@ impl Checker<'_> {
             if self.is_samples(&streams[m], modality, known) {
                 self.limits(&streams[m], modality, known);
             }
+        }
+        for (key, problem) in interpolated::warnings(config, |input| (self.input)(input).product) {
+            self.found.warn(&key, problem);
         }
         let attached = streams.iter().zip(&known).skip(config.modalities.len());
         for (attach, (stream, known)) in config.attach.iter().zip(attached) {
@@ -406,7 +410,12 @@ impl Checker<'_> {
                     Ok(()) => {
                         let too_large = kinematics.refused().find(|row| row.reason.is_range());
                         let doubts = kinematics.implausible().map(|value| value.to_string());
-                        match doubts.or(too_large.map(|row| row.to_string())) {
+                        let doubts = doubts.or(too_large.map(|row| row.to_string()));
+                        let unnamed = kinematics.unnamed().map(|unnamed| unnamed.to_string());
+                        if let Some(problem) = unnamed {
+                            self.found.doubted(format!("{at}: {problem}"));
+                        }
+                        match doubts {
                             Some(problem) => self.found.doubted(format!("{at}: {problem}")),
                             None => continue,
                         }

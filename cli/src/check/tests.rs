@@ -19,8 +19,8 @@ kinematics:
       make: [jacobian, twist], frame: tool, name: moving }
   - { input: proprio, channels: [7, 9], chain: arm, make: pose }
   - { input: target, chain: arm, make: joints,
-      inverse: { task: position, position_tolerance_m: 0.001, rotation_tolerance_rad: 0.01, weights: [1, 1, 0.5, 1, 1, 1], seeds: 8,
-                 max_iterations: 20, select: nearest, max_joint_step: 0.3 } }
+      inverse: { task: position, position_tolerance_m: 0.001, rotation_tolerance_rad: 0.01, weights: [1, 0, 0, 1, 1, 1], seeds: 8,
+                 max_iterations: 20, select: nearest, max_joint_step: 0.3, posture: 0.02, rest: [0, 0.5] } }
 sim:
   seed: 1
   duration_s: 5

@@ -1,13 +1,15 @@
 //! Results of a trial.
 
-use super::tally::{Counts, Coverage};
+use super::tally::{self, Counts, Coverage};
 use super::{Args, Leap, Replayed, asked_by, has_clock, period_ns};
 use crate::config::{Operation, Section};
+use crate::interpolated;
 use crate::offsets::{self, StreamOffset};
 use crate::output::{Table, figure, figure_or_dash, path, plain};
 use crate::stats::Spread;
 use robocache::app::Graph;
 use robocache::ops::align::{AlignConfig, FUSED, TriggerConfig};
+use robocache::ops::kinematics::{KinematicsEntry, Product};
 use robocache::stream::recording::Order;
 use robocache::time::ns_to_s;
 use serde::Serialize;
@@ -27,6 +29,8 @@ pub struct Report {
     observations: Vec<Observations>,
     grids: Vec<Grids>,
     others: Vec<Others>,
+    /// Interpolations that make values which nobody computed.
+    warnings: Vec<String>,
     /// Faults and warnings by where they were counted.
     faults: Vec<Faults>,
     /// Inputs that the recording lacks.
@@ -84,6 +88,23 @@ struct Grids {
 struct Others {
     output: String,
     count: u64,
+    /// Rows of an output of kinematics; `None` of other operations.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    rows: Option<Rows>,
+}
+
+/// Rows of an output of kinematics.
+#[derive(Serialize)]
+struct Rows {
+    rows: u64,
+    /// Share of the rows.
+    valid: f64,
+    /// Rows with a joint more than a turn beyond its limits.
+    implausible: u64,
+    /// Number of times that joints could not follow from those before.
+    posture_changes: i64,
+    /// Stamp of the first message with one, ns.
+    first_change_ns: Option<i64>,
 }
 
 #[derive(Serialize)]
@@ -137,8 +158,9 @@ impl Report {
                 grids.push(Grids::new(output, &counts));
             } else {
                 others.push(Others {
-                    output,
+                    rows: product_of(&output, run.operations).map(|_| Rows::new(&counts.rows)),
                     count: counts.messages,
+                    output,
                 });
             }
         }
@@ -172,6 +194,7 @@ impl Report {
             observations,
             grids,
             others,
+            warnings: warnings(run.operations),
             faults,
             missing,
             unused,
@@ -181,6 +204,32 @@ impl Report {
             verdict,
         }
     }
+}
+
+/// The product of kinematics that an output is.
+fn product_of(output: &str, operations: &[Operation]) -> Option<Product> {
+    let of_entry = |operation: &Operation, entry: &KinematicsEntry| {
+        let mut made = entry.outputs().zip(&entry.make);
+        made.find_map(|(name, &product)| (operation.output(&name) == output).then_some(product))
+    };
+    operations.iter().find_map(|operation| match &operation.section {
+        Section::Kinematics(config) => config.entries.iter().find_map(|entry| of_entry(operation, entry)),
+        _ => None,
+    })
+}
+
+/// Warnings of `check` about the interpolation of outputs of kinematics.
+fn warnings(operations: &[Operation]) -> Vec<String> {
+    let of_operation = |operation: &Operation| {
+        let Section::Observe(config) = &operation.section else {
+            return Vec::new();
+        };
+        let found = interpolated::warnings(config, |input| product_of(input, operations)).into_iter();
+        found
+            .map(|(key, problem)| format!("{}.{key}: {problem}", operation.label()))
+            .collect()
+    };
+    operations.iter().flat_map(of_operation).collect()
 }
 
 /// Messages a second, by the first stamp and the last.
@@ -293,6 +342,40 @@ impl Grids {
     }
 }
 
+impl Rows {
+    fn new(counts: &tally::Rows) -> Self {
+        Self {
+            rows: counts.came,
+            valid: counts.valid as f64 / counts.came.max(1) as f64,
+            implausible: counts.implausible,
+            posture_changes: counts.changes,
+            first_change_ns: counts.first_change_ns,
+        }
+    }
+
+    /// The reason why an output of them is of no use, if so.
+    fn refusal(&self, output: &str, min_valid: f64) -> Option<String> {
+        let Self {
+            rows,
+            valid,
+            implausible,
+            ..
+        } = self;
+        if *valid < min_valid {
+            let (valid, least) = (figure(valid * 100.0), figure(min_valid * 100.0));
+            return Some(format!(
+                "no: of {rows} rows of `{output}`, {valid} % are valid (asked for: {least} %)"
+            ));
+        }
+        (2 * implausible > *rows).then(|| {
+            format!(
+                "no: of {rows} rows of `{output}`, {implausible} are of joints more than a turn beyond their limits (allowed: radians; are \
+                 these degrees?)"
+            )
+        })
+    }
+}
+
 /// The reason why there are less than half as many observations as the streams that are waited for have time for, if
 /// so.
 fn too_few(of: &Observations, run: &Run<'_>) -> Option<String> {
@@ -349,10 +432,14 @@ fn verdict(
             );
         }
         if let Section::Kinematics(config) = &operation.section {
-            let is_there = |output: &String| others.iter().any(|came| came.output == *output);
-            let mut outputs = config.outputs().map(|output| operation.output(&output));
-            if let Some(output) = outputs.find(|output| !is_there(output)) {
-                return (false, format!("no: `{output}` has no message"));
+            for output in config.outputs().map(|output| operation.output(&output)) {
+                let Some(came) = others.iter().find(|came| came.output == output) else {
+                    return (false, format!("no: `{output}` has no message"));
+                };
+                let rows = came.rows.as_ref();
+                if let Some(refusal) = rows.and_then(|rows| rows.refusal(&output, run.min_valid)) {
+                    return (false, refusal);
+                }
             }
         }
         let output = match &operation.section {
@@ -456,9 +543,20 @@ pub fn text(report: &Report) -> String {
         );
     }
     for other in &report.others {
-        let _ = writeln!(text, "\n{}: {} messages", plain(&other.output), other.count);
+        let _ = write!(text, "\n{}: {} messages", plain(&other.output), other.count);
+        if let Some(of) = &other.rows {
+            let _ = write!(text, ", {} % of {} rows valid", figure(of.valid * 100.0), of.rows);
+            if let Some(first_ns) = of.first_change_ns {
+                let changes = of.posture_changes;
+                let _ = write!(text, ", {changes} changes of posture, the first at {first_ns} ns");
+            }
+        }
+        text.push('\n');
     }
     text.push('\n');
+    for warning in &report.warnings {
+        let _ = writeln!(text, "warning: {}", plain(warning));
+    }
     text.push_str(&causes(report));
     for problem in &report.problems {
         let _ = writeln!(text, "can't be read: {}", plain(problem));

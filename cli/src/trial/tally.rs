@@ -2,7 +2,7 @@
 
 use crate::channel::newest_row;
 use robocache::app::{Fault, Sink};
-use robocache::ops::{self, align, voxelize};
+use robocache::ops::{self, align, kinematics, voxelize};
 use robocache::stream::{Header, Key, Layout, Message, Payload, form};
 use std::collections::BTreeMap;
 
@@ -42,6 +42,8 @@ pub struct Counts {
     pub refused: u64,
     /// Points of grids.
     pub points: Points,
+    /// Rows of what kinematics makes.
+    pub rows: Rows,
 }
 
 /// Share of a stream in the newest rows of observations.
@@ -50,6 +52,17 @@ pub struct Coverage {
     pub name: String,
     pub valid: u64,
     pub ages_ns: Vec<i64>,
+}
+
+#[derive(Default)]
+pub struct Rows {
+    pub came: u64,
+    pub valid: u64,
+    /// Rows with a joint far beyond its limits.
+    pub implausible: u64,
+    /// Changes of posture, and the stamp of the first message with one, ns.
+    pub changes: i64,
+    pub first_change_ns: Option<i64>,
 }
 
 #[derive(Default)]
@@ -116,6 +129,8 @@ impl Counts {
             self.points.nonfinite += count(ops::key::dropped_nonfinite);
             self.points.outside += count(voxelize::key::dropped_outside);
             self.points.overflow += count(ops::key::dropped_overflow);
+        } else {
+            self.rows.count(header, stamp_ns);
         }
     }
 
@@ -147,6 +162,20 @@ impl Counts {
         for (stream, (&index, &age_ns)) in of_attached.iter_mut().zip(rows) {
             stream.see(index >= 0, age_ns);
         }
+    }
+}
+
+impl Rows {
+    fn count(&mut self, header: &Header, stamp_ns: i64) {
+        let valid = header.valid.get().unwrap_or_default();
+        self.came += valid.len() as u64;
+        self.valid += valid.iter().filter(|&&mask| mask == 1).count() as u64;
+        self.implausible += kinematics::key::implausible.get(header).unwrap_or(0) as u64;
+        let changes = kinematics::key::branch.get(header).unwrap_or(0);
+        if changes > 0 {
+            self.first_change_ns.get_or_insert(stamp_ns);
+        }
+        self.changes = changes;
     }
 }
 

@@ -42,10 +42,20 @@ macro_rules! header {
                 self.other.copy_from(&other.other);
             }
 
-            /// Every key that is there, with its value.
+            /// Every key that is there, with its value: once, also if [`other`](Self::other) has what came under the name of a field
+            /// that was set since.
             pub fn iter(&self) -> impl Iterator<Item = (&str, MetadataRef<'_>)> {
                 let fields = [$(self.$name.get().map(|value| (stringify!($name), value.into()))),+];
-                fields.into_iter().flatten().chain(self.other.iter().map(|(key, value)| (key, value.as_ref())))
+                let other = self.other.iter().filter(|(key, _)| !self.has_field(key));
+                fields.into_iter().flatten().chain(other.map(|(key, value)| (key, value.as_ref())))
+            }
+
+            /// True if there is a field of this name, and it is set.
+            fn has_field(&self, key: &str) -> bool {
+                match key {
+                    $(stringify!($name) => self.$name.is_present(),)+
+                    _ => false,
+                }
             }
 
             /// Takes a key out, if it is there.
@@ -624,6 +634,29 @@ mod tests {
         );
         header.read(entries(&[("timestamp", MetadataRef::Integer(6))])).unwrap();
         assert_eq!(header.timestamp_ns.get(), Some(6));
+    }
+
+    #[test]
+    fn a_field_that_is_set_stands_for_what_came_under_its_name() {
+        let mut header = Header::default();
+        let came = [
+            ("valid", MetadataRef::ListString(&[])),
+            ("frame_id", MetadataRef::Integer(3)),
+            ("dtype", MetadataRef::String("float32")),
+        ];
+        header.read(came).unwrap();
+        let mut copy = Header::default();
+        copy.copy_from(&header);
+        assert_eq!(copy.get("valid"), Some(MetadataRef::ListString(&[])));
+        copy.valid.set([1, 0]);
+        copy.frame_id.set("base");
+        let said: Vec<_> = copy.iter().collect();
+        let wanted = [
+            ("valid", MetadataRef::ListInt(&[1, 0])),
+            ("frame_id", MetadataRef::String("base")),
+            ("dtype", MetadataRef::String("float32")),
+        ];
+        assert_eq!(said, wanted);
     }
 
     #[test]

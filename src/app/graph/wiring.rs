@@ -93,6 +93,10 @@ impl Graph {
     }
 
     /// Sets where the payloads of published outputs are to be.
+    pub(in crate::app) fn set_warnings(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+
     pub(in crate::app) fn set_residences(&mut self, residences: Vec<(String, OutputResidence)>) {
         for (name, residence) in &residences {
             let nodes = self.nodes.iter_mut().flat_map(|node| &mut node.outputs);

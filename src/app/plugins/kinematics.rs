@@ -60,8 +60,13 @@ impl KinematicsEntry {
         });
     }
 
-    /// Counts the rows that are not used, and says why.
-    fn report(&self, out: &mut Outbox<'_>) {
+    /// Counts the rows that are not used, and the changes of posture, and says why and where.
+    fn report(&self, message: &Message, out: &mut Outbox<'_>) {
+        if let Some((_, row)) = self.kinematics.changes() {
+            let stamp_ns = message.stamps()[row];
+            let text = format_args!("the joints change to another posture at {stamp_ns} ns, and `branch` goes up");
+            out.warn(0, "changes of posture", text);
+        }
         for refused in self.kinematics.refused() {
             out.dropped(0, why_row(&refused.reason));
             match refused.reason {
@@ -85,10 +90,13 @@ impl Operation for KinematicsEntry {
         if let Some(implausible) = self.kinematics.implausible() {
             out.warn_seldom(0, "values far beyond the limits", implausible);
         }
+        if let Some(unnamed) = self.kinematics.unnamed() {
+            out.warn_seldom(0, "names of no joint", unnamed);
+        }
         for output in 0..products.len() {
             self.publish(output, message, out);
         }
-        self.report(out);
+        self.report(message, out);
         if let Some(mut figures) = out.figures() {
             figures.computed(self.kinematics.compute_time(), Device::Cpu, 0);
         }

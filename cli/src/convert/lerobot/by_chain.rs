@@ -29,6 +29,10 @@ pub struct ByChain {
     why: Option<String>,
     /// The first value that is far beyond the limits of its joint, in words.
     implausible: Option<String>,
+    /// Names of no joint whose values are taken by their places, in words.
+    unnamed: Option<String>,
+    /// Changes of posture, and the stamp of the first, ns.
+    changes: Option<(u64, i64)>,
 }
 
 impl ByChain {
@@ -59,6 +63,8 @@ impl ByChain {
             refused: 0,
             why: None,
             implausible: None,
+            unnamed: None,
+            changes: None,
         })
     }
 
@@ -78,6 +84,16 @@ impl ByChain {
     /// The first value that is far beyond the limits of its joint, in words.
     pub fn implausible(&self) -> Option<&str> {
         self.implausible.as_deref()
+    }
+
+    /// Names of no joint whose values are taken by their places, in words.
+    pub fn unnamed(&self) -> Option<&str> {
+        self.unnamed.as_deref()
+    }
+
+    /// The number of changes of posture, and the stamp of the first, ns; `None` if there is none.
+    pub fn changes(&self) -> Option<(u64, i64)> {
+        self.changes
     }
 
     /// The name of what a stream becomes, for whoever reads the dataset back.
@@ -119,6 +135,9 @@ impl ByChain {
         if self.implausible.is_none() {
             self.implausible = self.kinematics.implausible().map(|value| value.to_string());
         }
+        if self.unnamed.is_none() {
+            self.unnamed = self.kinematics.unnamed().map(|unnamed| unnamed.to_string());
+        }
         self.kinematics.layout_into(self.product, &mut self.product_layout);
         let (kinematics, product) = (&mut self.kinematics, self.product);
         self.made.write(&self.product_layout, |payload, header| {
@@ -128,6 +147,10 @@ impl ByChain {
         for refused in kinematics.refused() {
             self.refused += 1;
             self.why.get_or_insert_with(|| refused.to_string());
+        }
+        if let Some((count, row)) = kinematics.changes() {
+            let (before, first_ns) = self.changes.unwrap_or((0, message.stamps()[row]));
+            self.changes = Some((before + count, first_ns));
         }
         let Some(product) = self.made.flat() else {
             return Ok(&self.made);

@@ -225,6 +225,15 @@ impl LerobotConfig {
         of_features.chain(of_all).flatten().map(String::as_str)
     }
 
+    /// Names of the chains that convert values of a feature.
+    pub fn chains(&self) -> impl Iterator<Item = &str> {
+        let of_features = self
+            .features
+            .iter()
+            .flat_map(|feature| [&feature.pose_of, &feature.joints_of]);
+        of_features.flatten().map(|config| config.chain.as_str())
+    }
+
     /// The features of a file that names none: `observation.X` of each modality `X`, but one that is called like a feature of LeRobot's
     /// keeps its name.
     pub fn default_features(fuse: &AlignConfig) -> Vec<FeatureConfig> {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub struct Counts {
     pub observations: u64,
+    pub frames: u64,
     /// Observations that did not become frames.
     pub left_out: u64,
     /// Observations in which a modality or a feature was not valid.

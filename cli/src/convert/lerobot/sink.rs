@@ -3,7 +3,6 @@
 mod features;
 mod frames;
 
-use super::by_chain::ByChain;
 use super::config::{LerobotConfig, OnInvalid};
 use super::counts::Counts;
 use super::observed::Observed;
@@ -12,7 +11,7 @@ use super::settings::Settings;
 use super::stream::FeatureStream;
 use crate::convert::{Refused, Remarks};
 use eyre::{OptionExt, bail};
-use robocache::app::{Change, Graph};
+use robocache::app::{Change, Config, Graph};
 use robocache::formats::lerobot::{Version, Writer, Written};
 use robocache::ops::align::AlignConfig;
 use robocache::stream::{Message, MetadataValue};
@@ -56,6 +55,8 @@ pub struct Sink {
     counts: Counts,
     /// Reasons why messages are not samples, the first of each stream.
     refused: Vec<String>,
+    /// Peculiarities of the chains that convert values.
+    chain_warnings: Vec<String>,
     /// Number of messages of each stream that the dataset has no use for.
     unused: BTreeMap<String, u64>,
     /// The frame at hand, a part after the other.
@@ -94,6 +95,15 @@ impl Sink {
             plan,
             streams: mut own,
         } = Settings::read(file)?;
+        let of_file = Config::read(file)?;
+        let of_chain = |name: &str| {
+            let warnings = of_file.chain_warnings(name).into_iter();
+            warnings
+                .map(|warning| format!("chain `{name}`: {warning}"))
+                .collect::<Vec<_>>()
+        };
+        let mut chain_warnings: Vec<String> = config.chains().flat_map(of_chain).collect();
+        chain_warnings.dedup();
         own.iter_mut()
             .for_each(|stream| stream.keeps_nonfinite = config.on_invalid == OnInvalid::Fill);
         let inputs: Vec<String> = graph.external_inputs().map(|(input, _)| input.to_owned()).collect();
@@ -124,6 +134,7 @@ impl Sink {
             last: None,
             counts: Counts::default(),
             refused: Vec::new(),
+            chain_warnings,
             unused: BTreeMap::new(),
             bytes: Vec::new(),
             config,
@@ -213,10 +224,22 @@ impl Sink {
             }
         }
         for stream in &self.streams {
-            if let Some(implausible) = stream.by_chain.as_ref().and_then(ByChain::implausible) {
-                notes.push(format!("`{}`: {implausible}", stream.feature));
+            let Some(by_chain) = &stream.by_chain else { continue };
+            let doubts = by_chain.implausible().into_iter().chain(by_chain.unnamed());
+            notes.extend(doubts.map(|doubt| format!("`{}`: {doubt}", stream.feature)));
+            if let Some((changes, stamp_ns)) = by_chain.changes() {
+                let frame = match stream.changed_frame {
+                    Some(frame) => format!("in frame {frame}"),
+                    None => "in no frame".to_owned(),
+                };
+                notes.push(format!(
+                    "`{}`: {changes} changes of posture, where `{}` can't follow from the joints before; the first is at {stamp_ns} ns, {frame}",
+                    stream.feature,
+                    by_chain.key()
+                ));
             }
         }
+        notes.extend_from_slice(&self.chain_warnings);
         for (name, messages) in &self.unused {
             notes.push(format!(
                 "`{name}`: {messages} messages are not part of the dataset: nothing in the configuration takes them"

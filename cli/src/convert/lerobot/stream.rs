@@ -26,6 +26,8 @@ pub struct FeatureStream {
     pub latency_ns: i64,
     /// Converts samples as they come.
     pub by_chain: Option<ByChain>,
+    /// The first frame behind a change of posture.
+    pub changed_frame: Option<u64>,
     /// Form of its samples, once the first has come.
     form: Option<Form>,
     names: Option<Vec<String>>,
@@ -79,6 +81,7 @@ impl FeatureStream {
             max_age_ns: i64::MAX,
             latency_ns: 0,
             by_chain: None,
+            changed_frame: None,
             form: None,
             names,
             samples: VecDeque::new(),
@@ -122,6 +125,16 @@ impl FeatureStream {
         self.samples.clear();
         self.newest_ns = i64::MIN;
         self.settled_ns = i64::MIN;
+    }
+
+    /// Notes the first frame whose newest sample is of a changed posture.
+    pub fn note_frame(&mut self, found: &Selection, frame: u64) {
+        let changes = self.by_chain.as_ref().and_then(ByChain::changes);
+        if let (None, Some((_, stamp_ns)), Some(time_ns)) = (self.changed_frame, changes, found.time_ns)
+            && time_ns >= stamp_ns.saturating_sub(self.latency_ns)
+        {
+            self.changed_frame = Some(frame);
+        }
     }
 
     /// Keeps the samples of a message.

@@ -40,6 +40,14 @@ pub enum InputError {
         /// Two of the values that may be meant.
         came: String,
     },
+    /// The values that are taken as joints have the names of a rotation.
+    #[error(
+        "the `fields` of the joints are {came}, those of a rotation (needed: joints; of a pose `make: joints` and `joints_of` make them)"
+    )]
+    Rotation {
+        /// The names that came.
+        came: String,
+    },
     /// The values of a pose stand in another order.
     #[error("the `fields` of the pose are {came} (needed: the position x y z, and then the quaternion x y z w)")]
     PoseOrder {

@@ -112,12 +112,28 @@ impl<R: Real + Primitive> Forward<R> {
 
     /// The first position outside the range of its joint, and the joint's index, of the rows that have a pose.
     pub(super) fn implausible(&self, ranges: &[[f64; 2]], states: &[RowState]) -> Option<(usize, f64)> {
+        self.seen(states).find_map(|row| self.outside(row, ranges))
+    }
+
+    /// Number of rows that have a pose and a position outside the range of its joint.
+    pub(super) fn implausible_rows(&self, ranges: &[[f64; 2]], states: &[RowState]) -> usize {
+        self.seen(states)
+            .filter(|&row| self.outside(row, ranges).is_some())
+            .count()
+    }
+
+    /// The rows that have a pose.
+    fn seen(&self, states: &[RowState]) -> impl Iterator<Item = usize> {
         let is_seen = |state: &RowState| match state {
             RowState::Good | RowState::Refused(Reason::Velocity { .. }) => true,
             RowState::Masked | RowState::Refused(_) => false,
         };
-        let seen = (0..states.len()).filter(|&row| is_seen(&states[row]));
-        let mut values = seen.flat_map(|row| self.row(&self.q, row).iter().map(|value| value.to_f64()).enumerate());
+        (0..states.len()).filter(move |&row| is_seen(&states[row]))
+    }
+
+    /// The first position of a row outside the range of its joint, and the joint's index.
+    fn outside(&self, row: usize, ranges: &[[f64; 2]]) -> Option<(usize, f64)> {
+        let mut values = self.row(&self.q, row).iter().map(|value| value.to_f64()).enumerate();
         values.find(|&(joint, value)| !(ranges[joint][0]..=ranges[joint][1]).contains(&value))
     }
 

@@ -14,6 +14,8 @@ pub(super) struct Inverse<R> {
     track: Track<R>,
     targets: Vec<Pose<R>>,
     answers: Vec<Answer<R>>,
+    /// Changes of posture: how many, and the first row of one.
+    changes: Option<(u64, usize)>,
 }
 
 impl<R: Real + Primitive> Inverse<R> {
@@ -23,6 +25,7 @@ impl<R: Real + Primitive> Inverse<R> {
             track: Track::default(),
             targets: Vec::new(),
             answers: Vec::new(),
+            changes: None,
         })
     }
 
@@ -58,16 +61,28 @@ impl<R: Real + Primitive> Inverse<R> {
     pub(super) fn write(&mut self, states: &mut [RowState], payload: &mut Payload<'_>) {
         let n = self.solver.model().joints();
         let nan = R::from_f64(f64::NAN);
+        self.changes = None;
         let rows = payload.column::<R>(0).chunks_exact_mut(n).zip(&self.targets);
-        for ((joints, target), (state, answer)) in rows.zip(states.iter_mut().zip(&mut self.answers)) {
+        for (row, ((joints, target), (state, answer))) in rows.zip(states.iter_mut().zip(&mut self.answers)).enumerate()
+        {
             if *state == RowState::Good {
+                let branch = self.track.branch();
                 *answer = self.solver.solve_next(target, &mut self.track, joints);
+                if self.track.branch() != branch {
+                    let (changes, first) = self.changes.unwrap_or((0, row));
+                    self.changes = Some((changes + 1, first));
+                }
                 *state = judge(answer);
             }
             if *state != RowState::Good {
                 joints.fill(nan);
             }
         }
+    }
+
+    /// Changes of posture in the rows that were written: how many, and the first row of one.
+    pub(super) fn changes(&self) -> Option<(u64, usize)> {
+        self.changes
     }
 
     /// Writes the metadata keys of joints.

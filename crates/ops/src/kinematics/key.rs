@@ -3,6 +3,8 @@
 robocache_stream::keys! {
     /// Rows with a joint, or a coordinate of a pose, past what is computed with.
     dropped_range: i64,
+    /// Rows with a joint that is more than a full turn beyond its limits: it may be in degrees.
+    implausible: i64,
     /// Poses for which no joints were found.
     dropped_unreachable: i64,
     /// Targets so far for which the joints could not follow from those before.

@@ -51,4 +51,4 @@ pub use config::{KinematicsConfig, KinematicsEntry, Product};
 pub use error::InputError;
 pub use operation::Kinematics;
 pub use robocache_kinematics::{Chain, ChainSource, Frame, InverseConfig};
-pub use rows::{Implausible, Reason, RefusedRow};
+pub use rows::{Implausible, Reason, RefusedRow, Unnamed};

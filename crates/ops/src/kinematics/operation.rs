@@ -1,4 +1,4 @@
-use super::rows::{Implausible, Reason, RefusedRow, RowState};
+use super::rows::{Implausible, Reason, RefusedRow, RowState, Unnamed};
 use super::spec::{Fields, Spec};
 use super::work::{ForwardWork, InverseWork};
 use super::{InputError, KinematicsEntry, Product, key};
@@ -156,9 +156,15 @@ impl Kinematics {
         key::dropped_range.set(header, count(Reason::is_range));
         crate::key::device.set(header, Device::Cpu);
         crate::key::compute_us.set(header, self.compute_time.as_secs_f64() * 1e6);
-        if let Work::Inverse(work) = &self.work {
-            key::dropped_unreachable.set(header, count(Reason::is_unreachable));
-            work.describe(self.dtype, header);
+        match &self.work {
+            Work::Forward(work) => {
+                let implausible = work.implausible_rows(self.dtype, &self.spec, &self.states);
+                key::implausible.set(header, implausible as i64);
+            }
+            Work::Inverse(work) => {
+                key::dropped_unreachable.set(header, count(Reason::is_unreachable));
+                work.describe(self.dtype, header);
+            }
         }
     }
 
@@ -184,6 +190,22 @@ impl Kinematics {
             value,
             limits: self.spec.limits[joint],
         })
+    }
+
+    /// The names of the message that was read, if its values are taken as joints by their places and none has the name of a joint.
+    pub fn unnamed(&self) -> Option<Unnamed<'_>> {
+        match &self.work {
+            Work::Forward(work) => work.unnamed(&self.spec),
+            Work::Inverse(_) => None,
+        }
+    }
+
+    /// Changes of posture in the joints that were [written](Self::write) last: how many, and the first row of one.
+    pub fn changes(&self) -> Option<(u64, usize)> {
+        match &self.work {
+            Work::Forward(_) => None,
+            Work::Inverse(work) => work.changes(self.dtype),
+        }
     }
 
     /// Time that the products of the message that was read took.

@@ -49,13 +49,17 @@ impl Places {
     }
 
     /// Finds the joints among the names of the values that are theirs: positions, and velocities where there are twice as many.
-    /// False if they name no joint, so that the values are in the chain's order.
+    /// False if they name no joint, so that the values are in the chain's order. The names of a rotation are refused.
     pub(super) fn look_if_named(&mut self, fields: &[String], joints: &[String]) -> Result<bool, InputError> {
         if self.state != State::Nothing && self.fields == fields {
             return Ok(self.state == State::Named);
         }
         let is_of_joint = |field: &String| joints.iter().any(|joint| path_of(field, joint).is_some());
         if !fields.iter().any(is_of_joint) {
+            if fields.iter().any(|field| is_of_quaternion(field, fields)) {
+                self.state = State::Nothing;
+                return Err(InputError::Rotation { came: listed(fields) });
+            }
             self.keep(fields, State::Unnamed);
             return Ok(false);
         }
@@ -82,6 +86,12 @@ impl Places {
             to.clone_from(field);
         }
         self.state = state;
+    }
+
+    /// The names of the last message, if they name values and none of them is a joint's. Numbers, as in `joint[0]`, name none.
+    pub(super) fn unnamed(&self) -> Option<&[String]> {
+        let is_name = |field: &String| !field.ends_with(']');
+        (self.state == State::Unnamed && self.fields.iter().any(is_name)).then_some(&self.fields)
     }
 
     /// The place of each joint's position.
@@ -141,12 +151,32 @@ fn position(fields: &[String], joint: &str) -> Result<usize, InputError> {
     })
 }
 
+/// Words before the letters of a quaternion's values.
+const QUATERNIONS: [&str; 4] = ["q", "quat", "quaternion", "orientation"];
+
+/// True if a value is one of a quaternion, such as `qx` and `orientation.w`, by its name or as one of four x y z w.
+fn is_of_quaternion(field: &str, fields: &[String]) -> bool {
+    let Some((stem, letter)) = field.char_indices().next_back().map(|(at, last)| (&field[..at], last)) else {
+        return false;
+    };
+    if !"xyzwXYZW".contains(letter) {
+        return false;
+    }
+    let word = stem.trim_end_matches(['.', '_', '/']).rsplit(['.', '_', '/']).next();
+    let has_word = word.is_some_and(|word| QUATERNIONS.iter().any(|known| word.eq_ignore_ascii_case(known)));
+    let is_of = |other: &String, letter: char| other.strip_prefix(stem).is_some_and(|rest| rest.chars().eq([letter]));
+    has_word
+        || ['x', 'y', 'z', 'w']
+            .iter()
+            .all(|&letter| fields.iter().any(|other| is_of(other, letter)))
+}
+
 /// Last letters of the names of a pose's values, whatever stands before them.
 const LAST_LETTERS: [u8; 7] = *b"xyzxyzw";
 
-/// Refuses the names of a pose's values if they say another order, such as that of a quaternion w x y z. Names that say none stand
-/// for any.
-pub(super) fn check_order_of_pose(fields: &[String]) -> Result<(), InputError> {
+/// Refuses the names of a pose's values if they say another order, such as that of a quaternion w x y z, or are those of joints.
+/// Names that say none stand for any.
+pub(super) fn check_order_of_pose(fields: &[String], joints: &[String]) -> Result<(), InputError> {
     let Some(names) = fields.get(..LAST_LETTERS.len()) else {
         return Ok(());
     };
@@ -154,7 +184,9 @@ pub(super) fn check_order_of_pose(fields: &[String]) -> Result<(), InputError> {
     let says_order = names
         .iter()
         .all(|name| last(name).is_some_and(|letter| LAST_LETTERS.contains(&letter)));
-    match says_order && !names.iter().map(last).eq(LAST_LETTERS.map(Some)) {
+    let is_joint = |name: &String| joints.iter().any(|joint| path_of(name, joint).is_some());
+    let is_other = says_order || names.iter().any(is_joint);
+    match is_other && !names.iter().map(last).eq(LAST_LETTERS.map(Some)) {
         true => Err(InputError::PoseOrder { came: listed(names) }),
         false => Ok(()),
     }
@@ -241,8 +273,48 @@ mod tests {
     }
 
     #[test]
+    fn names_of_no_joint_are_told_and_those_of_a_rotation_are_refused() {
+        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let mut places = Places::default();
+        let mut look = |fields: &[&str]| {
+            let is_named = places.look_if_named(&owned(fields), &owned(&["a", "b"]));
+            let unnamed = places.unnamed().map(<[_]>::len);
+            is_named.map(|_| unnamed).map_err(|error| error.to_string())
+        };
+        for _ in 0..2 {
+            assert_eq!(look(&["state.0", "state.1"]), Ok(Some(2)));
+            assert_eq!(look(&["b", "a"]), Ok(None));
+        }
+        // These say nothing.
+        assert_eq!(look(&["position[0]", "position[1]"]), Ok(None));
+        assert_eq!(look(&[]), Ok(None));
+        // Coordinates may be those of a gantry.
+        assert_eq!(look(&["x", "y"]), Ok(Some(2)));
+        for fields in [
+            &["z", "qx"][..],
+            &["position.z", "orientation.x"],
+            &["tool_qw", "tool_qx"],
+            &["Quaternion/W", "a0"],
+            &["x", "y", "z", "w"],
+            &["rotation.x", "rotation.y", "rotation.z", "rotation.w"],
+        ] {
+            let told = look(fields).unwrap_err();
+            let wanted = format!(
+                "the `fields` of the joints are {}, those of a rotation",
+                fields.join(", ")
+            );
+            assert!(told.starts_with(&wanted), "{told}");
+        }
+        // A joint may have such a name.
+        let mut places = Places::default();
+        let named = places.look_if_named(&owned(&["qx", "qw"]), &owned(&["qw", "qx"]));
+        assert_eq!((named, places.positions()), (Ok(true), &[1, 0][..]));
+    }
+
+    #[test]
     fn poses_whose_names_say_another_order_are_refused() {
-        let check = |names: [&str; 7]| check_order_of_pose(&names.map(str::to_owned));
+        let check =
+            |names: [&str; 7]| check_order_of_pose(&names.map(str::to_owned), &["x".to_owned(), "j1".to_owned()]);
         let pose = [
             "position.x",
             "position.y",
@@ -261,6 +333,10 @@ mod tests {
             ]),
             Ok(())
         );
+        let told = check(["j1", "j2", "j3", "j4", "j5", "j6", "j7"])
+            .unwrap_err()
+            .to_string();
+        assert!(told.starts_with("the `fields` of the pose are j1, j2"), "{told}");
         let told = check(["x", "y", "z", "qw", "qx", "qy", "qz"]).unwrap_err().to_string();
         let wanted = "the `fields` of the pose are x, y, z, qw, qx, qy, qz (needed: the position x y z, and then the quaternion x y z w)";
         assert_eq!(told, wanted);

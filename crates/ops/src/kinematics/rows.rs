@@ -2,6 +2,7 @@
 
 use super::Product;
 use robocache_kinematics::MAX_DISTANCE;
+use robocache_yaml::listed;
 use std::fmt::{self, Display};
 
 /// State of a row of a message.
@@ -62,7 +63,7 @@ pub enum Reason {
         /// The value.
         value: f64,
     },
-    /// The quaternion of a pose is not a rotation.
+    /// The quaternion of a pose is not of norm 1.
     NoTarget,
     /// No joints were found for a pose.
     Unreachable {
@@ -74,7 +75,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// True if a value is NaN or infinite, or a pose's quaternion is not a rotation.
+    /// True if a value is NaN or infinite, or a pose's quaternion is not of norm 1.
     pub fn is_nonfinite(&self) -> bool {
         matches!(self, Self::NonFinite { .. } | Self::Velocity { .. } | Self::NoTarget)
     }
@@ -125,9 +126,9 @@ impl Display for RefusedRow<'_> {
                 let name = name(index);
                 write!(f, "`{name}` is {value} (allowed: -{MAX_DISTANCE} to {MAX_DISTANCE} m)")
             }
-            Reason::NoTarget => f.write_str(
-                "its quaternion is not a rotation (allowed: x, y, z, w of norm 1, and none below 1e-6 or above 1e6)",
-            ),
+            Reason::NoTarget => {
+                f.write_str("the norm of its quaternion is not 1 (allowed: x, y, z, w of norm 0.99 to 1.01)")
+            }
             Reason::Unreachable {
                 position_error_m,
                 rotation_error_rad,
@@ -136,6 +137,25 @@ impl Display for RefusedRow<'_> {
                 "no joints were found for its pose: the best are {position_error_m:.3e} m and {rotation_error_rad:.3e} rad off"
             ),
         }
+    }
+}
+
+/// Values that are taken as joints in the chain's order, and have other names.
+#[derive(Clone, Copy, Debug)]
+pub struct Unnamed<'a> {
+    /// Names of the values.
+    pub fields: &'a [String],
+    /// The joints, in the chain's order.
+    pub joints: &'a [String],
+}
+
+impl Display for Unnamed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (fields, joints) = (listed(self.fields), listed(self.joints));
+        write!(
+            f,
+            "none of the `fields` {fields} is a joint: the values are taken in the order of the chain, {joints}"
+        )
     }
 }
 

@@ -4,7 +4,7 @@ use super::InputError;
 use super::forward::{Forward, Order};
 use super::inverse::Inverse;
 use super::places::{Places, check_order_of_pose};
-use super::rows::RowState;
+use super::rows::{RowState, Unnamed};
 use super::spec::{Channels, Spec};
 use super::{InverseConfig, Product};
 use robocache_device::Dtype;
@@ -53,6 +53,23 @@ impl ForwardWork {
             Dtype::Float32 => self.single.implausible(&spec.plausible, states),
             _ => self.double.implausible(&spec.plausible, states),
         }
+    }
+
+    /// Number of rows of the message that was read, whose type this is, with such a position.
+    pub(super) fn implausible_rows(&self, dtype: Dtype, spec: &Spec, states: &[RowState]) -> usize {
+        match dtype {
+            Dtype::Float32 => self.single.implausible_rows(&spec.plausible, states),
+            _ => self.double.implausible_rows(&spec.plausible, states),
+        }
+    }
+
+    /// The names of the message that was read, if none of them is a joint's.
+    pub(super) fn unnamed<'a>(&'a self, spec: &'a Spec) -> Option<Unnamed<'a>> {
+        let fields = self.places.unnamed().filter(|_| spec.channels.is_some())?;
+        Some(Unnamed {
+            fields,
+            joints: &spec.joints,
+        })
     }
 
     /// Writes a product of the message that was read, whose type this is.
@@ -127,6 +144,14 @@ impl InverseWork {
         }
     }
 
+    /// Changes of posture in the message that was written, whose type this is: how many, and the first row of one.
+    pub(super) fn changes(&self, dtype: Dtype) -> Option<(u64, usize)> {
+        match (&self.single, dtype) {
+            (Ok(single), Dtype::Float32) => single.changes(),
+            _ => self.double.changes(),
+        }
+    }
+
     /// Writes the metadata keys of joints.
     pub(super) fn describe(&self, dtype: Dtype, header: &mut Header) {
         match (&self.single, dtype) {
@@ -148,7 +173,7 @@ impl InverseWork {
         };
         let (samples, dtype) = samples(message, width)?;
         let fields = message.header.fields.get().unwrap_or_default();
-        check_order_of_pose(fields.get(first..).unwrap_or_default())?;
+        check_order_of_pose(fields.get(first..).unwrap_or_default(), &spec.joints)?;
         if let (Dtype::Float32, Err(error)) = (dtype, &self.single) {
             return Err(InputError::TooFine(error.clone()));
         }

@@ -2,7 +2,7 @@ use crate::app::{App, AppError, Config, Fault, Graph, Sink};
 use robocache_device::Dtype;
 use robocache_ops::kinematics::key;
 use robocache_ops::{self as ops, align};
-use robocache_stream::{Header, Layout, Message, Payload, form};
+use robocache_stream::{Header, Layout, Message, MetadataRef, Payload, form};
 use std::f64::consts::FRAC_PI_2;
 use std::path::Path;
 
@@ -323,7 +323,10 @@ fn channels_that_have_names_of_joints_are_read_by_them() {
         assert_near(&values(&sent[0].1), &[1.0, 0.5, 0.0, 0.0, 0.0, half, half]);
         assert_near(&values(&sent[1].1), &[-1.0, 2.0, 0.0, 0.0, 0.0, 2.0]);
     }
-    assert_eq!(faults(&graph), 0);
+    // That is told.
+    let said = causes(&graph).join("\n");
+    let wanted = "none of the `fields` q0, q1, v0, v1 is a joint";
+    assert!(faults(&graph) == 1 && said.contains(wanted), "{said}");
     // One joint alone is a mistake.
     graph.message(0, &named([0.0; 5], ["shoulder", "elbow", "g", "a", "b"]), &mut sent);
     let said = causes(&graph).join("\n");
@@ -404,6 +407,49 @@ fn a_stream_that_changes_its_type_goes_on_from_the_last_answer() {
         let most = steps.fold(0.0, f64::max);
         assert!(branches[0] != branches[1] || most <= 0.2, "{joints:?}");
     }
+    let said = causes(&graph).join("\n");
+    let wanted = "2: the joints change to another posture at 5 ns, and `branch` goes up";
+    assert!(said.contains(wanted), "{said}");
+}
+
+#[test]
+fn a_mask_of_no_rows_is_none_and_does_not_hide_that_of_the_output() {
+    let mut graph = graph("{ input: joints, chain: arm, make: pose }");
+    let mut sent = Published::default();
+    for (value, mask) in [(0.0, 1), (NAN, 0)] {
+        // As an empty list from Python arrives.
+        let came = message(&[value, 0.0], |header| {
+            header
+                .other
+                .set(robocache_stream::key::valid)
+                .assign(MetadataRef::ListString(&[]));
+        });
+        graph.message(0, &came, &mut sent);
+        let pose = sent.only();
+        let masks = pose
+            .header
+            .iter()
+            .filter(|(key, _)| *key == robocache_stream::key::valid);
+        let masks: Vec<_> = masks.map(|(_, masks)| masks).collect();
+        assert_eq!(masks, [MetadataRef::ListInt(&[mask])]);
+    }
+}
+
+#[test]
+fn values_with_names_of_no_joint_are_told_and_those_of_a_pose_are_not_taken() {
+    let mut graph = graph("{ input: state, chain: arm, make: pose, channels: [2, 4] }");
+    let mut sent = Published::default();
+    let named = |names: [&'static str; 4]| message(&[7.0, 7.0, 0.0, FRAC_PI_2], |header| header.fields.set(names));
+    graph.message(0, &named(["a", "b", "state.0", "state.1"]), &mut sent);
+    let half = 0.5f64.sqrt();
+    assert_near(&values(&sent.only()), &[1.0, 0.5, 0.0, 0.0, 0.0, half, half]);
+    let said = causes(&graph).join("\n");
+    let wanted = "none of the `fields` state.0, state.1 is a joint: the values are taken in the order of the chain, shoulder, elbow";
+    assert!(said.contains(wanted), "{said}");
+    graph.message(0, &named(["x", "y", "orientation.z", "orientation.w"]), &mut sent);
+    let said = causes(&graph).join("\n");
+    let wanted = "the `fields` of the joints are orientation.z, orientation.w, those of a rotation (needed: joints";
+    assert!(sent.0.is_empty() && said.contains(wanted), "{said}");
 }
 
 #[test]
@@ -509,6 +555,34 @@ fn poses_make_joints_that_go_on_from_the_last_answer() {
 }
 
 #[test]
+fn joints_that_a_goal_leaves_free_are_pulled_to_rest() {
+    // x alone is to be reached.
+    let entries = "{ input: goal, chain: arm, make: joints, inverse: { task: position, weights: [1, 0, 0, 1, 1, 1], \
+                     posture: 0.2, rest: [0, 1] } }, { input: arm_joints, chain: arm, make: pose, name: reached }";
+    let mut graph = graph(entries);
+    let mut sent = Published::default();
+    let goal = message(&[1.2, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], |_| ());
+    let (mut before, mut last) = (f64::INFINITY, Vec::new());
+    for _ in 0..200 {
+        graph.message(0, &goal, &mut sent);
+        let [joints, pose] = [0, 1].map(|of| values(&sent.0[of].1));
+        sent.take();
+        assert!((pose[0] - 1.2).abs() <= 1e-4, "{pose:?}");
+        let distance = joints[0].powi(2) + (joints[1] - 1.0).powi(2);
+        assert!(distance <= before, "{joints:?}");
+        (before, last) = (distance, joints);
+    }
+    // The way to rest is then that in which x changes most: (dx/da, dx/db) of x = cos a + cos(a + b) / 2.
+    let along = [
+        -last[0].sin() - 0.5 * (last[0] + last[1]).sin(),
+        -0.5 * (last[0] + last[1]).sin(),
+    ];
+    let aside = last[0] * along[1] - (last[1] - 1.0) * along[0];
+    assert!(aside.abs() < 1e-3, "{last:?}");
+    assert_eq!(faults(&graph), 0);
+}
+
+#[test]
 fn a_clock_jump_and_another_frame_are_told_to_the_inverse() {
     let mut graph = graph("{ input: goal, chain: arm, make: joints, inverse: { task: position } }");
     let mut sent = Published::default();
@@ -609,7 +683,10 @@ fn a_tool_pose_is_a_modality_of_fuse() {
 
 #[test]
 fn what_cannot_work_is_refused_with_the_key_and_what_is_allowed() {
-    let arm = "input: joints, chain: arm";
+    let (arm, in_x) = (
+        "input: joints, chain: arm",
+        "task: position, weights: [1, 0, 0, 1, 1, 1]",
+    );
     let cases = [
         ("[]", "kinematics: []: the list is empty (allowed: one entry or more)"),
         (
@@ -679,6 +756,22 @@ fn what_cannot_work_is_refused_with_the_key_and_what_is_allowed() {
         (
             &format!("[{{ {arm}, make: joints, inverse: {{ seed: 3 }} }}]"),
             "kinematics: [0].inverse.seed: unknown key `seed`, did you mean `seeds`?",
+        ),
+        (
+            &format!("[{{ {arm}, make: joints, inverse: {{ posture: 0.1 }} }}]"),
+            "kinematics: [0].inverse.posture: 0.1 with 2 joints and 6 rows that `task` and `weights` judge (allowed: more joints than rows)",
+        ),
+        (
+            &format!("[{{ {arm}, make: joints, inverse: {{ {in_x}, posture: 2 }} }}]"),
+            "kinematics: [0].inverse.posture: 2 (allowed: above 0, up to 1)",
+        ),
+        (
+            &format!("[{{ {arm}, make: joints, inverse: {{ {in_x}, posture: 0.1, rest: [0] }} }}]"),
+            "kinematics: [0].inverse.rest: [0.0] (allowed: 2 finite numbers, one for each joint)",
+        ),
+        (
+            &format!("[{{ {arm}, make: joints, inverse: {{ {in_x}, rest: [0, 0] }} }}]"),
+            "kinematics: [0].inverse.rest: [0.0, 0.0] without `posture` (needed: both, or neither)",
         ),
         (
             &format!("[{{ {arm}, make: pose, channels: [0, 3] }}]"),

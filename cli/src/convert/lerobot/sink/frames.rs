@@ -53,7 +53,12 @@ impl Sink {
                 _ => self.counts.filled += 1,
             }
         }
-        self.write(observation, &found, &invalid)
+        for (stream, found) in self.streams.iter_mut().zip(&found) {
+            stream.note_frame(found, self.counts.frames);
+        }
+        self.write(observation, &found, &invalid)?;
+        self.counts.frames += 1;
+        Ok(())
     }
 
     /// Ends the episode before a frame that begins another one. A step that is longer than `step_ns` is not that of frames.
