@@ -1,5 +1,6 @@
 //! The cost of poses, Jacobians and joints on one core: `cargo bench --profile release -p robocache-kinematics -- FILE BASE TIP`,
-//! one JSON line per row.
+//! one JSON line per row. A fourth argument is a file that the targets are written to, as float64 `[targets, 7]`:
+//! benches/kinematics_peers.py gives them to others.
 //!
 //! Targets are the poses of uniform joints within their limits, to be met within 1e-5 m and rad from up to 64 starts. `cold` begins
 //! in the middle of the limits; `warm` at the last answer, some 0.01 rad away.
@@ -22,8 +23,8 @@ fn main() {
         .skip(1)
         .filter(|argument| argument != "--bench")
         .collect();
-    let [file, base, tip] = &arguments[..] else {
-        eprintln!("usage: cargo bench --profile release -p robocache-kinematics -- FILE BASE TIP");
+    let [file, base, tip, targets @ ..] = &arguments[..] else {
+        eprintln!("usage: cargo bench --profile release -p robocache-kinematics -- FILE BASE TIP [TARGETS]");
         return;
     };
     let config = ChainConfig {
@@ -33,6 +34,11 @@ fn main() {
     };
     match Chain::read(Path::new(file), &config) {
         Ok(chain) => {
+            if let Some(file) = targets.first()
+                && let Err(error) = write_targets(&chain, Path::new(file))
+            {
+                eprintln!("{file}: {error}");
+            }
             measure::<f64>(&chain, "f64");
             measure::<f32>(&chain, "f32");
         }
@@ -69,6 +75,22 @@ fn rounded<R: Real>(values: &[f64]) -> Vec<R> {
     values.iter().map(|&value| R::from_f64(value)).collect()
 }
 
+/// The poses of uniform joints.
+fn targets(chain: &Chain) -> Vec<Pose<f64>> {
+    let (model, mut random) = (Model::<f64>::new(chain), Random(1));
+    let target = |_| model.pose(&row(chain, || random.next())).unwrap_or_default();
+    (0..TARGETS).map(target).collect()
+}
+
+fn write_targets(chain: &Chain, file: &Path) -> std::io::Result<()> {
+    let bytes: Vec<u8> = targets(chain)
+        .as_flattened()
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
+    std::fs::write(file, bytes)
+}
+
 fn measure<R: Real>(chain: &Chain, name: &str) {
     let exact = Model::<f64>::new(chain);
     let pose = |q: &[f64]| exact.pose(q).map(|pose| pose.map(R::from_f64)).unwrap_or_default();
@@ -76,8 +98,7 @@ fn measure<R: Real>(chain: &Chain, name: &str) {
     let rows: Vec<f64> = (0..ROWS).flat_map(|_| row(chain, || random.next())).collect();
     forward::<R>(chain, name, &rounded(&rows));
 
-    let mut random = Random(1);
-    let targets: Vec<_> = (0..TARGETS).map(|_| pose(&row(chain, || random.next()))).collect();
+    let targets: Vec<Pose<R>> = targets(chain).iter().map(|pose| pose.map(R::from_f64)).collect();
     cold(chain, name, &targets);
 
     let mut random = Random(7);
@@ -160,6 +181,9 @@ fn cold<R: Real>(chain: &Chain, name: &str, targets: &[Pose<R>]) {
             *us = us.min(start.elapsed().as_secs_f64() * 1e6);
         }
     }
+    let is_found = |target: &&Pose<R>| solver.solve(target, None, &mut joints).valid;
+    let found = targets.iter().filter(is_found).count() as f64 / targets.len() as f64;
+    println!("{{\"op\":\"cold\",\"type\":\"{name}\",\"found\":{found:.4}}}");
     report("cold", name, us);
 }
 
