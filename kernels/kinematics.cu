@@ -47,7 +47,7 @@ template <class R> struct InverseParams {
     u32* next;
     u32 targets_count;
     u32 start_stride;
-    // The starts that are tried: from <= s < to. Lanes begin with the first one.
+    // The starts that groups try: from <= s < to.
     u32 from;
     u32 to;
     // Of groups: the number of lanes, a power of two up to `GROUP`.
@@ -321,17 +321,16 @@ template <class R> __device__ __forceinline__ const R* own_start(const R* starts
     return starts == nullptr ? nullptr : starts + stride * i;
 }
 
-// A lane tries the starts below `to` of a target one after the other, and takes the next target as soon as it is done: no lane waits
-// for the slowest of its warp. `FIRST` alone.
+// A lane tries the first start of a target, and takes the next target as soon as it is done: no lane waits for the slowest of its
+// warp. `FIRST` alone.
 template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_lanes(const InverseParams<R>& p) {
     __shared__ Block<R, N> block;
     auto lane = block.lane();
     const u32 index = threadIdx.x % 32;
-    u32 target_index = 0, start = 0;
+    u32 target_index = 0;
     bool is_busy = false, is_over = false;
     Target<R> target{};
     Attempt<R> attempt{};
-    R least = 0;
     for (;;) {
         const u32 free = __ballot_sync(ALL_LANES, !is_busy && !is_over);
         if (free != 0) {
@@ -348,7 +347,7 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_lanes(c
                     read_pose(p.targets + (u64)target_index * 7, pose);
                     is_busy = take_target(pose, target);
                     is_busy &= take_start<N>(p.solver, 0, own, lane);
-                    start = 0, attempt.iterations = 0;
+                    attempt.iterations = 0;
                     if (!is_busy) write_unusable(p.solver, p.answers, target_index);
                 }
             }
@@ -360,21 +359,14 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_lanes(c
         if (is_busy) {
             bool may_step = attempt.iterations < p.solver.max_iterations;
             bool is_there = round_of<M, N>(p.solver, target, lane, may_step, attempt);
-            if (is_there || !may_step) {
-                if (is_there || start == 0 || attempt.square < least) {
-                    write_answer<N>(p.solver, p.answers, target_index, lane, attempt, start);
-                    least = attempt.square;
-                }
-                ++start, attempt.iterations = 0;
-                is_busy = !is_there && start < p.to;
-                if (is_busy) {
-                    take_start<N>(p.solver, start, (const R*)nullptr, lane);
-                } else if (!is_there && p.left != nullptr) {
-                    p.least[target_index] = least;
+            is_busy = !is_there && may_step;
+            attempt.iterations += is_busy;
+            if (!is_busy) {
+                write_answer<N>(p.solver, p.answers, target_index, lane, attempt, 0);
+                if (!is_there && p.left != nullptr) {
+                    p.least[target_index] = attempt.square;
                     p.left[atomicAdd(p.left_count, 1u)] = target_index;
                 }
-            } else {
-                ++attempt.iterations;
             }
         }
     }
@@ -406,7 +398,7 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_groups(
             // The joints that answers are to be near to are those of the first start.
             __syncwarp();
             for (u32 k = member; wants && k < n; k += GROUP) {
-                near[k] = own != nullptr ? inside(p.solver, k, own[k]) : p.solver.table[k];
+                near[k] = own != nullptr ? admitted(p.solver, k, own[k]) : p.solver.table[k];
             }
             __syncwarp();
         }
@@ -478,10 +470,11 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_paths(c
     const R* own = is_there ? own_start(p.starts, p.start_stride, trajectory) : nullptr;
     const bool has_start = is_start(p.solver, own);
     for (u32 k = member; is_there && k < n; k += GROUP) {
-        last[k] = own != nullptr ? inside(p.solver, k, own[k]) : p.solver.table[k];
+        last[k] = own != nullptr ? admitted(p.solver, k, own[k]) : p.solver.table[k];
     }
     __syncwarp();
-    bool has_last = false;
+    // True if `last` has a given start, or an answer.
+    bool has_near = own != nullptr, has_last = false;
     u32 branch = 0;
     // The next pose is on its way while the one before is reached.
     const R* poses = p.targets + (is_there ? trajectory * p.length * 7 : 0);
@@ -493,7 +486,7 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_paths(c
         bool is_usable = take_target(pose, target) & is_there & has_start;
         read_pose(poses + (i + 1 < p.length ? i + 1 : i) * 7, pose);
         if (is_there && !is_usable && member == 0) write_unusable(p.solver, p.answers, target_index);
-        bool goes_on = is_usable && has_last;
+        bool goes_on = is_usable && has_near;
         Attempt<R> attempt = follower.go_on(p.solver, target, goes_on, last, kept, lane);
         // True of a group if no joint that it has kept is further from the last answer than is allowed.
         auto is_near = [&](bool has_kept) {
@@ -518,10 +511,8 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_paths(c
             });
         }
         __syncwarp();
-        const bool is_found = goes_on || best.valid, follows = is_found && has_last;
-        const bool is_step = is_near(follows) & follows;
-        branch += follows && !is_step;
-        has_last |= is_found;
+        const bool is_found = goes_on || best.valid, follows = is_found && has_near;
+        bool is_step = is_near(follows) & follows;
         if constexpr (N == 0) {
             // All lanes of a group do the same.
             bool is_pulled = p.solver.posture > 0 && is_found;
@@ -530,7 +521,11 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_paths(c
             __syncwarp();
             if (is_pulled && member < n) p.answers.joints[target_index * n + member] = kept[member] = lane.joint(member);
             if (is_pulled && member == 0) write_errors(p.answers, target_index, at_rest);
+            is_step = is_near(follows) & follows;
         }
+        branch += is_found && has_last && !is_step;
+        has_near |= is_found;
+        has_last |= is_found;
         if (is_there && member == 0) p.branches[target_index] = branch;
         __syncwarp();
         if (is_found && member < n) last[member] = kept[member];

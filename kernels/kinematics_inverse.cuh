@@ -99,6 +99,12 @@ template <class R> __device__ __forceinline__ R inside(const Solver<R>& s, u32 j
     return is_above | is_below ? (turns ? turned : limit) : value;
 }
 
+// A value of the caller's within the limits of a joint: the limit if it is past it by no more than 0.01, else as `inside`.
+template <class R> __device__ __forceinline__ R admitted(const Solver<R>& s, u32 joint, R value) {
+    R limited = held(s, joint, value);
+    return magnitude(value - limited) <= (R)0.01 ? limited : inside(s, joint, value);
+}
+
 // The end of the steps from a start.
 template <class R> struct Attempt {
     // Squares of the errors that are judged.
@@ -301,7 +307,7 @@ template <u32 N, class R, class L> __device__ __forceinline__ bool take_start(co
         each<N>(s.chain.joints, [&](u32 k) {
             R value = __ldg(own + k);
             is_usable &= is_number(value);
-            lane.joint(k) = inside(s, k, value);
+            lane.joint(k) = admitted(s, k, value);
         });
     } else {
         const R* from = s.table + start * s.chain.joints;

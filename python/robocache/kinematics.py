@@ -50,7 +50,8 @@ class JointPaths(JointAnswers):
     """Joints along trajectories `[..., T]`."""
 
     branch: Array
-    """int64 `[..., T]`: goes up by one where no answer lies within `max_joint_step` of the row before."""
+    """int64 `[..., T]`: goes up by one at a row of which a joint is further than `max_joint_step` from the answer before. The first
+    answer has 0."""
 
 
 class Chain:
@@ -194,7 +195,7 @@ class Chain:
         | `weights` | of the three linear and the angular rows of the error; a row of weight 0 is not judged |
         | `select` | `first`: the first start that leads to an answer; `nearest`: of all answers the nearest to the seed; `all` |
         | `posture` | the part of the way to the joints `rest` that each answer is pulled, above 0 up to 1 |
-        | `rest` | `[n]`: the middle of the limits by default, 0 for a continuous joint |
+        | `rest` | `[n]`, within the limits: their middle by default, 0 for a continuous joint |
 
         `posture` needs more joints than the task has rows. It moves joints as far as the pose leaves them free, none by more than about
         0.05 at the default tolerances. `select="all"` takes none.
@@ -227,11 +228,12 @@ class Chain:
         posture: float | None = None,
         rest: Sequence[float] | None = None,
     ) -> JointPaths:
-        """Joints along trajectories of poses, `[..., T, 7]`: for the first pose as of `ik`, for each later one from the answer
-        before it. `seed` is `[n]`, or `[..., n]` for each trajectory.
+        """Joints along trajectories of poses, `[..., T, 7]`: for each pose from the answer before it, for the first one from
+        `seed`, `[n]`, or `[..., n]` for each trajectory.
 
         If that leads to no answer, or moves a joint by more than `max_joint_step` (radians or metres), the nearest answer from all
-        starts is taken, and `branch` goes up by one. After a pose without an answer the one before stays the start.
+        starts is taken, and `branch` goes up by one if that is no nearer. The first pose is then, or without a seed, as of `ik`.
+        After a pose without an answer the one before stays the start.
 
         With `posture` an arm that has joints to spare comes back to the joints `rest`, a little with each row. Without it the elbow
         wanders, and a path that is repeated ends at other joints each time.

@@ -493,9 +493,12 @@ fn random_targets<R: Real>(random: &mut Random, chain: &Chain, count: usize, alo
 
 fn random_starts<R: Real>(random: &mut Random, chain: &Chain, rows: usize) -> Vec<R> {
     let mut starts: Vec<f64> = (0..rows).flat_map(|_| joints_within(random, chain)).collect();
-    for value in &mut starts {
-        if random.once_in(30) {
-            *value = random.pick(&[f64::NAN, f64::INFINITY, 7.0, -20.0, 0.0, -0.0]);
+    for (i, value) in starts.iter_mut().enumerate() {
+        let limit = chain.joints()[i % chain.joints().len()].limits[random.below(2)];
+        match random.below(30) {
+            0 => *value = random.pick(&[f64::NAN, f64::INFINITY, 7.0, -20.0, 0.0, -0.0]),
+            1..=3 => *value = limit + random.pick(&[0.0, 0.005, -0.005, 0.02, -0.02]),
+            _ => {}
         }
     }
     starts.into_iter().map(R::from_f64).collect()
@@ -514,7 +517,14 @@ fn check_inverse<R: Number>(
     let targets: Vec<Pose<R>> = random_targets(random, chain, count, length.is_some());
     let each = count / length.unwrap_or(1);
     let way = random.below(3);
-    let own: Vec<R> = random_starts(random, chain, if way == 1 { 1 } else { each });
+    let mut own: Vec<R> = random_starts(random, chain, if way == 1 { 1 } else { each });
+    if let (Some(length), true) = (length, random.once_in(2)) {
+        // Trajectories go on from a start that is near their first target.
+        let second = targets.iter().skip(1).step_by(length);
+        for (own, target) in own.chunks_exact_mut(n).zip(second) {
+            solver.solve(target, None, own);
+        }
+    }
     let starts = match way {
         0 => Starts::Middle,
         1 => Starts::One(&own),

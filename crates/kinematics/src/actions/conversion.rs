@@ -3,7 +3,7 @@ use super::pose::{DeltaFrame, PoseKind};
 use super::rotation::RotationForm;
 use super::value::ValueKind;
 use crate::chain::Chain;
-use crate::inverse::{Answer, InverseConfig, Solver};
+use crate::inverse::{Answer, InverseConfig, Select, Solver};
 use crate::model::Pose;
 use robocache_geometry::RigidTransform;
 
@@ -173,6 +173,7 @@ impl Conversion {
                 rotation_tolerance_rad: tolerance,
                 seeds: SEEDS,
                 max_iterations: Some(MAX_ITERATIONS),
+                select: Select::Nearest,
                 max_joint_step: MAX_JOINT_STEP,
                 ..InverseConfig::default()
             };
@@ -341,7 +342,7 @@ impl Conversion {
                     ),
                 ));
             }
-            // The first step is not a later one to the solver, wherever it starts.
+            // The first answer may be any far from the start.
             let (before, now) = match step.checked_sub(1) {
                 None => (start, &joints[..start.len()]),
                 Some(before) => joints[before * start.len()..][..2 * start.len()].split_at(start.len()),

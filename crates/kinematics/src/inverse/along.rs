@@ -7,15 +7,21 @@ use robocache_geometry::Real;
 /// The place that a trajectory has got to: [`Solver::solve_next`].
 #[derive(Clone, Debug)]
 pub struct Track<R> {
-    /// The joints of the last answer.
+    /// The joints that the next ones are to follow: those of the last answer, before it a given start.
     last: Option<Row<R>>,
+    /// True if they are those of an answer.
+    has_answer: bool,
     /// Number of breaks so far.
     branch: u32,
 }
 
 impl<R> Default for Track<R> {
     fn default() -> Self {
-        Self { last: None, branch: 0 }
+        Self {
+            last: None,
+            has_answer: false,
+            branch: 0,
+        }
     }
 }
 
@@ -27,7 +33,7 @@ impl<R> Track<R> {
 
     /// Forgets the last answer, so that the next target is the first of a trajectory. The breaks stay counted.
     pub fn restart(&mut self) {
-        self.last = None;
+        (self.last, self.has_answer) = (None, false);
     }
 }
 
@@ -36,17 +42,18 @@ impl<R: Real> Track<R> {
     pub fn cast<S: Real>(&self) -> Track<S> {
         Track {
             last: self.last.map(|row| row.map(|value| S::from_f64(value.to_f64()))),
+            has_answer: self.has_answer,
             branch: self.branch,
         }
     }
 }
 
 impl<R: Real> Solver<R> {
-    /// Finds joints for the targets of a trajectory: for the first as [`solve`](Self::solve) does, for each later one from the
-    /// answer before it.
+    /// Finds joints for the targets of a trajectory: for each one from the answer before it, for the first one from `seed`.
     ///
-    /// If that leads to no answer, or moves a joint by more than `max_joint_step`, the nearest answer from all starts is taken, and
-    /// the number in `branches` rises by 1 from there on. After a target without an answer the one before stays the start. With a
+    /// If that leads to no answer, or moves a joint by more than `max_joint_step`, the nearest answer from all starts is taken. The
+    /// number in `branches` rises by 1 from there on if a joint of it is further from the last answer. The first target is then, or
+    /// without a seed, as [`solve`](Self::solve) has it. After a target without an answer the one before stays the start. With a
     /// posture each answer is pulled to rest before the next one starts from it, no further than `max_joint_step` from the last.
     ///
     /// # Panics
@@ -65,7 +72,10 @@ impl<R: Real> Solver<R> {
         assert_eq!(answers.len(), targets.len(), "an answer for each target");
         assert_eq!(branches.len(), targets.len(), "a branch for each target");
         let start = self.first_start(seed);
-        let mut track = Track::default();
+        let mut track = Track {
+            last: seed.and(start),
+            ..Track::default()
+        };
         let rows = joints.chunks_exact_mut(n).zip(answers).zip(branches);
         for (target, ((joints, answer), branch)) in targets.iter().zip(rows) {
             *answer = self.follow(target, start.as_ref(), &mut track, joints);
@@ -93,23 +103,25 @@ impl<R: Real> Solver<R> {
     }
 
     fn go_to(&self, target: &Target<R>, start: &Row<R>, track: &mut Track<R>) -> Attempt<R> {
-        let (attempt, from) = match &track.last {
-            None => (self.select(target, start, self.spec.select, start), None),
-            Some(last) => {
-                let attempt = self.descend(target, last, &self.bounds_along);
-                if attempt.answer.valid && self.is_step(last, &attempt.joints) {
-                    (attempt, Some(last))
-                } else {
-                    let restarted = self.select(target, start, Select::Nearest, last);
-                    let is_near = self.is_step(last, &restarted.joints);
-                    track.branch += u32::from(restarted.answer.valid && !is_near);
-                    (restarted, is_near.then_some(last))
-                }
-            }
+        let is_near = |attempt: &Attempt<R>| {
+            track
+                .last
+                .as_ref()
+                .is_some_and(|last| self.is_step(last, &attempt.joints))
         };
-        let attempt = self.pull_to_rest(target, attempt, from);
+        let followed = track
+            .last
+            .as_ref()
+            .map(|last| self.descend(target, last, &self.bounds_along));
+        let attempt = match (followed, &track.last) {
+            (Some(attempt), _) if attempt.answer.valid && is_near(&attempt) => attempt,
+            (_, Some(last)) if track.has_answer => self.select(target, start, Select::Nearest, last),
+            _ => self.select(target, start, self.spec.select, start),
+        };
+        let attempt = self.pull_to_rest(target, attempt, track.last.as_ref().filter(|_| is_near(&attempt)));
         if attempt.answer.valid {
-            track.last = Some(attempt.joints);
+            track.branch += u32::from(track.has_answer && !is_near(&attempt));
+            (track.last, track.has_answer) = (Some(attempt.joints), true);
         }
         attempt
     }

@@ -28,7 +28,7 @@ pub struct InverseConfig {
     /// Part of the way to `rest` that joints are pulled with each answer, as far as the task leaves them free: above 0, up to 1. The
     /// chain has more joints than the task has rows. `None`: they are not pulled.
     pub posture: Option<f64>,
-    /// Joints that `posture` pulls to. `None`: the middle of the limits, 0 for a continuous joint.
+    /// Joints that `posture` pulls to, within the limits. `None`: the middle of the limits, 0 for a continuous joint.
     pub rest: Option<Vec<f64>>,
 }
 

@@ -2,7 +2,7 @@
 
 use super::config::{InverseConfig, InverseError};
 use super::seeds;
-use super::step::{Bounds, MAX_STEP, product, scale_within};
+use super::step::{Bounds, MAX_STEP, SLACK, product, scale_within};
 use crate::chain::{Chain, MAX_JOINTS};
 use crate::jacobian::products;
 use crate::ldl::Ldl;
@@ -44,8 +44,18 @@ impl<R: Real> Posture<R> {
         let rest = match &config.rest {
             None => seeds::table(chain.joints(), 1),
             Some(rest) if rest.len() == n && rest.iter().all(|value| value.is_finite()) => {
+                for (joint, &value) in chain.joints().iter().zip(rest) {
+                    let [lower, upper] = joint.limits;
+                    if !(lower - SLACK..=upper + SLACK).contains(&value) {
+                        let name = &joint.name;
+                        return refuse(
+                            "rest",
+                            format!("{value} for the joint `{name}` (allowed: its limits, {lower} to {upper})"),
+                        );
+                    }
+                }
                 let values = rest.iter().enumerate();
-                values.map(|(i, &value)| bounds.inside(i, R::from_f64(value))).collect()
+                values.map(|(i, &value)| bounds.admit(i, R::from_f64(value))).collect()
             }
             Some(rest) => {
                 return refuse(

@@ -148,7 +148,7 @@ impl<R: Real> Solver<R> {
         (joints.len() - first) / n
     }
 
-    /// The first start: a given one within the limits, or that of the table. `None` if the given one is not finite.
+    /// The first start: a given one, brought within the limits, or that of the table. `None` if the given one is not finite.
     pub(super) fn first_start(&self, seed: Option<&[R]>) -> Option<Row<R>> {
         let n = self.model.joints;
         let mut start = [R::default(); MAX_JOINTS];
@@ -160,7 +160,7 @@ impl<R: Real> Solver<R> {
                     return None;
                 }
                 for (i, &value) in seed.iter().enumerate() {
-                    start[i] = self.bounds.inside(i, value);
+                    start[i] = self.bounds.admit(i, value);
                 }
             }
         }

@@ -4,7 +4,7 @@ use crate::random::Random;
 use crate::robots::{chain, planar, six_axes};
 use robocache_kinematics::actions::{Conversion, ConversionConfig, DeltaFrame, Kind, RotationForm, StepError};
 use robocache_kinematics::{Chain, Model};
-use std::f64::consts::FRAC_PI_2;
+use std::f64::consts::{FRAC_PI_2, PI};
 
 const HALF: f64 = std::f64::consts::FRAC_1_SQRT_2;
 
@@ -148,6 +148,41 @@ fn there_and_back_between_all_kinds() {
                 assert_near(&joints, &absolute, 1e-7);
             }
         }
+    }
+}
+
+#[test]
+fn chunks_that_begin_at_a_limit() {
+    let half_turns = six_axes().replace("3.1\"", &format!("{PI}\""));
+    let chain = chain(&half_turns, "link0", "tip");
+    let mut random = Random(9);
+    for round in 0..60 {
+        // From the limit inwards, as float64 and as float32, which is past it.
+        let limit = if round % 2 == 0 { PI } else { f64::from(PI as f32) };
+        let sign = if round % 4 < 2 { 1.0 } else { -1.0 };
+        // Away from singularities: the elbow and the wrist are bent.
+        let mut reference: Vec<f64> = random.joints(&chain).iter().map(|q| 0.4 + 0.7 * q.abs()).collect();
+        let at_limit = [0, 3, 5][round % 3];
+        reference[at_limit] = sign * limit;
+        let step = |i: usize| {
+            let moved = |(k, q): (usize, &f64)| {
+                if k == at_limit {
+                    q - sign * 0.01 * i as f64
+                } else {
+                    q - 0.01 * i as f64
+                }
+            };
+            reference.iter().enumerate().map(moved).collect::<Vec<_>>()
+        };
+        let absolute: Vec<f64> = (0..10).flat_map(step).collect();
+        let there = ConversionConfig::new(Kind::Absolute, Kind::RelativePose);
+        let back = ConversionConfig {
+            tolerance: 2e-6,
+            ..ConversionConfig::new(Kind::RelativePose, Kind::Absolute)
+        };
+        let actions = converted(&there, Some(&chain), &absolute, 6, &reference).unwrap();
+        let joints = converted(&back, Some(&chain), &actions, 7, &reference).unwrap();
+        assert_near(&joints, &absolute, 5e-3);
     }
 }
 

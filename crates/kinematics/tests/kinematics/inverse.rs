@@ -1,7 +1,7 @@
 //! Joints for poses: answers are within their tolerances and limits, and depend on nothing but their target.
 
 use crate::random::Random;
-use crate::robots::{LIMIT, chain, joint, planar, robot, six_axes, snake};
+use crate::robots::{LIMIT, along, chain, joint, planar, robot, rows, six_axes, snake, solve, solver};
 use robocache_geometry::vector::norm;
 use robocache_geometry::{Real, RigidTransform};
 use robocache_kinematics::{Answer, Chain, ChainConfig, InverseConfig, Model, Pose, Select, Solver, Task, Track};
@@ -14,19 +14,6 @@ fn config(tolerance: f64, seeds: usize) -> InverseConfig {
         seeds,
         ..InverseConfig::default()
     }
-}
-
-fn solver<R: Real>(chain: &Chain, config: &InverseConfig) -> Solver<R> {
-    match Solver::new(chain, config) {
-        Ok(solver) => solver,
-        Err(error) => panic!("{error}"),
-    }
-}
-
-fn solve<R: Real>(solver: &Solver<R>, target: &Pose<R>, seed: Option<&[R]>) -> (Vec<R>, Answer<R>) {
-    let mut joints = vec![R::default(); solver.model().joints()];
-    let answer = solver.solve(target, seed, &mut joints);
-    (joints, answer)
 }
 
 fn pose(chain: &Chain, q: &[f64]) -> Pose<f64> {
@@ -210,6 +197,10 @@ fn a_given_start_is_the_first_and_is_brought_inside_the_limits() {
     // A turn further: the limits are -3.1 and 3.1.
     let (joints, answer) = solve(&solver, &target, Some(&q.map(|x| x + TAU)));
     assert!(answer.iterations == 0 && joints.iter().zip(q).all(|(a, b)| (a - b).abs() < 1e-14));
+    // Past a limit by little: the limit itself, and not a turn from there.
+    let past = q.map(|x| x.signum() * 3.105);
+    let (joints, answer) = solve(&solver, &pose(&arm, &q.map(|x| x.signum() * 3.1)), Some(&past));
+    assert!(answer.iterations == 0 && joints.iter().zip(past).all(|(a, b)| (a - b).abs() < 0.006));
     // Two turns further: the limit itself.
     let (joints, answer) = solve(&solver, &target, Some(&[1e6; 6]));
     assert!(answer.valid);
@@ -474,21 +465,15 @@ fn a_trajectory_goes_on_from_the_last_answer_and_counts_breaks() {
     targets[20][0] = 9.0;
     targets[21][1] = f64::NAN;
     targets.extend((0..10).map(|i| at([-2.5 + 0.01 * f64::from(i), 0.9])));
-    let run = |targets: &[Pose<f64>], seed: &[f64]| {
-        let mut joints = vec![0.0; 2 * targets.len()];
-        let (mut answers, mut branches) = (vec![Answer::default(); targets.len()], vec![0; targets.len()]);
-        solver.solve_along(targets, Some(seed), &mut joints, &mut answers, &mut branches);
-        (joints, answers, branches)
-    };
-    let (joints, answers, branches) = run(&targets, &[0.0, 0.9]);
+    let (joints, answers, branches) = along(&solver, &targets, &[0.0, 0.9]);
     for i in 0..60 {
         assert_eq!(answers[i].valid, i != 20 && i != 21, "{i}");
         assert_eq!(branches[i], u32::from(i >= 50), "{i}");
     }
     for i in (0..50).filter(|i| !(20..22).contains(i)) {
-        assert!((joints[2 * i] - 0.02 * i as f64).abs() < 1e-4 && (joints[2 * i + 1] - 1.0).abs() < 1e-4);
+        assert!((joints[i][0] - 0.02 * i as f64).abs() < 1e-4 && (joints[i][1] - 1.0).abs() < 1e-4);
     }
-    assert!(joints[42].is_nan() && joints[40].is_finite());
+    assert!(joints[21][0].is_nan() && joints[20][0].is_finite());
 
     // Two trajectories at once are two that stand alone.
     let both: Vec<_> = [&targets[..], &targets[..]].concat();
@@ -496,10 +481,10 @@ fn a_trajectory_goes_on_from_the_last_answer_and_counts_breaks() {
     let (mut answers, mut branches) = (vec![Answer::default(); 120], vec![0; 120]);
     let seeds = [0.0, 0.9, 1.0, -1.0];
     solver.solve_trajectories(&both, 60, Some(&seeds), &mut at_once, &mut answers, &mut branches);
-    let other = run(&targets, &[1.0, -1.0]).0;
+    let (other, ..) = along(&solver, &targets, &[1.0, -1.0]);
     let bits = |joints: &[f64]| joints.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-    assert_eq!(bits(&at_once[..120]), bits(&joints));
-    assert_eq!(bits(&at_once[120..]), bits(&other));
+    assert_eq!(bits(&at_once[..120]), bits(&joints.concat()));
+    assert_eq!(bits(&at_once[120..]), bits(&other.concat()));
 }
 
 #[test]
@@ -516,13 +501,78 @@ fn a_joint_that_turns_all_around_stays_at_its_limit_along_a_trajectory() {
     let solver = solver::<f64>(&arm, &config);
     // Towards the limit, there for a while, and back. A full turn from it is as near to the pose, and 6 radians away.
     let way = |i: i32| PI - 0.01 * f64::from((20 - i).max(i - 40).max(0));
-    let targets: Vec<Pose<f64>> = (0..60).map(|i| pose(&arm, &[way(i), 1.0])).collect();
-    let mut found = vec![0.0; 2 * targets.len()];
-    let (mut answers, mut branches) = (vec![Answer::default(); targets.len()], vec![0; targets.len()]);
-    solver.solve_along(&targets, Some(&[2.9, 1.0]), &mut found, &mut answers, &mut branches);
-    assert!(answers.iter().all(|answer| answer.valid) && branches.iter().all(|&branch| branch == 0));
-    for (i, joints) in (0..).zip(found.chunks(2)) {
-        assert!((joints[0] - way(i)).abs() < 1e-4, "{i}: {joints:?}");
+    // On the way there; on the limit, as the next pose is; and past it, as a sensor may be.
+    for (first, start) in [(0, 2.9), (20, PI), (30, -PI), (20, PI + 1e-7), (25, PI + 0.009)] {
+        let sign = start.signum();
+        let targets: Vec<Pose<f64>> = (first..60).map(|i| pose(&arm, &[sign * way(i), sign])).collect();
+        let (found, answers, branches) = along(&solver, &targets, &[start, sign]);
+        assert!(answers.iter().all(|answer| answer.valid) && branches.iter().all(|&branch| branch == 0));
+        for (i, joints) in (first..).zip(found) {
+            assert!((joints[0] - sign * way(i)).abs() < 1e-4, "{i}: {joints:?}");
+        }
+    }
+}
+
+#[test]
+fn a_trajectory_goes_on_from_a_start_at_a_limit() {
+    fn check<R: Real>(tolerance: f64) {
+        let half_turns = six_axes().replace("3.1\"", &format!("{PI}\""));
+        let arm = chain(&half_turns, "link0", "tip");
+        let solver = solver::<R>(&arm, &config(tolerance, 16));
+        let (mut random, mut turned) = (Random(11), 0);
+        for _ in 0..500 {
+            // Away from singularities: the elbow and the wrist are bent.
+            let mut start: Vec<f64> = random.joints(&arm).iter().map(|q| 0.4 + 0.7 * q.abs()).collect();
+            for joint in [0, 3, 5] {
+                let at = random.next();
+                start[joint] = if at < 0.3 {
+                    PI
+                } else if at < 0.6 {
+                    -PI
+                } else {
+                    10.0 * (at - 0.8)
+                };
+            }
+            let near = |q: &f64, random: &mut Random| (q + 0.02 * (random.next() - 0.5)).clamp(-PI, PI);
+            let next: Vec<f64> = start.iter().map(|q| near(q, &mut random)).collect();
+            // In float32 a half turn is past the limit.
+            let (start, next) = (rows::<R>(&start), rows::<R>(&next));
+            let target = solver.model().pose(&next).unwrap();
+            let (found, answers, branches) = along(&solver, &[target], &start);
+            assert_eq!(branches, [0]);
+            let turns = |joints: &[R]| joints.iter().zip(&start).any(|(&a, &b)| (a - b).to_f64().abs() > 6.0);
+            assert!(answers[0].valid && !turns(&found[0]), "{start:?} {found:?}");
+            turned += u32::from(turns(&solve(&solver, &target, Some(&start)).0));
+        }
+        assert!(turned > 20, "{turned} starts are turned by steps that may turn");
+    }
+    check::<f32>(1e-5);
+    check::<f64>(1e-8);
+}
+
+#[test]
+fn a_start_that_is_far_from_the_first_pose_is_one_of_all() {
+    let arm = chain(&six_axes(), "link0", "tip");
+    let mut random = Random(12);
+    for select in [Select::First, Select::Nearest] {
+        let solver = solver::<f64>(
+            &arm,
+            &InverseConfig {
+                select,
+                ..config(1e-6, 8)
+            },
+        );
+        for _ in 0..200 {
+            let (start, q) = (random.joints(&arm), random.joints(&arm));
+            let target = pose(&arm, &q);
+            let (alone, answer) = solve(&solver, &target, Some(&start));
+            let (found, answers, branches) = along(&solver, &[target], &start);
+            assert_eq!(branches, [0]);
+            let is_near = found[0].iter().zip(&start).all(|(a, b)| (a - b).abs() <= 0.5);
+            if !is_near {
+                assert_eq!((&found[0], answers[0]), (&alone, answer));
+            }
+        }
     }
 }
 
@@ -538,9 +588,7 @@ fn the_branch_stays_where_the_nearest_answer_is_within_a_step() {
     };
     let solver = solver::<f64>(&arm, &config);
     let targets: Vec<Pose<f64>> = (0..20).map(|i| pose(&arm, &[0.2 * f64::from(i % 2), 1.0])).collect();
-    let mut found = vec![0.0; 2 * targets.len()];
-    let (mut answers, mut branches) = (vec![Answer::default(); targets.len()], vec![0; targets.len()]);
-    solver.solve_along(&targets, Some(&[0.0, 1.0]), &mut found, &mut answers, &mut branches);
+    let (_, answers, branches) = along(&solver, &targets, &[0.0, 1.0]);
     assert!(answers.iter().all(|answer| answer.valid));
     assert!(
         answers.iter().any(|answer| answer.seed > 0),

@@ -1,7 +1,7 @@
-//! The pull to a posture of rest: joints move where the task leaves them free, and no answer is lost by it.
+//! The pull to a posture of rest: joints move where the task leaves them free, and each answer stays one.
 
 use crate::random::Random;
-use crate::robots::{LIMIT, chain, joint, robot, six_axes, snake, three_links};
+use crate::robots::{LIMIT, along, chain, joint, robot, rows, six_axes, snake, solve, solver, three_links};
 use robocache_geometry::Real;
 use robocache_kinematics::{Answer, Chain, InverseConfig, Model, Pose, Select, Solver, Task, Track};
 use std::f64::consts::FRAC_PI_2;
@@ -33,32 +33,6 @@ fn without(config: &InverseConfig) -> InverseConfig {
         rest: None,
         ..config.clone()
     }
-}
-
-fn solver<R: Real>(chain: &Chain, config: &InverseConfig) -> Solver<R> {
-    match Solver::new(chain, config) {
-        Ok(solver) => solver,
-        Err(error) => panic!("{error}"),
-    }
-}
-
-fn solve<R: Real>(solver: &Solver<R>, target: &Pose<R>, seed: Option<&[R]>) -> (Vec<R>, Answer<R>) {
-    let mut joints = vec![R::default(); solver.model().joints()];
-    let answer = solver.solve(target, seed, &mut joints);
-    (joints, answer)
-}
-
-/// The joints and answers to targets along time, and the last branch.
-fn along<R: Real>(solver: &Solver<R>, targets: &[Pose<R>], seed: &[R]) -> (Vec<Vec<R>>, Vec<Answer<R>>, Vec<u32>) {
-    let n = solver.model().joints();
-    let mut joints = vec![R::default(); n * targets.len()];
-    let (mut answers, mut branches) = (vec![Answer::default(); targets.len()], vec![0; targets.len()]);
-    solver.solve_along(targets, Some(seed), &mut joints, &mut answers, &mut branches);
-    (joints.chunks_exact(n).map(<[R]>::to_vec).collect(), answers, branches)
-}
-
-fn rows<R: Real>(values: &[f64]) -> Vec<R> {
-    values.iter().map(|&value| R::from_f64(value)).collect()
 }
 
 fn bits<R: Real>(values: &[R]) -> Vec<u64> {
@@ -185,7 +159,7 @@ fn a_quarter_of_the_largest_step_is_the_most() {
 }
 
 #[test]
-fn rest_is_the_middle_of_the_limits_or_brought_inside_them() {
+fn rest_is_the_middle_of_the_limits_or_given() {
     fn check<R: Real>() {
         let text = robot(
             &["base", "a", "b", "tip"],
@@ -223,12 +197,21 @@ fn rest_is_the_middle_of_the_limits_or_brought_inside_them() {
             rest.into_iter().map(R::to_f64).collect::<Vec<_>>()
         };
         assert!(near(&rest(&config), &[0.5, 0.0, 0.15], 1e-7));
-        // A turn back, as it is, and at the limit.
+        // As it is, or at a limit that it is past by little.
+        let given = InverseConfig {
+            rest: Some(vec![-1.009, 7.0, 0.2]),
+            ..config.clone()
+        };
+        assert!(near(&rest(&given), &[-1.0, 7.0, 0.2], 1e-6));
         let outside = InverseConfig {
-            rest: Some(vec![1.0 + std::f64::consts::TAU, 7.0, 1e300]),
+            rest: Some(vec![1.0 + std::f64::consts::TAU, 7.0, 0.2]),
             ..config
         };
-        assert!(near(&rest(&outside), &[1.0, 7.0, 0.2], 1e-6));
+        let refusal = Solver::<R>::new(&chain, &outside).map(|_| ()).unwrap_err().to_string();
+        assert_eq!(
+            refusal,
+            "rest: 7.283185307179586 for the joint `1` (allowed: its limits, -1 to 2)"
+        );
     }
     check::<f32>();
     check::<f64>();

@@ -1,6 +1,7 @@
-//! URDFs of small robots.
+//! URDFs of small robots, and joints for their poses.
 
-use robocache_kinematics::Chain;
+use robocache_geometry::Real;
+use robocache_kinematics::{Answer, Chain, InverseConfig, Pose, Solver};
 
 /// A robot with the links `base` and `tip` and those of the joints; the joints are given as XML.
 pub fn robot(links: &[&str], joints: &str) -> String {
@@ -99,4 +100,30 @@ pub fn chain(text: &str, base: &str, tip: &str) -> Chain {
         Ok(chain) => chain,
         Err(error) => panic!("{error}\n{text}"),
     }
+}
+
+pub fn solver<R: Real>(chain: &Chain, config: &InverseConfig) -> Solver<R> {
+    match Solver::new(chain, config) {
+        Ok(solver) => solver,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+pub fn solve<R: Real>(solver: &Solver<R>, target: &Pose<R>, seed: Option<&[R]>) -> (Vec<R>, Answer<R>) {
+    let mut joints = vec![R::default(); solver.model().joints()];
+    let answer = solver.solve(target, seed, &mut joints);
+    (joints, answer)
+}
+
+/// The joints, answers and branches of targets along time.
+pub fn along<R: Real>(solver: &Solver<R>, targets: &[Pose<R>], seed: &[R]) -> (Vec<Vec<R>>, Vec<Answer<R>>, Vec<u32>) {
+    let n = solver.model().joints();
+    let mut joints = vec![R::default(); n * targets.len()];
+    let (mut answers, mut branches) = (vec![Answer::default(); targets.len()], vec![0; targets.len()]);
+    solver.solve_along(targets, Some(seed), &mut joints, &mut answers, &mut branches);
+    (joints.chunks_exact(n).map(<[R]>::to_vec).collect(), answers, branches)
+}
+
+pub fn rows<R: Real>(values: &[f64]) -> Vec<R> {
+    values.iter().map(|&value| R::from_f64(value)).collect()
 }

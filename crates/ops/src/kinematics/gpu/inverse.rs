@@ -148,9 +148,17 @@ const COUNTERS: usize = 256;
 struct Stage {
     /// The first start that it does not try.
     to: u32,
-    /// The lanes of a group, which try a start each. None: each lane tries one after the other, and then those of the next
-    /// target.
+    /// The lanes of a group, which try a start each. None: each lane tries the first start of one target after the other.
     width: Option<u32>,
+}
+
+/// All starts in one stage.
+const ONE: &[Stage] = &[groups(GROUP, ALL)];
+const ALL: u32 = u32::MAX;
+
+const fn groups(width: u32, to: u32) -> Stage {
+    let width = Some(width);
+    Stage { to, width }
 }
 
 /// The batches that are done in one, two and three stages: their most targets. Larger ones take six.
@@ -158,13 +166,7 @@ const SIZES: [usize; 3] = [4096, 20_000, 200_000];
 
 /// The stages for a batch. The fewer targets are left, the more lanes there are for each of them.
 fn stages_of(targets: usize, [one, two, three]: [usize; 3]) -> &'static [Stage] {
-    const ALL: u32 = u32::MAX;
-    const fn groups(width: u32, to: u32) -> Stage {
-        let width = Some(width);
-        Stage { to, width }
-    }
     const LANES: Stage = Stage { to: 1, width: None };
-    const ONE: &[Stage] = &[groups(GROUP, ALL)];
     const TWO: &[Stage] = &[groups(2, 2), groups(GROUP, ALL)];
     const THREE: &[Stage] = &[groups(1, 1), groups(4, 5), groups(GROUP, ALL)];
     const SIX: &[Stage] = &[
@@ -232,7 +234,7 @@ impl<R: Real + Primitive> Solver<'_, R> {
 /// The kernels for a task.
 #[derive(Clone, Copy)]
 struct Kernels {
-    /// A lane tries one start after the other, and then those of the next target.
+    /// A lane tries the first start of one target after the other.
     lanes: Kernel,
     /// A group of lanes tries a start each.
     groups: Kernel,
@@ -376,7 +378,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
         let stages = match self.solver.select == select_code(Select::First) {
             true => stages_of(count, self.sizes),
             // Of the nearest answer every start is tried.
-            false => stages_of(0, self.sizes),
+            false => ONE,
         };
         let list = (count * size_of::<u32>()).next_multiple_of(COUNTERS);
         if stages.len() > 1 {
