@@ -80,56 +80,65 @@ template <class R, u32 N> __device__ __forceinline__ void poses(const PosesParam
     write_pose(tip, is_valid, p.poses + row * 7);
 }
 
-// A warp has 32 rows. It writes the poses of one link after the other, side by side by way of shared memory: each lane by itself
-// would write 28 bytes here and there.
+constexpr u32 LINKS_BLOCK = 64;
+// Links whose poses a block writes together: those of so many places, one after the other.
+constexpr u32 LINKS_AT_A_TIME = 8;
+// Numbers from one row to the next in shared memory. Odd, so that no two lanes meet in a bank.
+constexpr u32 LINKS_STRIDE = 7 * LINKS_AT_A_TIME + 1;
+
+// A warp has 32 rows. The poses of a row leave shared memory side by side: each lane by itself would write 28 bytes here and there.
 template <class R> __device__ __forceinline__ void links(const PosesParams<R>& p) {
-    __shared__ R numbers[POSES_BLOCK / 32][32 * 7];
+    __shared__ R numbers[LINKS_BLOCK / 32][32 * LINKS_STRIDE];
     const u32 lane = threadIdx.x % 32;
-    const u64 first = (u64)blockIdx.x * POSES_BLOCK + threadIdx.x / 32 * 32;
+    const u64 first = (u64)blockIdx.x * LINKS_BLOCK + threadIdx.x / 32 * 32;
     if (first >= p.rows) return;
     const u32 rows = (u32)min((u64)32, p.rows - first);
+    const u32 place = blockIdx.y * LINKS_AT_A_TIME, width = 7 * min(LINKS_AT_A_TIME, p.link_count - place);
     const R* joints = p.joints + (first + min(lane, rows - 1)) * p.chain.joints;
     R* stage = numbers[threadIdx.x / 32];
-    bool is_valid = true;
-    tip_of<0>(p.chain, [&](u32 k) { return __ldg(joints + k); }, is_valid);
-    auto write = [&](const Frame<R>& frame, u32 place) {
-        write_pose(frame, is_valid, stage + 7 * lane);
-        __syncwarp();
-        for (u32 i = lane; i < 7 * rows; i += 32) {
-            p.poses[((first + i / 7) * p.link_count + place) * 7 + i % 7] = stage[i];
-        }
-        __syncwarp();
+    auto keep = [&](const Frame<R>& frame, u32 of_place) {
+        if (of_place - place < LINKS_AT_A_TIME) write_pose(frame, true, stage + lane * LINKS_STRIDE + 7 * (of_place - place));
     };
     u32 next = 0;
     for (; next < p.link_count && p.links[next].segments == 0; ++next) {
-        write(p.links[next].frame, p.links[next].place);
+        keep(p.links[next].frame, p.links[next].place);
     }
+    bool is_valid = true;
     Frame<R> axis = p.chain.first;
 #pragma unroll 1
     for (u32 k = 0; k < p.chain.count; ++k) {
-        bool ignored = true;
-        Frame<R> moved = pass<0>(p.chain.segments[k], __ldg(joints + p.chain.segments[k].joint), axis, ignored);
+        Frame<R> moved = pass<0>(p.chain.segments[k], __ldg(joints + p.chain.segments[k].joint), axis, is_valid);
         for (; next < p.link_count && p.links[next].segments == k + 1; ++next) {
-            write(compose(moved, p.links[next].frame), p.links[next].place);
+            keep(compose(moved, p.links[next].frame), p.links[next].place);
+        }
+    }
+    const u32 valid = __ballot_sync(ALL_LANES, is_valid);
+    __syncwarp();
+    const R none = not_a_number((R)0);
+    R* out = p.poses + (first * p.link_count + place) * 7;
+#pragma unroll 4
+    for (u32 row = 0; row < rows; ++row) {
+        for (u32 i = lane; i < width; i += 32) {
+            out[(u64)row * p.link_count * 7 + i] = valid >> row & 1 ? stage[row * LINKS_STRIDE + i] : none;
         }
     }
 }
 
-#define POSES(NAME, R, BODY)                                                                                           \
-    extern "C" __global__ void __launch_bounds__(POSES_BLOCK)                                                          \
+#define POSES(NAME, R, BLOCK, BODY)                                                                                    \
+    extern "C" __global__ void __launch_bounds__(BLOCK)                                                                \
         kinematics_##NAME(const __grid_constant__ PosesParams<R> params) {                                             \
         wait_for_previous();                                                                                           \
         BODY(params);                                                                                                  \
     }
 #define POSES_OF(N)                                                                                                    \
-    POSES(poses_##N##_f32, float, (poses<float, N>))                                                                   \
-    POSES(poses_##N##_f64, double, (poses<double, N>))
+    POSES(poses_##N##_f32, float, POSES_BLOCK, (poses<float, N>))                                                      \
+    POSES(poses_##N##_f64, double, POSES_BLOCK, (poses<double, N>))
 POSES_OF(6)
 POSES_OF(7)
-POSES(poses_any_f32, float, (poses<float, 0>))
-POSES(poses_any_f64, double, (poses<double, 0>))
-POSES(links_f32, float, links<float>)
-POSES(links_f64, double, links<double>)
+POSES(poses_any_f32, float, POSES_BLOCK, (poses<float, 0>))
+POSES(poses_any_f64, double, POSES_BLOCK, (poses<double, 0>))
+POSES(links_f32, float, LINKS_BLOCK, links<float>)
+POSES(links_f64, double, LINKS_BLOCK, links<double>)
 
 // ---- Jacobians, and what is made of them ----
 
@@ -486,24 +495,32 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_paths(c
         bool is_usable = take_target(pose, target) & is_there & has_start;
         read_pose(poses + (i + 1 < p.length ? i + 1 : i) * 7, pose);
         if (is_there && !is_usable && member == 0) write_unusable(p.solver, p.answers, target_index);
-        bool goes_on = is_usable && has_near;
-        Attempt<R> attempt = follower.go_on(p.solver, target, goes_on, last, kept, lane);
+        const u32 select = has_last ? NEAREST : p.solver.select;
+        const bool follows = is_usable && has_near;
+        Attempt<R> attempt = follower.go_on(p.solver, target, follows, last, kept, lane);
         // True of a group if no joint that it has kept is further from the last answer than is allowed.
         auto is_near = [&](bool has_kept) {
             bool is_far = has_kept && member < n && !(magnitude(kept[member] - last[member]) <= p.solver.max_joint_step);
             return (__ballot_sync(ALL_LANES, is_far) & group) == 0;
         };
-        goes_on &= is_near(goes_on) & attempt.valid;
-        if (goes_on) {
+        if (follows) {
             if (member < n) p.answers.joints[target_index * n + member] = kept[member];
             if (member == 0) write_measure(p.answers, target_index, attempt, 0);
         }
+        const bool stays_near = is_near(follows);
+        const bool goes_on = follows && attempt.valid && (stays_near || select == FIRST);
         const bool wants = is_usable && !goes_on;
-        Best<R> best{(R)0, false, true};
+        Best<R> best{attempt.square, follows && attempt.valid, !follows};
         if (__any_sync(ALL_LANES, wants)) {
+            if (best.valid) {
+                best.least = 0;
+                for (u32 k = 0; k < n; ++k) {
+                    R difference = kept[k] - last[k];
+                    best.least = best.least + difference * difference;
+                }
+            }
             // What was kept has been read.
             __syncwarp();
-            const u32 select = has_last ? NEAREST : p.solver.select;
             const Starts all{0, p.solver.starts, GROUP};
             try_starts<M, N>(p.solver, target, lane, all, own, select, last, wants, best, [&](const Attempt<R>& tried, u32 start) {
                 write_answer<N>(p.solver, p.answers, target_index, lane, tried, start);
@@ -511,8 +528,8 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_paths(c
             });
         }
         __syncwarp();
-        const bool is_found = goes_on || best.valid, follows = is_found && has_near;
-        bool is_step = is_near(follows) & follows;
+        const bool is_found = goes_on || best.valid, is_compared = is_found && has_near;
+        bool is_step = is_near(is_compared) & is_compared;
         if constexpr (N == 0) {
             // All lanes of a group do the same.
             bool is_pulled = p.solver.posture > 0 && is_found;
@@ -521,7 +538,7 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_paths(c
             __syncwarp();
             if (is_pulled && member < n) p.answers.joints[target_index * n + member] = kept[member] = lane.joint(member);
             if (is_pulled && member == 0) write_errors(p.answers, target_index, at_rest);
-            is_step = is_near(follows) & follows;
+            is_step = is_near(is_compared) & is_compared;
         }
         branch += is_found && has_last && !is_step;
         has_near |= is_found;

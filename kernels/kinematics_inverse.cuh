@@ -99,10 +99,10 @@ template <class R> __device__ __forceinline__ R inside(const Solver<R>& s, u32 j
     return is_above | is_below ? (turns ? turned : limit) : value;
 }
 
-// A value of the caller's within the limits of a joint: the limit if it is past it by no more than 0.01, else as `inside`.
+// A value of the caller's within the limits of a joint: the limit if it is past it by no more than 0.1, else as `inside`.
 template <class R> __device__ __forceinline__ R admitted(const Solver<R>& s, u32 joint, R value) {
     R limited = held(s, joint, value);
-    return magnitude(value - limited) <= (R)0.01 ? limited : inside(s, joint, value);
+    return magnitude(value - limited) <= (R)0.1 ? limited : inside(s, joint, value);
 }
 
 // The end of the steps from a start.
@@ -437,8 +437,8 @@ __device__ __forceinline__ void try_starts(const Solver<R>& s, const Target<R>& 
                 });
             }
         }
-        // An error that is no number is the best of all from the first start, and the worst from any other.
-        key = key == key ? key : start == 0 ? -infinity : infinity;
+        // An error that is no number is the best of all from the first attempt, and the worst from any other.
+        key = key == key ? key : start == 0 && best.is_none ? -infinity : infinity;
         key = competes ? key : infinity;
         R least = key;
         u32 who = competes ? member : GROUP;

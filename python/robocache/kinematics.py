@@ -31,8 +31,8 @@ class JointAnswers:
     of the starts."""
 
     joints: Array
-    """`[..., n]`, within the limits. Where `valid` is False they are those of the least error that was found, or NaN for a
-    pose or a seed that can't be used, and behind the last of all answers."""
+    """`[..., n]`, within the limits. Where `valid` is False they are those of the least error that the steps from a start ended
+    with, or NaN for a pose or a seed that can't be used, and behind the last of all answers."""
     valid: Array
     """bool `[...]`: True if both errors are within the tolerances."""
     position_error_m: Array
@@ -231,9 +231,9 @@ class Chain:
         """Joints along trajectories of poses, `[..., T, 7]`: for each pose from the answer before it, for the first one from
         `seed`, `[n]`, or `[..., n]` for each trajectory.
 
-        If that leads to no answer, or moves a joint by more than `max_joint_step` (radians or metres), the nearest answer from all
-        starts is taken, and `branch` goes up by one if that is no nearer. The first pose is then, or without a seed, as of `ik`.
-        After a pose without an answer the one before stays the start.
+        If that leads to no answer, or moves a joint by more than `max_joint_step` (radians or metres), all starts are tried, too,
+        and the nearest of all answers is taken. `branch` goes up by one if a joint of it is further. For the first pose any answer
+        from `seed` will do; without one it is as of `ik`. After a pose without an answer the one before stays the start.
 
         With `posture` an arm that has joints to spare comes back to the joints `rest`, a little with each row. Without it the elbow
         wanders, and a path that is repeated ends at other joints each time.

@@ -235,7 +235,7 @@ fn check_forward<R: Number>(gpu: &Gpu, random: &mut Random, chain: &Chain, rows:
     };
     let dq: Vec<R> = (0..q.len()).map(velocity).collect();
     let frame = random.pick(&[Frame::Base, Frame::Tool, Frame::Spatial]);
-    let links: Vec<usize> = (0..1 + random.below(6))
+    let links: Vec<usize> = (0..1 + random.below(20))
         .map(|_| random.below(chain.links().len()))
         .collect();
     let nan = R::from_f64(f64::NAN);

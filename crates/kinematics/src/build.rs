@@ -345,7 +345,7 @@ fn joint(joint: &UrdfJoint<'_>, config: &ChainConfig, warnings: &mut Vec<String>
     let is_range = lower < upper;
     if !is_range {
         return Err(joint.error(format!(
-            "limits {lower} and {upper} (allowed: a lower one and then a higher one)"
+            "limits {lower} and {upper} (allowed: a lower one and then a higher one; `limits` of the configuration take their place)"
         )));
     }
     if !(lower < MAX_ANGLE && upper > -MAX_ANGLE) {
@@ -358,16 +358,19 @@ fn joint(joint: &UrdfJoint<'_>, config: &ChainConfig, warnings: &mut Vec<String>
             "only its `{given}` limit is given, and the other is taken as 0"
         ));
     }
-    if lower < -MAX_ANGLE || upper > MAX_ANGLE {
+    let limits = [lower.max(-MAX_ANGLE), upper.min(MAX_ANGLE)];
+    if limits != [lower, upper] {
+        let [lowest, highest] = limits;
         tell(format!(
-            "limits {lower} and {upper} are brought to -{MAX_ANGLE} and {MAX_ANGLE}, as poses are computed for"
+            "limits {} and {} are brought to {lowest} and {highest}, as poses are computed for",
+            short(lower),
+            short(upper)
         ));
     } else if kind == JointKind::Revolute && (lower < -TWO_TURNS || upper > TWO_TURNS) {
         tell(format!(
             "limits {lower} and {upper} are more than two turns: are they degrees? They are to be radians"
         ));
     }
-    let limits = [lower.max(-MAX_ANGLE), upper.min(MAX_ANGLE)];
     let [lowest, highest] = inwards::<f32>(limits);
     if lowest > highest {
         return Err(joint.error(format!("no float32 lies between its limits {lower} and {upper}")));
@@ -377,6 +380,14 @@ fn joint(joint: &UrdfJoint<'_>, config: &ChainConfig, warnings: &mut Vec<String>
         kind,
         limits,
     })
+}
+
+/// A number, without all the digits of a large one.
+fn short(number: f64) -> String {
+    match number.abs() < 1e10 {
+        true => number.to_string(),
+        false => format!("{number:e}"),
+    }
 }
 
 /// The rotation whose third column is a unit vector, after Duff et al., Building an orthonormal basis, revisited, Journal of

@@ -181,6 +181,16 @@ impl Chain {
         &self.joints
     }
 
+    /// The same chain, whose joints may go past their limits by as much, radians or metres.
+    pub(crate) fn with_wider_limits(&self, by: f64) -> Self {
+        let (mut chain, most) = (self.clone(), robocache_geometry::polynomial::MAX_ANGLE);
+        for joint in &mut chain.joints {
+            let [lower, upper] = joint.limits;
+            joint.limits = [(lower - by).max(-most), (upper + by).min(most)];
+        }
+        chain
+    }
+
     /// The links from the base to the tip.
     pub fn links(&self) -> impl ExactSizeIterator<Item = &str> {
         self.links.iter().map(|link| link.name.as_str())

@@ -3,8 +3,9 @@ use super::pose::{DeltaFrame, PoseKind};
 use super::rotation::RotationForm;
 use super::value::ValueKind;
 use crate::chain::Chain;
-use crate::inverse::{Answer, InverseConfig, Select, Solver};
-use crate::model::Pose;
+use crate::inverse::{InverseConfig, Select, Solver};
+use crate::limits::ROUNDING;
+use crate::model::{Model, pose_of};
 use robocache_geometry::RigidTransform;
 
 /// Meaning of an action's numbers.
@@ -99,15 +100,22 @@ pub struct Widths {
 /// Converts chunks of actions from one kind to another, in float64.
 ///
 /// The kinds of values and those of poses are apart. A [`Chain`] leads from joints to poses, and from poses to joints as
-/// [`Solver::solve_along`] does, from the reference on: other joints for the same poses, if the arm has more joints than it needs.
+/// [`Solver::solve_next`] does, from the reference on, at most 1e-6 past the limits, as float32 may be: other joints for the same poses, if the arm has more joints than it needs.
 /// The reference is then a row of joints; without a chain it is a row of values, or a pose x y z qx qy qz qw.
 #[derive(Clone, Debug)]
 pub struct Conversion {
     from: Meaning,
     to: Meaning,
-    solver: Option<Solver<f64>>,
-    /// The solver for chunks that the first one finds no joints for.
-    coarse: Option<Solver<f64>>,
+    solvers: Option<Solvers>,
+}
+
+/// The ways from poses to joints.
+#[derive(Clone, Debug)]
+struct Solvers {
+    fine: Solver<f64>,
+    /// The solver for chunks that the fine one does not follow.
+    coarse: Solver<f64>,
+    chain: Chain,
 }
 
 /// Meaning of a row of numbers.
@@ -125,7 +133,7 @@ struct Reference<'a> {
 
 /// Distance from a pose, metres and radians, within which joints are looked for at first.
 const FINE: f64 = 1e-12;
-/// Starts that are tried for a pose. Trajectories need the first one alone.
+/// Starts that are tried for a pose which the step before does not lead to.
 const SEEDS: usize = 64;
 /// Steps from a start: near a singularity many are needed.
 const MAX_ITERATIONS: u32 = 100;
@@ -167,28 +175,15 @@ impl Conversion {
             let (kind, to) = (config.kind.name(), config.to.name());
             return refuse("chain", format!("absent (needed from `{kind}` to `{to}`)"));
         }
-        let solver = |tolerance| {
-            let inverse = InverseConfig {
-                position_tolerance_m: tolerance,
-                rotation_tolerance_rad: tolerance,
-                seeds: SEEDS,
-                max_iterations: Some(MAX_ITERATIONS),
-                select: Select::Nearest,
-                max_joint_step: MAX_JOINT_STEP,
-                ..InverseConfig::default()
-            };
-            let solver = chain.map(|chain| Solver::new(chain, &inverse)).transpose();
-            solver.map_err(|error| ConversionError {
-                key: "tolerance",
-                problem: error.problem,
-            })
-        };
         Ok(Self {
             from,
             to,
-            coarse: solver(config.tolerance)?,
-            solver: solver(config.tolerance.min(FINE))?,
+            solvers: chain.map(|chain| Solvers::new(chain, config.tolerance)).transpose()?,
         })
+    }
+
+    fn model(&self) -> Option<&Model<f64>> {
+        self.solvers.as_ref().map(|solvers| solvers.fine.model())
     }
 
     /// The widths of the reference and of the results for actions of `width` numbers.
@@ -196,7 +191,7 @@ impl Conversion {
     /// # Errors
     /// The actions are of another width.
     pub fn widths(&self, width: usize) -> Result<Widths, ConversionError> {
-        let joints = self.solver.as_ref().map(|solver| solver.model().joints());
+        let joints = self.model().map(Model::joints);
         let (needed, words) = match (self.from, joints) {
             (Meaning::Values(_), None) if width > 0 => (width, "values"),
             (Meaning::Values(_), None) => (1, "values, one or more"),
@@ -274,9 +269,9 @@ impl Conversion {
                         write(&poses, form, results);
                     }
                     Meaning::Values(to) => {
-                        let [fine, coarse] = [&self.solver, &self.coarse].map(Option::as_ref);
-                        let mut solve = |solver| Self::solve(solver, &poses, reference.values, results);
-                        solve(fine).or_else(|_| solve(coarse))?;
+                        if let Some(solvers) = &self.solvers {
+                            solvers.solve(&poses, reference.values, results)?;
+                        }
                         to.encode(reference.values, results);
                     }
                 }
@@ -293,7 +288,7 @@ impl Conversion {
         let is_of_values = !(self.from.is_pose() || self.to.is_pose());
         let pose = if values.is_empty() || is_of_values {
             Some(RigidTransform::identity())
-        } else if self.solver.is_some() {
+        } else if self.solvers.is_some() {
             self.pose(values)
         } else {
             let rotation = RotationForm::Xyzw.read(&values[3..]);
@@ -304,7 +299,7 @@ impl Conversion {
         };
         match pose {
             Some(pose) => Ok(Reference { values, pose }),
-            None if self.solver.is_some() => refused(too_large(values)),
+            None if self.solvers.is_some() => refused(too_large(values)),
             None => {
                 let (rotation, allowed) = (&values[3..], RotationForm::Xyzw.allowed());
                 refused(format!("{rotation:?} is not a quaternion (allowed: {allowed})"))
@@ -314,52 +309,87 @@ impl Conversion {
 
     /// The pose of the chain.
     fn pose(&self, q: &[f64]) -> Option<RigidTransform<f64>> {
-        let [x, y, z, rotation @ ..] = self.solver.as_ref()?.model().pose(q)?;
+        let [x, y, z, rotation @ ..] = self.model()?.pose(q)?;
         Some(RigidTransform::new(rotation, [x, y, z]))
     }
+}
 
-    /// Writes joints for poses, from `start` on.
-    fn solve(
-        solver: Option<&Solver<f64>>,
+impl Solvers {
+    fn new(chain: &Chain, tolerance: f64) -> Result<Self, ConversionError> {
+        let chain = chain.with_wider_limits(ROUNDING);
+        let solver = |tolerance, seeds| {
+            let config = InverseConfig {
+                position_tolerance_m: tolerance,
+                rotation_tolerance_rad: tolerance,
+                seeds,
+                max_iterations: Some(MAX_ITERATIONS),
+                select: Select::Nearest,
+                max_joint_step: MAX_JOINT_STEP,
+                ..InverseConfig::default()
+            };
+            Solver::new(&chain, &config).map_err(|error| ConversionError {
+                key: "tolerance",
+                problem: error.problem,
+            })
+        };
+        Ok(Self {
+            fine: solver(tolerance.min(FINE), 1)?,
+            coarse: solver(tolerance, SEEDS)?,
+            chain,
+        })
+    }
+
+    /// Writes joints for poses, from those of the reference on.
+    fn solve(&self, poses: &[RigidTransform<f64>], reference: &[f64], joints: &mut [f64]) -> Result<(), StepError> {
+        if self.follow(&self.fine, poses, reference, joints).is_ok() {
+            return Ok(());
+        }
+        self.follow(&self.coarse, poses, reference, joints)
+    }
+
+    fn follow(
+        &self,
+        solver: &Solver<f64>,
         poses: &[RigidTransform<f64>],
-        start: &[f64],
+        reference: &[f64],
         joints: &mut [f64],
     ) -> Result<(), StepError> {
-        let Some(solver) = solver else {
-            return Ok(());
-        };
-        let targets: Vec<Pose<f64>> = poses.iter().map(crate::model::pose_of).collect();
-        let mut answers = vec![Answer::default(); poses.len()];
-        let mut branches = vec![0; poses.len()];
-        solver.solve_along(&targets, Some(start), joints, &mut answers, &mut branches);
-        for (step, (answer, &branch)) in answers.iter().zip(&branches).enumerate() {
+        let mut track = solver.track_from(reference).unwrap_or_default();
+        let mut before = reference;
+        for (step, (pose, now)) in poses.iter().zip(joints.chunks_exact_mut(reference.len())).enumerate() {
+            let answer = solver.solve_next(&pose_of(pose), &mut track, now);
+            let refuse = |problem: String| Err(StepError::step(step, problem + &self.past_limits(reference)));
             if !answer.valid {
                 let (metres, radians) = (answer.position_error_m, answer.rotation_error_rad);
-                return Err(StepError::step(
-                    step,
-                    format!(
-                        "the chain does not reach the pose: it comes to within {metres:.2e} m and {radians:.2e} rad"
-                    ),
+                return refuse(format!(
+                    "the chain does not reach the pose: it comes to within {metres:.2e} m and {radians:.2e} rad"
                 ));
             }
-            // The first answer may be any far from the start.
-            let (before, now) = match step.checked_sub(1) {
-                None => (start, &joints[..start.len()]),
-                Some(before) => joints[before * start.len()..][..2 * start.len()].split_at(start.len()),
-            };
-            let largest = before
-                .iter()
-                .zip(now)
-                .fold(0.0, |largest: f64, (a, b)| largest.max((a - b).abs()));
-            if branch > 0 || largest > MAX_JOINT_STEP {
+            if before.iter().zip(&*now).any(|(a, b)| (a - b).abs() > MAX_JOINT_STEP) {
                 let from = if step == 0 { "the reference" } else { "the step before" };
-                return Err(StepError::step(
-                    step,
-                    format!("no joints were found for the pose within {MAX_JOINT_STEP} rad or m of {from}"),
+                return refuse(format!(
+                    "no joints were found for the pose within {MAX_JOINT_STEP} rad or m of {from}"
                 ));
             }
+            before = now;
         }
         Ok(())
+    }
+
+    /// A joint of the reference that is past its limits, as the end of a sentence; nothing if none is.
+    fn past_limits(&self, reference: &[f64]) -> String {
+        let joints = self.chain.joints().iter().zip(reference);
+        let past = joints.filter(|(joint, value)| !(joint.limits[0]..=joint.limits[1]).contains(value));
+        past.take(1)
+            .map(|(joint, value)| {
+                let (name, [lower, upper]) = (&joint.name, joint.limits);
+                format!(
+                    "; the joint `{name}` of the reference, {value}, is past its limits, {:.6} to {:.6}: `limits` of the chain widen them",
+                    lower + ROUNDING,
+                    upper - ROUNDING
+                )
+            })
+            .collect()
     }
 }
 

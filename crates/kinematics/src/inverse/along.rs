@@ -7,10 +7,10 @@ use robocache_geometry::Real;
 /// The place that a trajectory has got to: [`Solver::solve_next`].
 #[derive(Clone, Debug)]
 pub struct Track<R> {
-    /// The joints that the next ones are to follow: those of the last answer, before it a given start.
+    /// The first start, if one was given.
+    start: Option<Row<R>>,
+    /// The joints of the last answer.
     last: Option<Row<R>>,
-    /// True if they are those of an answer.
-    has_answer: bool,
     /// Number of breaks so far.
     branch: u32,
 }
@@ -18,8 +18,8 @@ pub struct Track<R> {
 impl<R> Default for Track<R> {
     fn default() -> Self {
         Self {
+            start: None,
             last: None,
-            has_answer: false,
             branch: 0,
         }
     }
@@ -33,16 +33,17 @@ impl<R> Track<R> {
 
     /// Forgets the last answer, so that the next target is the first of a trajectory. The breaks stay counted.
     pub fn restart(&mut self) {
-        (self.last, self.has_answer) = (None, false);
+        self.last = None;
     }
 }
 
 impl<R: Real> Track<R> {
     /// The same place in another float type.
     pub fn cast<S: Real>(&self) -> Track<S> {
+        let cast = |row: Row<R>| row.map(|value| S::from_f64(value.to_f64()));
         Track {
-            last: self.last.map(|row| row.map(|value| S::from_f64(value.to_f64()))),
-            has_answer: self.has_answer,
+            start: self.start.map(cast),
+            last: self.last.map(cast),
             branch: self.branch,
         }
     }
@@ -51,10 +52,11 @@ impl<R: Real> Track<R> {
 impl<R: Real> Solver<R> {
     /// Finds joints for the targets of a trajectory: for each one from the answer before it, for the first one from `seed`.
     ///
-    /// If that leads to no answer, or moves a joint by more than `max_joint_step`, the nearest answer from all starts is taken. The
-    /// number in `branches` rises by 1 from there on if a joint of it is further from the last answer. The first target is then, or
-    /// without a seed, as [`solve`](Self::solve) has it. After a target without an answer the one before stays the start. With a
-    /// posture each answer is pulled to rest before the next one starts from it, no further than `max_joint_step` from the last.
+    /// If that leads to no answer, or moves a joint by more than `max_joint_step`, all starts are tried as well, and of all that are
+    /// led to the nearest answer is taken. The number in `branches` rises by 1 from there on if a joint of it is further from the
+    /// last answer. For the first target any answer from `seed` will do; without one it is as [`solve`](Self::solve) has it. After
+    /// a target without an answer the one before stays the start. With a posture each answer is pulled to rest before the next one
+    /// starts from it, no further than `max_joint_step` from the last.
     ///
     /// # Panics
     /// If `seed` does not have a value for each joint, `joints` not one for each joint of each target, or `answers` or `branches`
@@ -71,57 +73,65 @@ impl<R: Real> Solver<R> {
         assert_eq!(joints.len(), targets.len() * n, "a value for each joint of each target");
         assert_eq!(answers.len(), targets.len(), "an answer for each target");
         assert_eq!(branches.len(), targets.len(), "a branch for each target");
-        let start = self.first_start(seed);
-        let mut track = Track {
-            last: seed.and(start),
-            ..Track::default()
+        let track = match seed {
+            Some(seed) => self.track_from(seed),
+            None => Some(Track::default()),
+        };
+        let Some(mut track) = track else {
+            let none = Attempt::unusable();
+            joints.fill(none.joints[0]);
+            answers.fill(none.answer);
+            return branches.fill(0);
         };
         let rows = joints.chunks_exact_mut(n).zip(answers).zip(branches);
         for (target, ((joints, answer), branch)) in targets.iter().zip(rows) {
-            *answer = self.follow(target, start.as_ref(), &mut track, joints);
+            *answer = self.solve_next(target, &mut track, joints);
             *branch = track.branch;
         }
     }
 
+    /// The track of a trajectory that goes on from these joints, brought within the limits. `None` if one is not finite.
+    ///
+    /// # Panics
+    /// If `joints` does not have a value for each joint.
+    pub fn track_from(&self, joints: &[R]) -> Option<Track<R>> {
+        let start = self.first_start(Some(joints));
+        start.is_some().then(|| Track {
+            start,
+            ..Track::default()
+        })
+    }
+
     /// Finds joints for the next target of a trajectory, of which targets come one by one: those that
-    /// [`solve_along`](Self::solve_along) finds without a seed.
+    /// [`solve_along`](Self::solve_along) finds.
     ///
     /// # Panics
     /// If `joints` does not have a value for each joint.
     pub fn solve_next(&self, target: &Pose<R>, track: &mut Track<R>, joints: &mut [R]) -> Answer<R> {
         assert_eq!(joints.len(), self.model.joints, "a value for each joint");
-        self.follow(target, self.first_start(None).as_ref(), track, joints)
-    }
-
-    fn follow(&self, target: &Pose<R>, start: Option<&Row<R>>, track: &mut Track<R>, joints: &mut [R]) -> Answer<R> {
-        let attempt = match (Target::new(target), start) {
-            (Some(target), Some(start)) => self.go_to(&target, start, track),
-            _ => Attempt::unusable(),
-        };
+        let target = Target::new(target);
+        let attempt = target.map_or_else(Attempt::unusable, |target| self.go_to(&target, track));
         joints.copy_from_slice(&attempt.joints[..joints.len()]);
         attempt.answer
     }
 
-    fn go_to(&self, target: &Target<R>, start: &Row<R>, track: &mut Track<R>) -> Attempt<R> {
-        let is_near = |attempt: &Attempt<R>| {
-            track
-                .last
-                .as_ref()
-                .is_some_and(|last| self.is_step(last, &attempt.joints))
+    fn go_to(&self, target: &Target<R>, track: &mut Track<R>) -> Attempt<R> {
+        let near = track.last.as_ref().or(track.start.as_ref());
+        let is_near = |attempt: &Attempt<R>| near.is_some_and(|near| self.is_step(near, &attempt.joints));
+        let is_first = track.last.is_none();
+        let select = if is_first { self.spec.select } else { Select::Nearest };
+        let followed = near.map(|near| self.descend(target, near, &self.bounds_along));
+        let attempt = match followed {
+            Some(attempt) if attempt.answer.valid && (select == Select::First || is_near(&attempt)) => attempt,
+            _ => {
+                let start = track.start.unwrap_or_else(|| self.middle());
+                self.select(target, &start, select, near.unwrap_or(&start), followed)
+            }
         };
-        let followed = track
-            .last
-            .as_ref()
-            .map(|last| self.descend(target, last, &self.bounds_along));
-        let attempt = match (followed, &track.last) {
-            (Some(attempt), _) if attempt.answer.valid && is_near(&attempt) => attempt,
-            (_, Some(last)) if track.has_answer => self.select(target, start, Select::Nearest, last),
-            _ => self.select(target, start, self.spec.select, start),
-        };
-        let attempt = self.pull_to_rest(target, attempt, track.last.as_ref().filter(|_| is_near(&attempt)));
+        let attempt = self.pull_to_rest(target, attempt, near.filter(|_| is_near(&attempt)));
         if attempt.answer.valid {
-            track.branch += u32::from(track.has_answer && !is_near(&attempt));
-            (track.last, track.has_answer) = (Some(attempt.joints), true);
+            track.branch += u32::from(!is_first && !is_near(&attempt));
+            track.last = Some(attempt.joints);
         }
         attempt
     }

@@ -2,10 +2,11 @@
 
 use super::config::{InverseConfig, InverseError};
 use super::seeds;
-use super::step::{Bounds, MAX_STEP, SLACK, product, scale_within};
+use super::step::{Bounds, MAX_STEP, product, scale_within};
 use crate::chain::{Chain, MAX_JOINTS};
 use crate::jacobian::products;
 use crate::ldl::Ldl;
+use crate::limits::ROUNDING;
 use robocache_geometry::Real;
 
 /// A pull to joints of rest, after Liegeois, Automatic supervisory control of the configuration and behavior of multibody
@@ -46,7 +47,7 @@ impl<R: Real> Posture<R> {
             Some(rest) if rest.len() == n && rest.iter().all(|value| value.is_finite()) => {
                 for (joint, &value) in chain.joints().iter().zip(rest) {
                     let [lower, upper] = joint.limits;
-                    if !(lower - SLACK..=upper + SLACK).contains(&value) {
+                    if !(lower - ROUNDING..=upper + ROUNDING).contains(&value) {
                         let name = &joint.name;
                         return refuse(
                             "rest",

@@ -13,8 +13,8 @@ use robocache_geometry::Real;
 /// An answer to a target, beside its joints.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Answer<R> {
-    /// True if both errors are within the tolerances. Otherwise the joints are those of the least error that was found, or NaN for
-    /// a target or a start that can't be used.
+    /// True if both errors are within the tolerances. Otherwise the joints are those of the least error that the steps from a start
+    /// ended with, or NaN for a target or a start that can't be used.
     pub valid: bool,
     /// Distance from the target, metres; NaN for a target that can't be used.
     pub position_error_m: R,
@@ -109,7 +109,7 @@ impl<R: Real> Solver<R> {
         assert_eq!(joints.len(), self.model.joints, "a value for each joint");
         let attempt = match (Target::new(target), self.first_start(seed)) {
             (Some(target), Some(start)) => {
-                let attempt = self.select(&target, &start, self.spec.select, &start);
+                let attempt = self.select(&target, &start, self.spec.select, &start, None);
                 self.pull_to_rest(&target, attempt, None)
             }
             _ => Attempt::unusable(),
@@ -150,21 +150,23 @@ impl<R: Real> Solver<R> {
 
     /// The first start: a given one, brought within the limits, or that of the table. `None` if the given one is not finite.
     pub(super) fn first_start(&self, seed: Option<&[R]>) -> Option<Row<R>> {
+        let Some(seed) = seed else {
+            return Some(self.middle());
+        };
+        assert_eq!(seed.len(), self.model.joints, "a value for each joint");
+        let mut start = [R::default(); MAX_JOINTS];
+        for (i, &value) in seed.iter().enumerate() {
+            start[i] = self.bounds.admit(i, value);
+        }
+        seed.iter().all(|value| value.is_finite()).then_some(start)
+    }
+
+    /// The first start of the table: the middle of the limits.
+    pub(super) fn middle(&self) -> Row<R> {
         let n = self.model.joints;
         let mut start = [R::default(); MAX_JOINTS];
-        match seed {
-            None => start[..n].copy_from_slice(&self.seeds[..n]),
-            Some(seed) => {
-                assert_eq!(seed.len(), n, "a value for each joint");
-                if !seed.iter().all(|value| value.is_finite()) {
-                    return None;
-                }
-                for (i, &value) in seed.iter().enumerate() {
-                    start[i] = self.bounds.admit(i, value);
-                }
-            }
-        }
-        Some(start)
+        start[..n].copy_from_slice(&self.seeds[..n]);
+        start
     }
 
     /// The attempts from all starts, `first` in place of the first of the table.
@@ -181,15 +183,23 @@ impl<R: Real> Solver<R> {
         })
     }
 
-    /// The attempt that is taken among those from all starts: a valid one, else that of the least error. `near` is the row that
-    /// [`Select::Nearest`] measures distances from.
-    pub(super) fn select(&self, target: &Target<R>, first: &Row<R>, select: Select, near: &Row<R>) -> Attempt<R> {
-        let mut best: Option<(Attempt<R>, R)> = None;
+    /// The attempt that is taken among one made before, if there is one, and those from all starts: a valid one, else that of the
+    /// least error. `near` is the row that [`Select::Nearest`] measures distances from.
+    pub(super) fn select(
+        &self,
+        target: &Target<R>,
+        first: &Row<R>,
+        select: Select,
+        near: &Row<R>,
+        before: Option<Attempt<R>>,
+    ) -> Attempt<R> {
+        let distance_of = |attempt: &Attempt<R>| match attempt.answer.valid {
+            true => self.squared_distance(&attempt.joints, near),
+            false => attempt.square,
+        };
+        let mut best = before.map(|attempt| (attempt, distance_of(&attempt)));
         for attempt in self.attempts(target, first) {
-            let distance = match attempt.answer.valid {
-                true => self.squared_distance(&attempt.joints, near),
-                false => attempt.square,
-            };
+            let distance = distance_of(&attempt);
             let is_better = best
                 .as_ref()
                 .is_none_or(|(best, least)| match (attempt.answer.valid, best.answer.valid) {

@@ -8,9 +8,9 @@ use std::f64::consts::TAU;
 
 /// The largest change of a joint in one step, radians or metres.
 pub(super) const MAX_STEP: f64 = 1.0;
-/// The most that a value of the caller's may be past a limit to be taken for that limit, radians or metres: encoders are off by as
-/// much, and limits are written with few digits.
-pub(super) const SLACK: f64 = 0.01;
+/// The most that a value of the caller's may be past a limit to be taken for that limit, radians or metres: arms go past their
+/// limits by as much, and a turn back would lead to the other end.
+const SLACK: f64 = 0.1;
 /// Range from which on a joint is not held at its limit, radians: a step beyond it leads to the other end.
 const TURNING_RANGE: f64 = 6.2;
 
@@ -88,7 +88,7 @@ impl<R: Real> Bounds<R> {
         }
     }
 
-    /// A value of the caller's within the limits of a joint: the limit if it is past it by no more than 0.01, else as
+    /// A value of the caller's within the limits of a joint: the limit if it is past it by no more than 0.1, else as
     /// [`inside`](Self::inside).
     pub fn admit(&self, joint: usize, value: R) -> R {
         let bound = &self.joints[joint];

@@ -176,14 +176,29 @@ fn chunks_that_begin_at_a_limit() {
         };
         let absolute: Vec<f64> = (0..10).flat_map(step).collect();
         let there = ConversionConfig::new(Kind::Absolute, Kind::RelativePose);
-        let back = ConversionConfig {
-            tolerance: 2e-6,
-            ..ConversionConfig::new(Kind::RelativePose, Kind::Absolute)
-        };
+        let back = ConversionConfig::new(Kind::RelativePose, Kind::Absolute);
         let actions = converted(&there, Some(&chain), &absolute, 6, &reference).unwrap();
         let joints = converted(&back, Some(&chain), &actions, 7, &reference).unwrap();
-        assert_near(&joints, &absolute, 5e-3);
+        assert_near(&joints, &absolute, 1e-5);
     }
+}
+
+#[test]
+fn a_reference_past_a_limit_is_named_where_no_joints_are_found() {
+    let chain = chain(&six_axes(), "link0", "tip");
+    let reference = [0.5, 0.6, 0.7, 0.8, 0.9, 3.12];
+    let there = ConversionConfig::new(Kind::Absolute, Kind::RelativePose);
+    let back = ConversionConfig::new(Kind::RelativePose, Kind::Absolute);
+    let convert = |chunk: &[f64]| {
+        let actions = converted(&there, Some(&chain), chunk, 6, &reference).unwrap();
+        converted(&back, Some(&chain), &actions, 7, &reference)
+    };
+    let refusal = convert(&reference).unwrap_err().to_string();
+    let past = "; the joint `joint5` of the reference, 3.12, is past its limits, -3.100000 to 3.100000: `limits` of the chain widen them";
+    assert!(refusal.contains(past), "{refusal}");
+    // It may come back.
+    let within = [0.5, 0.6, 0.7, 0.8, 0.9, 3.09];
+    assert_near(&convert(&within).unwrap(), &within, 1e-6);
 }
 
 #[test]

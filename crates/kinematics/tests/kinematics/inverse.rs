@@ -551,7 +551,7 @@ fn a_trajectory_goes_on_from_a_start_at_a_limit() {
 }
 
 #[test]
-fn a_start_that_is_far_from_the_first_pose_is_one_of_all() {
+fn the_first_answer_is_that_of_the_seed_or_the_nearest_to_it() {
     let arm = chain(&six_axes(), "link0", "tip");
     let mut random = Random(12);
     for select in [Select::First, Select::Nearest] {
@@ -562,18 +562,59 @@ fn a_start_that_is_far_from_the_first_pose_is_one_of_all() {
                 ..config(1e-6, 8)
             },
         );
+        let (mut of_seed, mut nearer) = (0, 0);
         for _ in 0..200 {
-            let (start, q) = (random.joints(&arm), random.joints(&arm));
-            let target = pose(&arm, &q);
+            let start = random.joints(&arm);
+            let target = pose(&arm, &random.joints(&arm));
             let (alone, answer) = solve(&solver, &target, Some(&start));
             let (found, answers, branches) = along(&solver, &[target], &start);
-            assert_eq!(branches, [0]);
-            let is_near = found[0].iter().zip(&start).all(|(a, b)| (a - b).abs() <= 0.5);
-            if !is_near {
-                assert_eq!((&found[0], answers[0]), (&alone, answer));
+            assert!(branches == [0] && answers[0].valid >= answer.valid);
+            of_seed += u32::from(answers[0].valid && answers[0].seed == 0);
+            if answer.valid && select == Select::Nearest {
+                let distance = |joints: &[f64]| joints.iter().zip(&start).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
+                assert!(distance(&found[0]) <= distance(&alone));
+                nearer += u32::from(distance(&found[0]) < distance(&alone) - 0.01);
             }
         }
+        match select {
+            Select::First => assert!(
+                of_seed > 150,
+                "{of_seed} of 200 answers are those that the seed leads to"
+            ),
+            Select::Nearest => assert!(nearer > 0, "no answer along the limits is nearer"),
+        }
     }
+}
+
+#[test]
+fn an_answer_past_the_largest_step_is_one_of_those_to_choose_from() {
+    // One start, which leads to other answers than the last one does, or to none.
+    let arm = chain(&six_axes(), "link0", "tip");
+    let solver = solver::<f64>(&arm, &config(1e-6, 1));
+    let (mut random, mut only, mut nearer) = (Random(13), 0, 0);
+    for _ in 0..300 {
+        let q: Vec<f64> = random.joints(&arm).iter().map(|q| 0.7 * q).collect();
+        let next: Vec<f64> = q.iter().map(|q| q + 0.7 * (2.0 * random.next() - 1.0)).collect();
+        let targets = [&q, &next].map(|q| pose(&arm, q));
+        let (found, answers, branches) = along(&solver, &targets, &q);
+        let (step, of_step) = solve(&solver, &targets[1], Some(&q));
+        let (other, of_other) = solve(&solver, &targets[1], None);
+        if of_step.valid {
+            assert!(answers[1].valid);
+            let most = |joints: &[f64]| {
+                joints
+                    .iter()
+                    .zip(&q)
+                    .fold(0.0, |most: f64, (a, b)| most.max((a - b).abs()))
+            };
+            assert_eq!(branches[1], u32::from(most(&found[1]) > 0.5));
+            let square = |joints: &[f64]| joints.iter().zip(&found[0]).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
+            assert!(square(&found[1]) <= square(&step) + 1e-6);
+            only += u32::from(!of_other.valid);
+            nearer += u32::from(of_other.valid && square(&found[1]) < square(&other) - 0.01);
+        }
+    }
+    assert!(only > 5 && nearer > 50, "{only} {nearer}");
 }
 
 #[test]

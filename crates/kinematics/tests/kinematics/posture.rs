@@ -199,7 +199,7 @@ fn rest_is_the_middle_of_the_limits_or_given() {
         assert!(near(&rest(&config), &[0.5, 0.0, 0.15], 1e-7));
         // As it is, or at a limit that it is past by little.
         let given = InverseConfig {
-            rest: Some(vec![-1.009, 7.0, 0.2]),
+            rest: Some(vec![-1.0000005, 7.0, 0.2]),
             ..config.clone()
         };
         assert!(near(&rest(&given), &[-1.0, 7.0, 0.2], 1e-6));

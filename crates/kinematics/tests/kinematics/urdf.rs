@@ -42,7 +42,7 @@ fn a_joint_that_is_not_right_is_refused_with_its_line() {
         (
             "prismatic",
             "<limit lower=\"1\" upper=\"1\"/>",
-            "limits 1 and 1 (allowed: a lower one and then a higher one)",
+            "limits 1 and 1 (allowed: a lower one and then a higher one; `limits` of the configuration take their place)",
         ),
         ("revolute", "<limit lower=\"1\"/>", "limits 1 and 0 (allowed"),
         (
@@ -284,7 +284,7 @@ fn peculiarities_are_told() {
         chain.warnings(),
         [
             "test.urdf:5: joint `a`: limits of a continuous joint are ignored",
-            "test.urdf:6: joint `b`: limits -1000000000 and 1 are brought to -8192 and 8192, as poses are computed for",
+            "test.urdf:6: joint `b`: limits -1000000000 and 1 are brought to -8192 and 1, as poses are computed for",
             "test.urdf:5: joint `a`: its axis has length 2, and is taken as one of length 1",
         ]
     );
@@ -324,9 +324,7 @@ fn limits_that_may_not_be_meant_are_told() {
     // Such limits are none, whatever their unit is.
     assert_eq!(
         warnings("<limit lower=\"-1e16\" upper=\"1\"/>"),
-        [
-            "test.urdf:4: joint `j`: limits -10000000000000000 and 1 are brought to -8192 and 8192, as poses are computed for"
-        ]
+        ["test.urdf:4: joint `j`: limits -1e16 and 1 are brought to -8192 and 1, as poses are computed for"]
     );
 }
 

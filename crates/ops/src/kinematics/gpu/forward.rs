@@ -22,8 +22,12 @@ pub struct GpuLinks {
 
 /// Threads of a block.
 pub(super) const POSES_BLOCK: u32 = 128;
+pub(super) const LINKS_BLOCK: u32 = 64;
 pub(super) const JACOBIANS_BLOCK: u32 = 64;
 pub(super) const JACOBIANS_ANY_BLOCK: u32 = 32;
+
+/// Links whose poses a block writes.
+pub(super) const LINKS_AT_A_TIME: u32 = 8;
 
 /// The alignment at which Jacobians are written in chunks.
 const CHUNK: usize = 16;
@@ -114,8 +118,10 @@ impl<R: Real + Primitive> GpuModel<R> {
             unused: 0,
         };
         let kernel = kernel!(R, "links");
+        let [blocks, ..] = grid(rows, LINKS_BLOCK);
+        let groups = params.link_count.div_ceil(LINKS_AT_A_TIME);
         // SAFETY: the slices were checked; the rest is the caller's promise.
-        unsafe { self.gpu.launch(kernel, grid(rows, POSES_BLOCK), POSES_BLOCK, &params) }
+        unsafe { self.gpu.launch(kernel, [blocks, groups, 1], LINKS_BLOCK, &params) }
     }
 
     /// Enqueues [`Model::jacobian`] of each row: `q` `[rows, n]`, `out` `[rows, 6, n]`. Those of invalid rows are NaN.

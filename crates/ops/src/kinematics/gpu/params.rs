@@ -197,7 +197,7 @@ pub(super) use {kernel, kernel_for};
 
 #[cfg(test)]
 mod tests {
-    use super::super::forward::{JACOBIANS_ANY_BLOCK, JACOBIANS_BLOCK, POSES_BLOCK};
+    use super::super::forward::{JACOBIANS_ANY_BLOCK, JACOBIANS_BLOCK, LINKS_AT_A_TIME, LINKS_BLOCK, POSES_BLOCK};
     use super::super::inverse::{
         Answers, GROUP, INVERSE_ANY_BLOCK, INVERSE_BLOCK, InverseParams, PathParams, Solver, select_code,
     };
@@ -281,7 +281,8 @@ mod tests {
             &selects.map(|select| (format!("{select:?}"), select_code(select))),
         );
         shared_constants! { header:
-            POSES_BLOCK, JACOBIANS_BLOCK, JACOBIANS_ANY_BLOCK, INVERSE_BLOCK, INVERSE_ANY_BLOCK, GROUP, SLIDES, FOLLOWS, IS_FIRST,
+            POSES_BLOCK, LINKS_BLOCK, LINKS_AT_A_TIME, JACOBIANS_BLOCK, JACOBIANS_ANY_BLOCK, INVERSE_BLOCK, INVERSE_ANY_BLOCK,
+            GROUP, SLIDES, FOLLOWS, IS_FIRST,
             MAX_JOINTS = "MOST_JOINTS",
         }
         header.write();
