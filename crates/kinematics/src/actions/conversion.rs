@@ -100,21 +100,22 @@ pub struct Widths {
 /// Converts chunks of actions from one kind to another, in float64.
 ///
 /// The kinds of values and those of poses are apart. A [`Chain`] leads from joints to poses, and from poses to joints as
-/// [`Solver::solve_next`] does, from the reference on, at most 1e-6 past the limits, as float32 may be: other joints for the same poses, if the arm has more joints than it needs.
-/// The reference is then a row of joints; without a chain it is a row of values, or a pose x y z qx qy qz qw.
+/// [`Solver::solve_next`] does, from the reference on: other joints for the same poses, if the arm has more joints than it needs. A
+/// chunk that has no joints within the limits and 1e-12 of its poses may have some up to 1e-6 past the limits, as float32 is. The
+/// reference is then a row of joints; without a chain it is a row of values, or a pose x y z qx qy qz qw.
 #[derive(Clone, Debug)]
 pub struct Conversion {
     from: Meaning,
     to: Meaning,
-    solvers: Option<Solvers>,
+    inverse: Option<Inverse>,
 }
 
 /// The ways from poses to joints.
 #[derive(Clone, Debug)]
-struct Solvers {
-    fine: Solver<f64>,
-    /// The solver for chunks that the fine one does not follow.
-    coarse: Solver<f64>,
+struct Inverse {
+    /// Solvers in the order in which a chunk is tried: a fine one, one with limits that are wider by [`ROUNDING`], and a coarse one
+    /// with these.
+    solvers: [Solver<f64>; 3],
     chain: Chain,
 }
 
@@ -178,12 +179,12 @@ impl Conversion {
         Ok(Self {
             from,
             to,
-            solvers: chain.map(|chain| Solvers::new(chain, config.tolerance)).transpose()?,
+            inverse: chain.map(|chain| Inverse::new(chain, config.tolerance)).transpose()?,
         })
     }
 
     fn model(&self) -> Option<&Model<f64>> {
-        self.solvers.as_ref().map(|solvers| solvers.fine.model())
+        self.inverse.as_ref().map(|inverse| inverse.solvers[0].model())
     }
 
     /// The widths of the reference and of the results for actions of `width` numbers.
@@ -269,8 +270,8 @@ impl Conversion {
                         write(&poses, form, results);
                     }
                     Meaning::Values(to) => {
-                        if let Some(solvers) = &self.solvers {
-                            solvers.solve(&poses, reference.values, results)?;
+                        if let Some(inverse) = &self.inverse {
+                            inverse.solve(&poses, reference.values, results)?;
                         }
                         to.encode(reference.values, results);
                     }
@@ -288,7 +289,7 @@ impl Conversion {
         let is_of_values = !(self.from.is_pose() || self.to.is_pose());
         let pose = if values.is_empty() || is_of_values {
             Some(RigidTransform::identity())
-        } else if self.solvers.is_some() {
+        } else if self.inverse.is_some() {
             self.pose(values)
         } else {
             let rotation = RotationForm::Xyzw.read(&values[3..]);
@@ -299,7 +300,7 @@ impl Conversion {
         };
         match pose {
             Some(pose) => Ok(Reference { values, pose }),
-            None if self.solvers.is_some() => refused(too_large(values)),
+            None if self.inverse.is_some() => refused(too_large(values)),
             None => {
                 let (rotation, allowed) = (&values[3..], RotationForm::Xyzw.allowed());
                 refused(format!("{rotation:?} is not a quaternion (allowed: {allowed})"))
@@ -314,10 +315,9 @@ impl Conversion {
     }
 }
 
-impl Solvers {
+impl Inverse {
     fn new(chain: &Chain, tolerance: f64) -> Result<Self, ConversionError> {
-        let chain = chain.with_wider_limits(ROUNDING);
-        let solver = |tolerance, seeds| {
+        let solver = |chain: &Chain, tolerance, seeds| {
             let config = InverseConfig {
                 position_tolerance_m: tolerance,
                 rotation_tolerance_rad: tolerance,
@@ -327,24 +327,27 @@ impl Solvers {
                 max_joint_step: MAX_JOINT_STEP,
                 ..InverseConfig::default()
             };
-            Solver::new(&chain, &config).map_err(|error| ConversionError {
+            Solver::new(chain, &config).map_err(|error| ConversionError {
                 key: "tolerance",
                 problem: error.problem,
             })
         };
+        let (fine, wider) = (tolerance.min(FINE), chain.with_wider_limits(ROUNDING));
         Ok(Self {
-            fine: solver(tolerance.min(FINE), 1)?,
-            coarse: solver(tolerance, SEEDS)?,
-            chain,
+            solvers: [
+                solver(chain, fine, 1)?,
+                solver(&wider, fine, 1)?,
+                solver(&wider, tolerance, SEEDS)?,
+            ],
+            chain: chain.clone(),
         })
     }
 
     /// Writes joints for poses, from those of the reference on.
     fn solve(&self, poses: &[RigidTransform<f64>], reference: &[f64], joints: &mut [f64]) -> Result<(), StepError> {
-        if self.follow(&self.fine, poses, reference, joints).is_ok() {
-            return Ok(());
-        }
-        self.follow(&self.coarse, poses, reference, joints)
+        let [fine, wider, coarse] = &self.solvers;
+        let mut follow = |solver| self.follow(solver, poses, reference, joints);
+        follow(fine).or_else(|_| follow(wider)).or_else(|_| follow(coarse))
     }
 
     fn follow(
@@ -379,14 +382,15 @@ impl Solvers {
     /// A joint of the reference that is past its limits, as the end of a sentence; nothing if none is.
     fn past_limits(&self, reference: &[f64]) -> String {
         let joints = self.chain.joints().iter().zip(reference);
-        let past = joints.filter(|(joint, value)| !(joint.limits[0]..=joint.limits[1]).contains(value));
+        let past = joints.filter(|(joint, value)| {
+            let [lower, upper] = joint.limits;
+            !(lower - ROUNDING..=upper + ROUNDING).contains(value)
+        });
         past.take(1)
             .map(|(joint, value)| {
                 let (name, [lower, upper]) = (&joint.name, joint.limits);
                 format!(
-                    "; the joint `{name}` of the reference, {value}, is past its limits, {:.6} to {:.6}: `limits` of the chain widen them",
-                    lower + ROUNDING,
-                    upper - ROUNDING
+                    "; the joint `{name}` of the reference, {value}, is past its limits, {lower} to {upper}: `limits` of the chain widen them"
                 )
             })
             .collect()
