@@ -13,7 +13,7 @@ import time
 
 import torch
 
-from . import ceilings, resample, voxelize
+from . import ablations, ceilings, resample, voxelize
 from .timing import Rows
 
 PARTS = {
@@ -24,6 +24,7 @@ PARTS = {
     "resample-float32": lambda rows: resample.resample(rows, [torch.float32]),
     "voxelize-batches": lambda rows: voxelize.measure(rows, voxelize.BATCHES),
     "voxelize-uniform": lambda rows: voxelize.measure(rows, voxelize.BATCHES, uniform=True),
+    "ablations": ablations.measure,
 }
 # Printed alone if it is asked for: on which machine, and with what, the rows after it were measured
 MACHINE = "machine"
