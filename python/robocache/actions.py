@@ -44,8 +44,9 @@ def convert(
     from `absolute` to `absolute` or `pose`, and from `pose` to `pose`.
 
     `chain` leads from values, which are then its joints, to poses, and back. The reference is then a row of joints, from which
-    joints for poses are found as of `Chain.ik_path`, to 1e-12 m and rad or, for a chunk that has none, up to 1e-6 past the limits
-    and to 1e-8 (float32: 2e-6). An arm with more joints than it needs then comes by other joints to the same poses.
+    joints for poses are found as of `Chain.ik_path`, to 1e-12 m and rad or, for a chunk that has none, to 1e-8 (float32: 2e-6). If it
+    has none within the limits, joints up to 1e-6 past them are looked for, and put at the limits where their pose stays that near.
+    An arm with more joints than it needs then comes by other joints to the same poses.
 
     Convert the columns of a gripper by themselves: a pose has no others.
 

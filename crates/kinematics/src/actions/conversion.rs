@@ -3,7 +3,7 @@ use super::pose::{DeltaFrame, PoseKind};
 use super::rotation::RotationForm;
 use super::value::ValueKind;
 use crate::chain::Chain;
-use crate::inverse::{InverseConfig, Select, Solver};
+use crate::inverse::{InverseConfig, MAX_DISTANCE, Select, Solver};
 use crate::limits::ROUNDING;
 use crate::model::{Model, pose_of};
 use robocache_geometry::RigidTransform;
@@ -53,7 +53,7 @@ impl Kind {
     }
 }
 
-/// Choice of a conversion.
+/// Configuration of a conversion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConversionConfig {
     /// Meaning of the actions.
@@ -68,8 +68,8 @@ pub struct ConversionConfig {
     pub frame: DeltaFrame,
     /// Time from one step to the next, nanoseconds, of `velocity`.
     pub step_ns: Option<i64>,
-    /// Distance from their poses up to which joints are answers, metres, and radians as the chord 2 sin(angle / 2). Joints within
-    /// 1e-12 are found first; near a singularity, or for poses that were rounded, there may be none.
+    /// Largest distance of joints from their poses, metres, and radians as the chord 2 sin(angle / 2). Joints within 1e-12 are
+    /// tried first; near a singularity, or for poses that were rounded, there may be none.
     pub tolerance: f64,
 }
 
@@ -88,21 +88,22 @@ impl ConversionConfig {
     }
 }
 
-/// Numbers in a row of each array of a conversion.
+/// Number of values in a row of each array of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Widths {
-    /// Numbers of the reference; `None` if the conversion needs none.
+    /// Width of the reference; `None` if the conversion needs no reference.
     pub reference: Option<usize>,
-    /// Numbers of a step of the results.
+    /// Width of a step of the results.
     pub result: usize,
 }
 
-/// Converts chunks of actions from one kind to another, in float64.
+/// Converter of chunks of actions from one kind to another, in float64.
 ///
-/// The kinds of values and those of poses are apart. A [`Chain`] leads from joints to poses, and from poses to joints as
-/// [`Solver::solve_next`] does, from the reference on: other joints for the same poses, if the arm has more joints than it needs. A
-/// chunk that has no joints within the limits and 1e-12 of its poses may have some up to 1e-6 past the limits, as float32 is. The
-/// reference is then a row of joints; without a chain it is a row of values, or a pose x y z qx qy qz qw.
+/// A [`Chain`] converts between joints and poses; without one, values stay values and poses stay poses. Joints are found as by
+/// [`Solver::solve_next`], from the reference on: other joints for the same poses, if the arm has more than it needs. A chunk
+/// without joints within the limits and 1e-12 of its poses may have joints up to 1e-6 past the limits, as float32 rounds.
+///
+/// With a chain the reference is a row of joints; without one it is a row of values, or a pose x y z qx qy qz qw.
 #[derive(Clone, Debug)]
 pub struct Conversion {
     from: Meaning,
@@ -110,12 +111,16 @@ pub struct Conversion {
     inverse: Option<Inverse>,
 }
 
-/// The ways from poses to joints.
+/// Solvers of joints for poses, and their chain.
 #[derive(Clone, Debug)]
 struct Inverse {
-    /// Solvers in the order in which a chunk is tried: a fine one, one with limits that are wider by [`ROUNDING`], and a coarse one
-    /// with these.
+    /// Solvers in the order in which they are tried on a chunk: a fine one, a fine one with limits wider by [`ROUNDING`], and a
+    /// coarse one with these.
     solvers: [Solver<f64>; 3],
+    /// A coarse solver with the limits of the file, to which joints past them are brought back.
+    limited: Solver<f64>,
+    /// A solver with limits so wide that a step can't leave them, to say which limit a chunk does not keep.
+    unlimited: Solver<f64>,
     chain: Chain,
 }
 
@@ -132,11 +137,11 @@ struct Reference<'a> {
     pose: RigidTransform<f64>,
 }
 
-/// Distance from a pose, metres and radians, within which joints are looked for at first.
+/// Tolerance of the fine solvers, metres and radians.
 const FINE: f64 = 1e-12;
-/// Starts that are tried for a pose which the step before does not lead to.
+/// Starts that are tried for a pose that can't be reached from the step before.
 const SEEDS: usize = 64;
-/// Steps from a start: near a singularity many are needed.
+/// The most steps from a start: near a singularity many are needed.
 const MAX_ITERATIONS: u32 = 100;
 /// Largest change of a joint from one step to the next, radians or metres.
 const MAX_JOINT_STEP: f64 = 0.5;
@@ -145,7 +150,7 @@ impl Conversion {
     /// Checks a configuration.
     ///
     /// # Errors
-    /// Names the field, what came and what is allowed.
+    /// Names the field, the value found and the values allowed.
     pub fn new(config: &ConversionConfig, chain: Option<&Chain>) -> Result<Self, ConversionError> {
         let refuse = |key, problem| Err(ConversionError { key, problem });
         let is_velocity = [config.kind, config.to].contains(&Kind::Velocity);
@@ -190,7 +195,7 @@ impl Conversion {
     /// The widths of the reference and of the results for actions of `width` numbers.
     ///
     /// # Errors
-    /// The actions are of another width.
+    /// If the actions are of another width.
     pub fn widths(&self, width: usize) -> Result<Widths, ConversionError> {
         let joints = self.model().map(Model::joints);
         let (needed, words) = match (self.from, joints) {
@@ -211,7 +216,7 @@ impl Conversion {
                 Meaning::Values(ValueKind::Absolute) | Meaning::Poses(PoseKind::Absolute, _)
             )
         };
-        // Joints for poses begin at the reference.
+        // The search for joints begins at the reference.
         let is_inverse = self.from.is_pose() && !self.to.is_pose();
         let needs_reference = is_inverse || !is_absolute(self.from) || !is_absolute(self.to);
         let of_reference = joints.unwrap_or(if self.from.is_pose() { 7 } else { width });
@@ -229,8 +234,8 @@ impl Conversion {
     /// Converts the steps of a chunk, `width` numbers each.
     ///
     /// # Errors
-    /// Names the step: a number is not finite, a rotation can't be [read](RotationForm::read), a joint is too large for the chain, or it does not reach
-    /// a pose within 0.5 rad or m of the step before, the first one within that of the reference.
+    /// Names the step at which a number is not finite, a rotation can't be [read](RotationForm::read), a joint is too large, or a
+    /// pose can't be reached. Joints have to be within 0.5 rad or m of the step before; at the first step, of the reference.
     ///
     /// # Panics
     /// If `reference` or `results` do not have their [widths](Self::widths).
@@ -308,7 +313,7 @@ impl Conversion {
         }
     }
 
-    /// The pose of the chain.
+    /// Computes the pose of the chain; `None` if a joint is too large.
     fn pose(&self, q: &[f64]) -> Option<RigidTransform<f64>> {
         let [x, y, z, rotation @ ..] = self.model()?.pose(q)?;
         Some(RigidTransform::new(rotation, [x, y, z]))
@@ -339,11 +344,13 @@ impl Inverse {
                 solver(&wider, fine, 1)?,
                 solver(&wider, tolerance, SEEDS)?,
             ],
+            limited: solver(chain, tolerance, 1)?,
+            unlimited: solver(&chain.with_wider_limits(2.0 * MAX_JOINT_STEP), tolerance, 1)?,
             chain: chain.clone(),
         })
     }
 
-    /// Writes joints for poses, from those of the reference on.
+    /// Writes joints for poses, starting from those of the reference.
     fn solve(&self, poses: &[RigidTransform<f64>], reference: &[f64], joints: &mut [f64]) -> Result<(), StepError> {
         let [fine, wider, coarse] = &self.solvers;
         let mut follow = |solver| self.follow(solver, poses, reference, joints);
@@ -361,7 +368,11 @@ impl Inverse {
         let mut before = reference;
         for (step, (pose, now)) in poses.iter().zip(joints.chunks_exact_mut(reference.len())).enumerate() {
             let answer = solver.solve_next(&pose_of(pose), &mut track, now);
-            let refuse = |problem: String| Err(StepError::step(step, problem + &self.past_limits(reference)));
+            let refuse = |problem: String| Err(StepError::step(step, problem + &self.past_limits(pose, before)));
+            if answer.position_error_m.is_nan() {
+                let position = pose.translation;
+                return refuse(format!("a pose at {position:?} m (allowed: up to {MAX_DISTANCE} m)"));
+            }
             if !answer.valid {
                 let (metres, radians) = (answer.position_error_m, answer.rotation_error_rad);
                 return refuse(format!(
@@ -374,26 +385,49 @@ impl Inverse {
                     "no joints were found for the pose within {MAX_JOINT_STEP} rad or m of {from}"
                 ));
             }
+            self.put_at_limits(pose, now);
             before = now;
         }
         Ok(())
     }
 
-    /// A joint of the reference that is past its limits, as the end of a sentence; nothing if none is.
-    fn past_limits(&self, reference: &[f64]) -> String {
-        let joints = self.chain.joints().iter().zip(reference);
-        let past = joints.filter(|(joint, value)| {
+    /// Puts joints that are past the limits at them, if their pose is then still within the tolerance.
+    fn put_at_limits(&self, pose: &RigidTransform<f64>, joints: &mut [f64]) {
+        let limits = self.chain.joints().iter().map(|joint| joint.limits);
+        let put: Vec<f64> = (joints.iter().zip(limits))
+            .map(|(value, [lower, upper])| value.clamp(lower, upper))
+            .collect();
+        if put != joints {
+            let mut found = put.clone();
+            let answer = self.limited.solve(&pose_of(pose), Some(&put), &mut found);
+            // A start within the tolerance is the answer itself.
+            if answer.valid && found == put {
+                joints.copy_from_slice(&put);
+            }
+        }
+    }
+
+    /// Names the joint that would be past its limits at a pose, a step from the joints `before`, as the end of a sentence. Returns an
+    /// empty text if other limits would not help.
+    fn past_limits(&self, pose: &RigidTransform<f64>, before: &[f64]) -> String {
+        let mut track = self.unlimited.track_from(before).unwrap_or_default();
+        let mut now = vec![0.0; before.len()];
+        let answer = self.unlimited.solve_next(&pose_of(pose), &mut track, &mut now);
+        let is_step = before.iter().zip(&now).all(|(a, b)| (a - b).abs() <= MAX_JOINT_STEP);
+        let mut joints = self.chain.joints().iter().zip(&now);
+        let past = joints.find(|(joint, value)| {
             let [lower, upper] = joint.limits;
-            !(lower - ROUNDING..=upper + ROUNDING).contains(value)
+            !(lower - ROUNDING..=upper + ROUNDING).contains(*value)
         });
-        past.take(1)
-            .map(|(joint, value)| {
+        match past {
+            Some((joint, value)) if answer.valid && is_step => {
                 let (name, [lower, upper]) = (&joint.name, joint.limits);
                 format!(
-                    "; the joint `{name}` of the reference, {value}, is past its limits, {lower} to {upper}: `limits` of the chain widen them"
+                    "; with the joint `{name}` at {value}, past its limits, {lower} to {upper}, it is reached: `limits` of the chain widen them"
                 )
-            })
-            .collect()
+            }
+            _ => String::new(),
+        }
     }
 }
 

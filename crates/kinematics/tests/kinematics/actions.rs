@@ -1,4 +1,4 @@
-//! Conversions of actions: what a reader can check, and the way there and back between all kinds.
+//! Conversions of actions: cases that a reader can check, and round trips between all kinds.
 
 use crate::random::Random;
 use crate::robots::{chain, planar, six_axes};
@@ -180,14 +180,36 @@ fn chunks_that_begin_at_a_limit() {
         let actions = converted(&there, Some(&chain), &absolute, 6, &reference).unwrap();
         let joints = converted(&back, Some(&chain), &actions, 7, &reference).unwrap();
         assert_near(&joints, &absolute, 1e-5);
-        // What lies within the limits comes back within them.
+        // Joints within the limits come back within them.
         let most = if limit > PI { PI + 1e-6 } else { PI };
         assert!(joints.iter().all(|q| q.abs() <= most), "{joints:?}");
     }
 }
 
 #[test]
-fn a_reference_past_a_limit_is_named_where_no_joints_are_found() {
+fn joints_at_a_singular_limit_stay_within_it() {
+    let half_turns = six_axes().replace("3.1\"", &format!("{PI}\""));
+    let chain = chain(&half_turns, "link0", "tip");
+    let (there, back) = (
+        ConversionConfig::new(Kind::Absolute, Kind::Pose),
+        ConversionConfig::new(Kind::Pose, Kind::Absolute),
+    );
+    let mut random = Random(11);
+    for round in 0..100 {
+        // The fifth joint's half turn puts the axes of the fourth and the sixth on one line.
+        let limit = if round % 2 == 0 { PI } else { -PI };
+        let mut q: Vec<f64> = random.joints(&chain).iter().map(|q| 0.5 * q).collect();
+        q[4] = limit;
+        let mut reference = q.clone();
+        reference[4] -= 0.05 * limit.signum();
+        let actions = converted(&there, Some(&chain), &[&reference[..], &q[..]].concat(), 6, &reference).unwrap();
+        let joints = converted(&back, Some(&chain), &actions, 7, &reference).unwrap();
+        assert!(joints.iter().all(|q| q.abs() <= PI), "{joints:?}");
+    }
+}
+
+#[test]
+fn a_joint_past_a_limit_is_named_where_it_alone_would_reach_a_pose() {
     let chain = chain(&six_axes(), "link0", "tip");
     let reference = [0.5, 0.6, 0.7, 0.8, 0.9, 3.12];
     let there = ConversionConfig::new(Kind::Absolute, Kind::RelativePose);
@@ -197,11 +219,15 @@ fn a_reference_past_a_limit_is_named_where_no_joints_are_found() {
         converted(&back, Some(&chain), &actions, 7, &reference)
     };
     let refusal = convert(&reference).unwrap_err().to_string();
-    let past = "; the joint `joint5` of the reference, 3.12, is past its limits, -3.1 to 3.1: `limits` of the chain widen them";
-    assert!(refusal.contains(past), "{refusal}");
-    // It may come back.
+    let past = "; with the joint `joint5` at 3.12";
+    let way_out = ", past its limits, -3.1 to 3.1, it is reached: `limits` of the chain widen them";
+    assert!(refusal.contains(past) && refusal.ends_with(way_out), "{refusal}");
+    // The joint may come back within its limits.
     let within = [0.5, 0.6, 0.7, 0.8, 0.9, 3.09];
     assert_near(&convert(&within).unwrap(), &within, 1e-6);
+    // A jump has other reasons than the reference.
+    let refusal = convert(&[0.5, 0.6, 0.7, 0.8, 0.9, 2.0]).unwrap_err().to_string();
+    assert!(refusal.ends_with("within 0.5 rad or m of the reference"), "{refusal}");
 }
 
 #[test]
