@@ -1,8 +1,8 @@
 //! robocache is the perception front-end of a robot policy: sensor streams in, observation tensors out.
 //!
-//! Camera features, proprioception, force and lidar arrive at their own rates, by clocks of their own. robocache puts them
-//! on common timestamps, fuses them into one tensor with a mask that says what can be trusted, and makes voxel grids of
-//! point clouds, on the CPU or on a GPU, with the same bits.
+//! Camera features, proprioception, force and lidar arrive at their own rates, by clocks of their own. The library puts them on
+//! common timestamps, and fuses them into one tensor with a mask that says what can be trusted. It makes voxel grids of point
+//! clouds, too, on the CPU or on a GPU, with the same bits.
 //!
 //! # Streams on common timestamps
 //!
@@ -130,7 +130,7 @@
 //!
 //! # Layers
 //!
-//! Each is a package that depends only on those below it, and a module here:
+//! Each layer is a package that depends only on those below it, and a module here:
 //!
 //! | layer | what it holds |
 //! |---|---|
@@ -190,7 +190,7 @@ pub mod prelude {
 #[doc = include_str!("../docs/semantics.md")]
 pub mod semantics {}
 
-/// The programs of the documentation compile and run.
+/// Programs of the documentation, which compile and run as tests.
 #[cfg(doctest)]
 mod documentation {
     #[doc = include_str!("../docs/embedding.md")]

@@ -11,7 +11,7 @@ pub const NAMING: &str = "\
 A channel is STREAM[INDEX], STREAM.FIELD or STREAM.FIELD[INDEX]. A field is one of the `fields` of a tensor, a column of a
 struct, or a stream of an observation.";
 
-/// A stream, and which of its values.
+/// Parsed name of a channel: a stream, and which of its values are meant.
 struct Selection<'a> {
     text: &'a str,
     stream: usize,
@@ -20,7 +20,7 @@ struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    /// Parses a channel. If the name of one stream begins like another's, the stream with the longest name is meant.
+    /// Parses a channel. If several names of streams match, the longest one is meant.
     fn parse(text: &'a str, streams: &[String]) -> eyre::Result<Self> {
         let (stream, rest) = streams
             .iter()
@@ -53,7 +53,7 @@ impl<'a> Selection<'a> {
         })
     }
 
-    /// The values of a sample of this message that the channel names.
+    /// Finds the values of a sample of this message that the channel names.
     fn values_of(&self, message: &Message) -> eyre::Result<Range<usize>> {
         let text = self.text;
         let all = sample_len(message).map_err(|problem| eyre::eyre!("`{text}`: {problem}"))?;
@@ -85,17 +85,17 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// One value over time.
+/// One value of a stream over time.
 pub struct Channel {
     pub name: String,
-    /// In the order in which they were recorded.
+    /// Stamps, in the order in which they were recorded.
     pub times_ns: Vec<i64>,
-    /// NaN if it is not valid.
+    /// The value at each stamp; NaN if it is not valid.
     pub values: Vec<f64>,
 }
 
 impl Channel {
-    /// With its samples in the order of time.
+    /// Sorts the samples by time.
     pub fn in_order(self) -> Self {
         let mut rows: Vec<(i64, f64)> = self.times_ns.into_iter().zip(self.values).collect();
         rows.sort_by_key(|(time_ns, _)| *time_ns);
@@ -108,21 +108,21 @@ impl Channel {
     }
 }
 
-/// The channels that these words name, at most `most` of them; and what could not be read.
+/// Reads the channels that `words` name, at most `most` in all. Also returns a line for each part that could not be read.
 pub fn read(folder: &Path, words: &[&str], most: usize) -> eyre::Result<(Vec<Channel>, Vec<String>)> {
     let (mut reader, refused) = Reader::open_readable(folder)?;
     let mut problems: Vec<String> = refused.iter().map(ToString::to_string).collect();
     let streams: Vec<String> = reader.streams().map(str::to_owned).collect();
     let selections = words.iter().map(|text| Selection::parse(text, &streams));
     let selections = selections.collect::<eyre::Result<Vec<_>>>();
-    // It may be in a file that can't be read.
+    // The stream may be in a file that can't be read.
     let selections = selections.map_err(|error| match problems.is_empty() {
         true => error,
         false => eyre::eyre!("{error}; can't be read: {}", problems.join("; ")),
     })?;
     reader.retain(|name| selections.iter().any(|selection| streams[selection.stream] == name));
     let kept: Vec<String> = reader.streams().map(str::to_owned).collect();
-    // By selection, once its first message is read: which values of a sample are meant, and their channels.
+    // For each selection, once its first message is read: the range of values in a sample, and their channels.
     let mut found: Vec<Option<(Range<usize>, Vec<Channel>)>> = selections.iter().map(|_| None).collect();
     let mut count = 0;
     let (mut message, mut sample) = (Message::default(), Vec::new());
@@ -178,8 +178,8 @@ pub fn read(folder: &Path, words: &[&str], most: usize) -> eyre::Result<(Vec<Cha
     Ok((channels, problems))
 }
 
-/// Hands over the samples of a message, each with its stamp; what is not valid in it is NaN. Of the window of an observation
-/// that is the newest row: the others are repeated.
+/// Passes each sample of a message to `take`, with its stamp. Values that are not valid are NaN. Only the newest row of an
+/// observation's window is passed, as its other rows repeat earlier observations.
 pub fn samples(message: &Message, sample: &mut Vec<f64>, mut take: impl FnMut(i64, &[f64])) -> Result<(), String> {
     let len = sample_len(message)?;
     let header = &message.header;
@@ -212,12 +212,12 @@ pub fn samples(message: &Message, sample: &mut Vec<f64>, mut take: impl FnMut(i6
     Ok(())
 }
 
-/// The columns of an observation, none if it says none.
+/// The column at which each stream of an observation begins, and the end of the last; empty if the header lacks them.
 fn offsets(header: &Header) -> &[i64] {
     align::key::offsets.get(header).unwrap_or_default()
 }
 
-/// The newest row of a list that has a column for each of some streams; none if the observation has neither.
+/// The newest row of a list with a column for each stream; empty if the list or the streams are missing.
 pub fn newest_row<'a>(list: Option<&'a [i64]>, streams: Option<&[String]>) -> &'a [i64] {
     let list = list.unwrap_or_default();
     let columns = streams.map_or(0, <[String]>::len);
@@ -250,7 +250,7 @@ pub fn sample_len(message: &Message) -> Result<usize, String> {
     }
 }
 
-/// Named parts of a sample, and which of its values they are.
+/// Lists the named parts of a sample, each with its range of values.
 pub fn fields(message: &Message) -> Vec<(&str, Range<usize>)> {
     let header = &message.header;
     if let Some(modalities) = form::modalities.get(header) {
@@ -274,7 +274,7 @@ pub fn fields(message: &Message) -> Vec<(&str, Range<usize>)> {
         .collect()
 }
 
-/// Suffixes behind the stream's name, one for each of these values of a sample.
+/// Names each of these values of a sample by the suffix behind the stream's name, such as `.x` or `[3]`.
 pub fn names(message: &Message, values: Range<usize>) -> impl Iterator<Item = String> {
     let fields = fields(message);
     values.map(move |i| match fields.iter().find(|(_, range)| range.contains(&i)) {
@@ -284,7 +284,7 @@ pub fn names(message: &Message, values: Range<usize>) -> impl Iterator<Item = St
     })
 }
 
-/// Other columns hold text.
+/// True if a column holds numbers, not text.
 fn is_number(cells: Cells) -> bool {
     matches!(cells, Cells::One | Cells::Fixed(_) | Cells::Ragged(_))
 }

@@ -1,4 +1,4 @@
-//! `robocache clock`: how the clocks that stamp the streams of a recording go against that of the recorder.
+//! `robocache clock`: compares the clocks that stamp the streams of a recording with the recorder's clock.
 
 use crate::output::{Output, Table, figure, figure_or_dash, plain};
 use robocache::ops::clock::{ClockConfig, ClockInput, DeviceClock, Notice, Stamp};
@@ -10,10 +10,10 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// An estimate is noted so often, ns of the device.
+/// Period at which an estimate is noted, ns of the device's clock.
 const EVERY_NS: i64 = 10_000_000_000;
 
-/// Notices of a stream that are told.
+/// Maximum number of notices of a stream that are listed.
 const MOST_NOTICES: usize = 20;
 
 /// Estimates offset and skew of the clocks that stamp a recording, from when messages arrived
@@ -56,17 +56,17 @@ struct Clocks {
 struct Clock {
     stream: String,
     messages: u64,
-    /// From the first stamp to the last.
+    /// Time from the first stamp to the last.
     span_s: f64,
     /// Time of the recorder minus the stamp, at the last message, less jitter.
     offset_ms: Option<f64>,
-    /// Excess over a second that passes on the recorder in a second of the stream, millionths.
+    /// Time beyond a second that passes on the recorder in a second of the stream, millionths.
     skew_ppm: Option<f64>,
-    /// Distance of the earliest messages from the estimate above which they lie, ms.
+    /// Distance of the earliest messages above the estimate, ms.
     sigma_ms: Option<f64>,
-    /// Uncertainty of the skew, ppm: the turn of the line if its ends are off by `sigma_ms`.
+    /// Uncertainty of the skew, ppm: the change of the line's slope if its ends are off by `sigma_ms`.
     skew_sigma_ppm: Option<f64>,
-    /// The least skew and the greatest of the estimates over time, ppm: they tell how steady it is.
+    /// The least and the greatest skew of the estimates over time, ppm, which show if it is steady.
     skew_range_ppm: Option<(f64, f64)>,
     /// The reason why there is no estimate.
     refused: Option<String>,
@@ -78,7 +78,7 @@ struct Clock {
 
 #[derive(Serialize)]
 struct Estimate {
-    /// After the first stamp of the stream.
+    /// Time since the first stamp of the stream.
     at_s: f64,
     offset_ms: f64,
     skew_ppm: f64,
@@ -91,11 +91,11 @@ struct TimedNotice {
     text: String,
 }
 
-/// A stream, as it is read.
+/// State of a stream while the recording is read.
 struct StreamClock {
     name: String,
     clock: DeviceClock,
-    /// True if its stamps are targets, and so of no clock of its own.
+    /// True if the stamps are targets, and so not of a clock.
     is_observation: bool,
     messages: u64,
     arrived: u64,
@@ -191,9 +191,9 @@ impl StreamClock {
         let at_s = (i128::from(stamp_ns) - i128::from(first_ns)) as f64 / 1e9;
         let (stamp, notice) = self.clock.push(stamp_ns, arrival_ns);
         self.last = Some(stamp);
-        // The first lock is what is hoped for.
+        // A lock is expected, and not listed.
         if let Some(notice) = notice.filter(|notice| *notice != Notice::Locked) {
-            // Stamps from here on may be of another time.
+            // The clock may have been set, so later stamps may be of another time.
             (self.next_note_ns, self.since_ns) = (i64::MIN, stamp_ns);
             if self.notices.len() < MOST_NOTICES {
                 let text = in_words(&notice);
@@ -250,7 +250,7 @@ impl StreamClock {
 }
 
 impl Clock {
-    /// The meaning of the figures, in words.
+    /// Says what the figures mean.
     fn verdict(&self) -> String {
         match (&self.refused, self.skew_ppm.zip(self.skew_sigma_ppm)) {
             (Some(why), _) => why.clone(),
@@ -263,7 +263,7 @@ impl Clock {
     }
 }
 
-/// A notice of the clock in words, as it is seen afterwards.
+/// Formats a notice of the clock, as seen after the recording.
 fn in_words(notice: &Notice) -> String {
     match *notice {
         Notice::Reset { ns } => format!("it was set by {:+.3} s against the recorder's", ns_to_s(ns)),

@@ -16,11 +16,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Order in which sections run that a configuration has for nodes of their own: each takes the outputs of those before
-/// it, as the nodes of a dataflow do.
+/// Order in which the sections of a configuration without `plugins:` run. Each takes the outputs of earlier ones, as nodes of a
+/// dataflow do.
 pub const ORDER: [&str; 7] = ["clock", "kinematics", "voxelize", "fuse", "align", "group", "resample"];
 
-/// A section, read.
+/// A section of a configuration, as it was read.
 #[derive(Clone)]
 pub enum Section {
     /// Section `fuse` or `align`.
@@ -40,7 +40,7 @@ pub enum Section {
 pub struct Operation {
     /// The plugin's name: the key of its section.
     pub plugin: &'static str,
-    /// Its own name, if it has one.
+    /// The operation's own name, if it has one.
     pub own_name: Option<String>,
     pub section: Section,
 }
@@ -54,7 +54,7 @@ impl Operation {
         }
     }
 
-    /// The name outside of the operation of one of its outputs.
+    /// The name by which other operations know an output of this one.
     pub fn output(&self, output: &str) -> String {
         match &self.own_name {
             None => output.to_owned(),
@@ -69,12 +69,12 @@ pub struct Built {
     /// The inputs that have to come from the dataflow.
     pub inputs: Vec<String>,
     pub residences: Vec<(String, OutputResidence)>,
-    /// Warnings of the configuration: sections and an order of operations that may not be meant.
+    /// Warnings about the configuration, such as sections or an order of operations that may be a mistake.
     pub warnings: Vec<String>,
 }
 
-/// The plugin of this name, in a process with others. Align and group publish under the names of their inputs, which
-/// others may publish, too: their own names stand before these.
+/// Creates the plugin of this name, to run in a process with others. Align and group publish under the names of their inputs, which
+/// others may publish, too. So their own names are put before these.
 pub fn named_plugin(name: &str) -> Option<Box<dyn Plugin>> {
     match name {
         "align" => Some(Box::new(AlignPlugin::default().with_name(name))),
@@ -83,7 +83,7 @@ pub fn named_plugin(name: &str) -> Option<Box<dyn Plugin>> {
     }
 }
 
-/// Every plugin, robocache's own and the simulated robot, or the one of this name.
+/// Creates robocache's own plugins, or only the plugin of this name, which may be the simulated robot, too.
 pub fn plugins(named: Option<&str>) -> Vec<Box<dyn Plugin>> {
     let mut found = plugins::all();
     if named.is_some() {
@@ -93,7 +93,7 @@ pub fn plugins(named: Option<&str>) -> Vec<Box<dyn Plugin>> {
     found
 }
 
-/// Checks what a node with these plugins would make of a file.
+/// Checks a file as a node with these plugins would read it.
 ///
 /// # Errors
 /// A configuration that can't be used.
@@ -109,8 +109,8 @@ pub fn check(file: &Path, plugins: Vec<Box<dyn Plugin>>) -> Result<Built, AppErr
     })
 }
 
-/// The operations of a configuration, to be run on the CPU: what `plugins:` lists, else one for each of these sections that
-/// it has, in this order. `is_wanted` says of which outputs anything is published. `what_for` is a verb for the error.
+/// Builds the operations of a configuration, to run on the CPU. Without `plugins:` there is one for each section that `order`
+/// names, in that order. Outputs are published if `is_wanted` is true for them. The verb `what_for` is for the error.
 pub fn graph(
     file: &Path,
     order: &[&'static str],
@@ -148,7 +148,7 @@ pub fn graph(
 /// The selection of each input, by its name.
 pub type Selections = Vec<(String, Selection)>;
 
-/// The operations of a file, and their selections of the inputs that come from outside.
+/// Reads the operations of a file, and the selections of their external inputs.
 ///
 /// # Errors
 /// A configuration that can't be used.
@@ -159,7 +159,7 @@ pub fn selections(file: &Path) -> Result<(Selections, Vec<Operation>), AppError>
     } else {
         let mut all = plugins(None);
         all.retain(|plugin| config.sections().any(|section| section == plugin.name()));
-        // Each behind those whose outputs it takes.
+        // Each operation runs after those whose outputs it takes.
         let mut names: Vec<_> = all.iter().map(|plugin| plugin.name()).collect();
         names.sort_by_key(|name| ORDER.iter().position(|known| known == name));
         names.into_iter().filter_map(named_plugin).collect()
@@ -211,10 +211,10 @@ impl Plugin for Noted {
             "voxelize" => Section::Voxelize(context.config()?),
             _ => Section::Observe(context.config()?),
         };
-        // Where the file gives it none, its name is that of the plugin.
+        // If the file gives no name, the context has the plugin's name.
         let own_name = Some(context.name()).filter(|&name| name != plugin || self.own_name().is_some());
         let own_name = own_name.map(str::to_owned);
-        // Nothing is written here, and what is replayed may not have been recorded yet.
+        // These plugins are not built: nothing is written here, and a recording to be replayed may not exist yet.
         let is_recording = matches!(section, Section::Record(_) | Section::Replay(_));
         self.notes.borrow_mut().push(Operation {
             plugin,

@@ -1,4 +1,4 @@
-//! `robocache doctor`: whether a machine is fit for a dataflow.
+//! `robocache doctor`: checks if a machine is fit for a dataflow.
 
 mod device;
 mod system;
@@ -78,7 +78,7 @@ fn text(report: &Report, output: &Output) -> String {
     text
 }
 
-/// The first line that a program says, or why it can't be had.
+/// Runs a program. Returns the first line of its output, or the reason why there is none.
 fn said(program: &str, words: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(words).output();
     let output = output.map_err(|error| format!("`{program}` can't be run: {error}"))?;
@@ -90,7 +90,7 @@ fn said(program: &str, words: &[&str]) -> Result<String, String> {
     Err(format!("`{program}`: {}", problem.lines().last().unwrap_or("it fails")))
 }
 
-/// dora's command line, which brings the daemon.
+/// Checks dora's command line, which contains the daemon.
 fn dora() -> Check {
     let needed = robocache::dora::VERSION;
     match said("dora", &["--version"]) {
@@ -104,7 +104,7 @@ fn dora() -> Check {
     }
 }
 
-/// The Python package, which policies in Python need.
+/// Checks the Python package, which policies in Python need.
 fn python() -> Check {
     let needed = env!("CARGO_PKG_VERSION");
     let program = "import robocache; print(robocache.__version__)";

@@ -1,4 +1,4 @@
-//! `robocache info`: what a recording holds, stream by stream.
+//! `robocache info`: summarizes a recording, stream by stream.
 
 use crate::convert::{self, Format, InputArgs};
 use crate::output::{Output, Table, bytes, figure, figure_or_dash, path, plain};
@@ -13,7 +13,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// A step longer than this many times the median one has lost a sample.
+/// Multiple of the median step beyond which a step counts as a gap, where samples were lost.
 const GAP: f64 = 1.5;
 
 /// Says what a recording, or a file or folder that `convert` reads, holds: rates, gaps, order, payloads
@@ -36,7 +36,7 @@ pub struct Args {
 #[derive(Serialize)]
 pub struct Info {
     recording: PathBuf,
-    /// From the first stamp of any stream to the last.
+    /// Time from the first stamp of any stream to the last.
     duration_s: f64,
     bytes: u64,
     pub streams: Vec<StreamSummary>,
@@ -54,7 +54,7 @@ pub struct StreamSummary {
     samples: u64,
     rate_hz: Option<f64>,
     step_ms: Option<Spread>,
-    /// Start of the longest step, after the first stamp of any stream.
+    /// Time from the first stamp of any stream to the start of the longest step.
     longest_step_at_s: Option<f64>,
     gaps: u64,
     lost: u64,
@@ -62,13 +62,13 @@ pub struct StreamSummary {
     duplicates: u64,
     pub first_ns: Option<i64>,
     last_ns: Option<i64>,
-    /// After the first stamp of any stream.
+    /// Time from the first stamp of any stream to the first of this one.
     start_s: Option<f64>,
-    /// Before the last stamp of any stream.
+    /// Time from the last stamp of this stream to the last of any.
     end_s: Option<f64>,
     /// Values that are NaN or infinite.
     nonfinite: u64,
-    /// From the stamp of a message to its arrival at the recorder.
+    /// Time from the stamp of a message to its arrival at the recorder.
     delay_ms: Option<Spread>,
     bytes: u64,
     payload: Option<String>,
@@ -87,7 +87,7 @@ struct StreamStatistics {
     first_ns: Option<i64>,
     newest_ns: Option<i64>,
     steps_ns: Vec<i64>,
-    /// The longest, and where it begins, ns.
+    /// The longest step and its start, ns.
     longest_ns: (i64, i64),
     delays_ns: Vec<i64>,
     nonfinite: u64,
@@ -150,7 +150,7 @@ pub fn read(folder: &Path) -> eyre::Result<Info> {
     })
 }
 
-/// Messages with stamps of samples that they do not hold.
+/// Number of messages whose values do not fit their `timestamps_ns`, and the first error.
 #[derive(Default)]
 struct NoSamples {
     messages: u64,
@@ -164,13 +164,13 @@ impl NoSamples {
     }
 }
 
-/// Refuses a message that has not as many values for each of its `timestamps_ns`, and at least one.
+/// Refuses a message that does not have the same number of values, at least one, for each of its `timestamps_ns`.
 fn samples(message: &Message) -> Result<(), SamplesError> {
     let stamps = message.header.timestamps_ns.get().map_or(0, <[i64]>::len);
     let values = message.flat().map_or(0, |values| values.len());
     let dim = (values / stamps.max(1)).max(1);
     match message.flat() {
-        // A window has a row for each stamp, of a shape of its own.
+        // The window of an observation is not checked: its rows have a shape of their own.
         Some(_) if stamps > 0 && stamps * dim != values && form::modalities.get(&message.header).is_none() => {
             Err(SamplesError::Stamps { stamps, values, dim })
         }
@@ -207,7 +207,7 @@ fn read_other(path: &Path, format: Format, how: &InputArgs) -> eyre::Result<Info
     })
 }
 
-/// The first stamp of any stream, and the last.
+/// Returns the first stamp of any stream, and the last.
 fn span<'a>(seen: impl IntoIterator<Item = &'a StreamStatistics, IntoIter: Clone>) -> (Option<i64>, Option<i64>) {
     let seen = seen.into_iter();
     let first = seen.clone().filter_map(|seen| seen.first_ns).min();
@@ -222,7 +222,7 @@ impl StreamStatistics {
     fn message(&mut self, message: &Message, scratch: &mut Vec<f32>) {
         let header = &message.header;
         self.messages += 1;
-        // A window of observations repeats all rows but the newest.
+        // Only the newest row of an observation's window is new: the other rows repeat earlier ones.
         if form::modalities.get(header).is_some() {
             self.sample(message.timestamp_ns());
         } else {
@@ -304,7 +304,7 @@ impl StreamStatistics {
     }
 }
 
-/// Number of values that are NaN or infinite.
+/// Counts the values that are NaN or infinite.
 fn nonfinite(values: Values<'_>, scratch: &mut Vec<f32>) -> u64 {
     let count = match values.dtype() {
         Dtype::Float32 => values
@@ -327,7 +327,7 @@ fn nonfinite(values: Values<'_>, scratch: &mut Vec<f32>) -> u64 {
     count as u64
 }
 
-/// The form of the payload of a message, such as `float32 [16, 149]` or `{x: float32, ring: uint16}`.
+/// Describes the payload of a message, such as `float32 [16, 149]` or `{x: float32, ring: uint16}`.
 fn payload(message: &Message) -> String {
     if let Some(values) = message.flat() {
         let shape = match message.header.shape.get() {

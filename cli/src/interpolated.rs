@@ -1,14 +1,14 @@
-//! Warns of outputs of `kinematics:` that are interpolated as something else than they are.
+//! Warnings about outputs of `kinematics:` that are interpolated as if they were other values.
 
 use robocache::ops::align::{AlignConfig, ChannelGroupConfig, ModalityConfig};
 use robocache::ops::kinematics::Product;
 use robocache::time::{Interpolation, QuaternionOrder};
 
-/// The values of a pose that are its quaternion.
+/// Range of the quaternion in the values of a pose.
 const QUATERNION: [usize; 2] = [3, 7];
 
-/// Finds modalities of `config` whose interpolation makes values that nobody computed: the key, and the problem.
-/// `product_of` says what an input is, if `kinematics:` publishes it.
+/// Finds modalities of `config` whose interpolation makes wrong values. Returns the key and the problem of each. `product_of` names
+/// the product in an input, if `kinematics:` publishes it.
 pub fn warnings(config: &AlignConfig, product_of: impl Fn(&str) -> Option<Product>) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (m, modality) in config.modalities.iter().enumerate() {
@@ -25,7 +25,8 @@ pub fn warnings(config: &AlignConfig, product_of: impl Fn(&str) -> Option<Produc
     found
 }
 
-/// The groups of a modality, one of all its channels if it has none, each with where it stands and what it takes from the modality.
+/// Lists the groups of a modality, each with its key and the settings that it inherits. A modality without groups is one group of
+/// all channels.
 fn rules(modality: &ModalityConfig) -> Vec<(String, ChannelGroupConfig)> {
     let whole = ChannelGroupConfig {
         channels: [0, modality.dim],
@@ -45,7 +46,7 @@ fn rules(modality: &ModalityConfig) -> Vec<(String, ChannelGroupConfig)> {
     modality.groups.iter().enumerate().map(of_group).collect()
 }
 
-/// The mode, if it makes values between samples.
+/// The mode of a group, if it makes values between samples.
 fn blend(group: &ChannelGroupConfig) -> Option<Interpolation> {
     let takes_one = |mode: &Interpolation| matches!(mode, Interpolation::Previous | Interpolation::Nearest);
     group.interpolation.filter(|mode| !takes_one(mode))

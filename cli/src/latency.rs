@@ -1,4 +1,4 @@
-//! `robocache latency`: by how much one channel of a recording lags behind another.
+//! `robocache latency`: measures by how much one channel of a recording lags behind another.
 
 use crate::channel::{self, Channel};
 use crate::output::{Output, Table, figure, figure_or_dash, plain};
@@ -8,10 +8,10 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Length of the parts of a recording that are looked at by themselves, ns.
+/// Length of the parts of a recording that are correlated by themselves, ns.
 const PART_NS: i64 = 60_000_000_000;
 
-/// Columns of the curve in text.
+/// Number of lines of the curve in text.
 const CURVE: usize = 21;
 
 /// Finds by how much one channel lags behind another that sees the same movement
@@ -54,15 +54,15 @@ fn range(text: &str) -> Result<(f64, f64), String> {
 struct Comparison {
     a: String,
     b: String,
-    /// `None` if it can't be known.
+    /// The lag; `None` if it can't be known.
     #[serde(flatten)]
     lag: Option<Lag>,
-    /// The reason why it can't be known.
+    /// The reason why the lag can't be known.
     refused: Option<String>,
     /// Results by minute, for a recording of several minutes.
     minutes: Vec<Minute>,
-    /// Excess of the speed of `b`'s clock over that of `a`'s, by the lags of the minutes; `None` if fewer than three
-    /// are known.
+    /// Excess of the speed of `b`'s clock over that of `a`'s, by the lags of the minutes; `None` if fewer than three lags are
+    /// known.
     drift_ppm: Option<f64>,
     curve: Option<Curve>,
     /// Parts that can't be read.
@@ -77,13 +77,13 @@ struct Lag {
     peak: f64,
     second_peak: Option<f64>,
     second_ms: Option<f64>,
-    /// The standard deviation of the correlation of channels that have nothing to do with each other.
+    /// Standard deviation of the correlation of channels that are not related.
     noise: f64,
 }
 
 #[derive(Serialize)]
 struct Minute {
-    /// Minutes from the first sample of `a` to its start.
+    /// Number of minutes from the first sample of `a` to the start of this one.
     minute: i64,
     #[serde(flatten)]
     lag: Option<Lag>,
@@ -152,7 +152,7 @@ fn all(channel: &Channel) -> latency::Channel<'_> {
     }
 }
 
-/// Samples of a channel from one time up to another.
+/// Selects the samples of a channel from one time up to another.
 fn between(channel: &Channel, from_ns: i64, to_ns: i64) -> latency::Channel<'_> {
     let before = |end_ns: i64| channel.times_ns.partition_point(|&ns| ns < end_ns);
     let (from, to) = (before(from_ns), before(to_ns));
@@ -162,12 +162,12 @@ fn between(channel: &Channel, from_ns: i64, to_ns: i64) -> latency::Channel<'_> 
     }
 }
 
-/// Each minute in which both have samples; none if that is one.
+/// Finds the lag in each minute where both channels have samples; empty if there is only one such minute.
 fn minutes(correlator: &Correlator, a: &Channel, b: &Channel) -> Vec<Minute> {
     let Some(&from) = a.times_ns.first() else {
         return Vec::new();
     };
-    // A recording whose clock was set may have years without a sample.
+    // If a clock was set, a recording may have years without a sample, which are skipped.
     let minute = |ns: i64| (i128::from(ns) - i128::from(from)) / i128::from(PART_NS);
     let mut numbers: Vec<i128> = a.times_ns.iter().map(|&ns| minute(ns)).collect();
     numbers.dedup();
@@ -191,7 +191,7 @@ fn minutes(correlator: &Correlator, a: &Channel, b: &Channel) -> Vec<Minute> {
     if found.len() > 1 { found } else { Vec::new() }
 }
 
-/// The slope of the lags of the minutes, by least squares.
+/// Fits the slope of the lags over the minutes, by least squares.
 fn drift_ppm(minutes: &[Minute]) -> Option<f64> {
     let known = minutes
         .iter()

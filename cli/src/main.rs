@@ -1,4 +1,4 @@
-//! The `robocache` command: one module a subcommand, and what they share in `output` and `stats`.
+//! The `robocache` command: a module for each subcommand, and shared code in `output`, `stats` and others.
 
 mod channel;
 mod check;
@@ -57,7 +57,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // A write past the limit on the size of files is then an error, which is reported.
+    // Without the signal, a write past the limit on the size of files is an error, which is reported.
     // SAFETY: no other thread is there yet, and ignoring a signal runs no code.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let Cli { json, command } = Cli::parse();
@@ -88,7 +88,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// An error with its causes, of which some say those below them themselves.
+/// Formats an error with its causes. A cause that the text contains already is left out.
 fn in_words(error: &eyre::Report) -> String {
     let mut words = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {

@@ -1,4 +1,4 @@
-//! `robocache new`: a dataflow and a configuration to start from.
+//! `robocache new`: writes a dataflow and a configuration to start from.
 
 use crate::output::{Output, path, quoted};
 use eyre::{WrapErr, bail, ensure};
@@ -11,21 +11,21 @@ use std::str::FromStr;
 
 const SENSORS: &str = include_str!("../templates/sensors.py");
 const SHOW: &str = include_str!("../templates/show.py");
-/// Observations a second, if a sensor is as quick.
+/// Observations a second, unless every sensor is slower.
 const RATE_HZ: f64 = 50.0;
-/// From this rate on a line between two samples is nearer to the truth than the one before.
+/// Rate from which on linear interpolation is nearer to the truth than the previous sample.
 const LINEAR_HZ: f64 = 50.0;
-/// Cells of a grid that are occupied at most, and bytes of one: three coordinates and two channels.
+/// Maximum number of occupied cells in a grid.
 const MAX_VOXELS: u64 = 50_000;
 const POOL: &str = "16MB";
-/// Pool of dora if none is given.
+/// Size of dora's shared memory pool if none is given.
 const DEFAULT_POOL_MB: usize = 8;
-/// Keys that restart a node that crashed, three times at most: one that can't start will not start later.
+/// Keys that restart a crashed node, three times at most: a node that can't start will not start later.
 const RESTART: &str = "    restart_policy: on-failure\n    max_restarts: 3\n";
-/// dora restarts only what has an input.
+/// Timer input of a sender, as dora restarts only nodes with an input.
 const TICK: &str =
     "    inputs: { tick: { source: dora/timer/secs/1, queue_size: 1 } }      # dora restarts only what has an input\n";
-/// Rows of an observation.
+/// Number of rows in an observation.
 const WINDOW: usize = 16;
 
 /// Writes a dataflow and a configuration to start from
@@ -69,7 +69,7 @@ struct Cloud {
     rate_hz: f64,
 }
 
-/// The name of a stream: also that of a node and of a file.
+/// Parses the name of a stream, which is also the name of a node and of a file.
 fn name(text: &str) -> Result<String, String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let taken = ["fuse", "voxelize", "show", "fused", "voxels"];
@@ -176,7 +176,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Duration of a number of periods of a rate in whole ms, rounded up.
+/// Returns the duration of a number of periods of a rate in whole ms, rounded up.
 fn periods_ms(periods: f64, rate_hz: f64) -> u64 {
     (periods * 1e3 / rate_hz).ceil() as u64
 }
@@ -234,7 +234,7 @@ fn config(args: &Args) -> String {
     text
 }
 
-/// Key of a pool for messages of `values` float32, if dora's own is too small.
+/// Formats the key of a pool for messages of `values` float32; empty if dora's default is large enough.
 fn pool(values: usize) -> String {
     let mb = (4 * (4 * values + 4096)).div_ceil(1_000_000);
     match mb {

@@ -16,19 +16,19 @@ pub struct Args {
     pub allow_offset: Vec<String>,
 }
 
-/// A stream whose stamps are off.
+/// A stream whose stamps are off from those of the others.
 #[derive(Serialize)]
 pub struct StreamOffset {
     pub stream: String,
-    /// Lead of its stamps over those of the others, beyond `latency_ms`; below 0: behind.
+    /// Lead of the stream's stamps over those of the others, beyond `latency_ms`; negative if they are behind.
     pub ahead_ms: f64,
-    /// From when on, after the first message.
+    /// Time from the first message to the start of the offset.
     pub from_s: f64,
     pub is_refused: bool,
     pub text: String,
 }
 
-/// Arrivals of some streams.
+/// Judge of the stamps of some streams by their arrivals.
 #[derive(Default)]
 pub struct Judge {
     offsets: Offsets,
@@ -36,12 +36,12 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Judges these streams, each with its latency, ns, but for those that may be off.
+    /// Creates a judge of these streams, each with its latency, ns. Streams that `args` allow to be off are left out.
     pub fn new(streams: impl IntoIterator<Item = (String, i64)>, args: &Args) -> Self {
         let mut judged: Vec<(String, i64)> = Vec::new();
         for (name, latency_ns) in streams {
             match judged.iter_mut().find(|(known, _)| *known == name) {
-                // Taken twice.
+                // Of a stream that is taken twice, the greater latency counts.
                 Some((_, known)) if known.saturating_abs() < latency_ns.saturating_abs() => *known = latency_ns,
                 Some(_) => {}
                 None if args.allow_offset.contains(&name) => {}
@@ -54,7 +54,7 @@ impl Judge {
         }
     }
 
-    /// Takes a message.
+    /// Adds a message of a stream.
     pub fn message(&mut self, stream: &str, message: &Message) {
         let at = match self.by_name.get(stream) {
             Some(&at) => at,
@@ -69,7 +69,7 @@ impl Judge {
         }
     }
 
-    /// The streams that are off.
+    /// Lists the streams that are off.
     pub fn offsets(&self) -> Vec<StreamOffset> {
         self.offsets.judge().into_iter().map(StreamOffset::from).collect()
     }
@@ -89,7 +89,8 @@ impl From<Offset> for StreamOffset {
     }
 }
 
-/// The streams that operations take by their stamps, each with its latency, ns. What `clock` takes gets other stamps.
+/// Lists the streams that operations take by their stamps, each with its latency, ns. Inputs of `clock` are left out, as they get
+/// other stamps.
 pub fn latencies(operations: &[Operation]) -> Vec<(String, i64)> {
     let mut taken: Vec<(String, f64)> = Vec::new();
     let mut stamped: Vec<String> = Vec::new();
@@ -130,14 +131,14 @@ pub fn latencies(operations: &[Operation]) -> Vec<(String, i64)> {
             _ => Vec::new(),
         })
         .collect();
-    // What an operation makes is not read.
+    // Outputs of operations are not in the recording.
     let taken = taken
         .into_iter()
         .filter(|(name, _)| !stamped.contains(name) && !made.contains(name));
     taken.map(|(name, ms)| (name, ms_to_ns(ms))).collect()
 }
 
-/// The `latency_ms` with which observations take what an operation makes: it has the stamps of what it was made of.
+/// Finds the `latency_ms` with which observations take the output `made`, which has the stamps of its operation's inputs.
 fn latency_ms(operations: &[Operation], made: &str) -> Option<f64> {
     operations.iter().find_map(|operation| match &operation.section {
         Section::Observe(config) => {
@@ -150,7 +151,7 @@ fn latency_ms(operations: &[Operation], made: &str) -> Option<f64> {
     })
 }
 
-/// The streams that are off by too much, in words.
+/// Describes the streams that are off by too much; `None` if there are none.
 pub fn refusal(found: &[StreamOffset]) -> Option<String> {
     let refused = found.iter().filter(|found| found.is_refused);
     let texts: Vec<&str> = refused.map(|found| found.text.as_str()).collect();

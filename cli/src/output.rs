@@ -9,12 +9,12 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::path::Path;
 
-/// A path, as text.
+/// Converts a path to text, with control characters escaped.
 pub fn path(path: &Path) -> String {
     plain(&path.to_string_lossy()).into_owned()
 }
 
-/// A text as YAML, and JSON, have it in quotes.
+/// Quotes and escapes a text for YAML and JSON.
 pub fn quoted(text: &str) -> String {
     let mut out = String::from('"');
     for c in text.chars() {
@@ -31,7 +31,7 @@ pub fn quoted(text: &str) -> String {
     out + "\""
 }
 
-/// Destination and form of the result.
+/// Writer of results and remarks, in JSON or text.
 pub struct Output {
     json: bool,
     colour: bool,
@@ -42,7 +42,7 @@ pub struct Output {
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     Ok,
-    /// Worth knowing, and nothing wrong.
+    /// A fact worth knowing; nothing is wrong.
     Note,
     Warning,
     Error,
@@ -58,7 +58,7 @@ impl Level {
         }
     }
 
-    /// The code of its colour on a terminal.
+    /// The ANSI code of the level's colour on a terminal.
     fn colour(self) -> &'static str {
         match self {
             Self::Ok => "32",
@@ -70,7 +70,7 @@ impl Level {
 }
 
 impl Output {
-    /// As text, in colour on a terminal that `NO_COLOR` does not forbid it on; or as JSON.
+    /// Selects JSON or text. Text is coloured if standard output is a terminal and `NO_COLOR` is unset or empty.
     pub fn new(json: bool) -> Self {
         let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self {
@@ -84,7 +84,7 @@ impl Output {
         self.json
     }
 
-    /// Writes the result: as JSON what it serializes to, else what `text` makes of it.
+    /// Writes the result to standard output, as JSON or as the text that `text` makes of it.
     pub fn result<R: Serialize>(&self, result: &R, text: impl FnOnce(&R) -> String) -> eyre::Result<()> {
         let text = if self.json {
             serde_json::to_string_pretty(result)? + "\n"
@@ -93,18 +93,18 @@ impl Output {
         };
         let mut out = std::io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            // Whoever asked has read enough.
+            // The reader closed the pipe, as it has read enough.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
             written => written.wrap_err("standard output"),
         }
     }
 
-    /// Writes a remark, which is one line.
+    /// Writes a remark of one line to standard error.
     pub fn remark(&self, text: impl Display) {
         let _ = writeln!(std::io::stderr(), "robocache: {}", plain(&text.to_string()));
     }
 
-    /// A level in words.
+    /// The word for a level, coloured if text is.
     pub fn level(&self, level: Level) -> String {
         let word = level.word();
         if self.colour {
@@ -115,8 +115,8 @@ impl Output {
     }
 }
 
-/// Writes a file that begins with `start`. An existing file is written over only if it begins so, too: a mistyped name
-/// must not cost a recording or a configuration. The file is put in its place by one rename, so that it is whole.
+/// Writes a file that begins with `start`. An existing file is overwritten only if it begins with `start`, too: a mistyped name
+/// must not cost a recording or a configuration. The file is renamed into place, so that it is never half written.
 pub fn write(path: &Path, start: &str, text: &str) -> eyre::Result<()> {
     let failed = |error| eyre::eyre!("{}: {error}", path.display());
     let mut begin = Vec::new();
@@ -135,7 +135,7 @@ pub fn write(path: &Path, start: &str, text: &str) -> eyre::Result<()> {
     if path.exists() && !path.is_file() {
         return fs::write(path, text).map_err(failed);
     }
-    // Where it is a link, the file behind it is meant.
+    // If the path is a link, the file behind it is replaced, not the link.
     let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mut name = place.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.partial", std::process::id()));
@@ -151,21 +151,20 @@ pub fn write(path: &Path, start: &str, text: &str) -> eyre::Result<()> {
     })
 }
 
-/// A cell of a table has no more characters than this.
+/// Maximum number of characters in a cell of a table.
 const WIDEST: usize = 200;
 
-/// A name is not cut to fewer characters than this.
+/// Minimum number of characters to which a name is cut.
 const LEAST_NAME: usize = 10;
 
-/// Rows of cells below headings: the first column to the left, numbers to the right. Of what is too long for a cell stands the
-/// beginning, and `...`.
+/// Rows of cells below headings, with text aligned left and numbers right. A cell that is too long is cut, and ends with `...`.
 pub struct Table {
     rows: Vec<Vec<String>>,
     left: Vec<bool>,
 }
 
 impl Table {
-    /// With these headings. One that begins with `<` stands over a column of text.
+    /// Creates a table with these headings. A `<` before a heading marks a column of text.
     pub fn new<const N: usize>(headings: [&str; N]) -> Self {
         let left = headings.iter().map(|heading| heading.starts_with('<')).collect();
         let headings = headings.map(|heading| heading.trim_start_matches('<').to_owned());
@@ -179,8 +178,8 @@ impl Table {
         self.rows.push(cells.map(|cell| cut(&plain(&cell))).into());
     }
 
-    /// Lays the table out in lines of `width` characters, as far as a narrow gap between columns, and names cut to
-    /// [`LEAST_NAME`], make that possible.
+    /// Lays the table out in lines of `width` characters. If it is too wide, the gaps between columns become narrow, and then names
+    /// are cut, to [`LEAST_NAME`] at least.
     pub fn within(&self, width: usize) -> String {
         let widths = self.widths();
         let needed = |gap: usize| widths.iter().sum::<usize>() + gap * widths.len().saturating_sub(1);
@@ -194,7 +193,7 @@ impl Table {
         (0..self.left.len()).map(widest).collect()
     }
 
-    /// Lines with `gap` spaces between columns, and at most `most` characters of the first column.
+    /// Formats the rows as lines, with `gap` spaces between columns and at most `most` characters of the first column.
     fn lines(&self, gap: usize, most: usize) -> String {
         let mut widths = self.widths();
         widths[0] = widths[0].min(most);
@@ -229,7 +228,7 @@ impl Display for Table {
     }
 }
 
-/// A number with three digits that say something, or more before the point.
+/// Formats a number with up to three significant digits, or with more if they stand before the point.
 pub fn figure(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -242,12 +241,12 @@ pub fn figure(value: f64) -> String {
     }
 }
 
-/// A figure, or a dash if there is none.
+/// Formats a number like [`figure`], or as a dash if there is none.
 pub fn figure_or_dash(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), figure)
 }
 
-/// Bytes in the unit that suits them.
+/// Formats a number of bytes in B, kB, MB, GB or TB.
 pub fn bytes(bytes: u64) -> String {
     let units = ["B", "kB", "MB", "GB", "TB"];
     let (mut value, mut unit) = (bytes as f64, 0);
@@ -336,7 +335,7 @@ mod tests {
             "a camera of a long           1"
         );
         assert_eq!(table.within(10).lines().nth(3).unwrap(), "a camera o           1");
-        // A width has 16 bits if it is a format's.
+        // This cell is longer than the largest width of a format string, which has 16 bits.
         table.row(["ü".repeat(70_000), "1".into()]);
         let text = table.to_string();
         assert!(text.lines().all(|line| line.chars().count() <= 200 + 2 + 11), "{text}");

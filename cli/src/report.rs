@@ -1,4 +1,4 @@
-//! `robocache report`: a recording, and what a configuration makes of it, as one page.
+//! `robocache report`: shows a recording, and the observations that a configuration makes of it, on one page.
 
 mod diagnosed;
 mod histogram;
@@ -21,10 +21,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use watched::Watched;
 
-/// Lines in the chart of `--channel`.
+/// Maximum number of lines in the chart of `--channel`.
 const MOST_LINES: usize = 32;
 
-/// Most values in a sample of a stream that is drawn as it was recorded; others are clouds, grids or images.
+/// Maximum number of values in a sample of a recorded stream that is drawn; larger samples are clouds, grids or images.
 const LONGEST_SAMPLE: usize = 1024;
 
 /// Writes a page that shows a recording, and what a configuration makes of it
@@ -56,23 +56,23 @@ pub struct Args {
     offsets: offsets::Args,
 }
 
-/// Numbers of the page.
+/// Figures of the page.
 #[derive(Serialize)]
 pub struct Figures {
     recording: PathBuf,
-    /// The page.
+    /// Path of the page.
     page: PathBuf,
     page_bytes: usize,
     verdict: String,
-    /// As `try --json` has it.
+    /// Result of the trial, as in `try --json`.
     trial: Option<Trial>,
-    /// Observations in the recording, as `try --json` has those of a configuration.
+    /// Recorded observations, with the figures of `try --json`.
     recorded: Vec<Observations>,
-    /// As `info --json` has it.
+    /// Summary of the recording, as in `info --json`.
     info: Info,
     /// Streams whose stamps are off from those of the others.
     offsets: Vec<StreamOffset>,
-    /// Streams that are not drawn, and why.
+    /// Streams that are not drawn, each with the reason.
     not_drawn: BTreeMap<String, String>,
     /// Parts that can't be read.
     pub problems: Vec<String>,
@@ -86,13 +86,13 @@ struct Drawings {
     diagnostics: Vec<Diagnosed>,
 }
 
-/// Contents of the recording beside the streams that sensors send.
+/// Contents of the recording, ready to be drawn.
 #[derive(Default)]
 struct Recorded {
     observations: Vec<Observations>,
     outputs: Vec<Watched>,
     diagnostics: Vec<Diagnosed>,
-    /// Outputs and streams that are drawn.
+    /// Streams that are neither observations nor diagnostics.
     streams: Vec<Watched>,
     offsets: Vec<StreamOffset>,
     not_drawn: BTreeMap<String, String>,
@@ -119,9 +119,9 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!figures.problems.is_empty())))
 }
 
-/// Writes the page, and returns what it says in numbers.
+/// Writes the page, and returns its figures.
 pub fn write(args: &Args) -> eyre::Result<Figures> {
-    // Names and the configuration are looked at first: reading a long recording takes its time.
+    // Channels and the configuration are checked first, as reading a long recording takes time.
     let channels = chosen(&args.recording, &args.channels)?;
     let mut computed: Vec<Watched> = Vec::new();
     let mut trial = None;
@@ -146,7 +146,7 @@ pub fn write(args: &Args) -> eyre::Result<Figures> {
     let info = info::read(&args.recording)?;
     let mut recorded = look(&args.recording, &args.offsets)?;
     if let Some(trial) = &mut trial {
-        // With the latencies of the configuration.
+        // The offsets of the trial take account of the configuration's latencies.
         recorded.offsets = std::mem::take(&mut trial.offsets);
     }
     computed.extend(recorded.outputs);
@@ -180,13 +180,13 @@ pub fn write(args: &Args) -> eyre::Result<Figures> {
     Ok(figures)
 }
 
-/// The channels that these words name, a line each.
+/// Reads the channels that `words` name, each as a line.
 fn chosen(folder: &Path, words: &[String]) -> eyre::Result<Vec<Chart>> {
     if words.is_empty() {
         return Ok(Vec::new());
     }
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    // `info` tells what can't be read.
+    // `info` reports the parts that can't be read.
     let (channels, _) = channel::read(folder, &words, MOST_LINES)?;
     let chart = |channel: channel::Channel| {
         let mut tracks = Tracks::new(1, MOST_POINTS);
@@ -220,7 +220,7 @@ fn verdict(trial: Option<&Trial>, recorded: &[Observations]) -> String {
     }
 }
 
-/// Drawings of the recording itself.
+/// Reads the recording, and collects the drawings of its streams.
 fn look(folder: &Path, args: &offsets::Args) -> eyre::Result<Recorded> {
     let (mut reader, _) = Reader::open_readable(folder)?;
     let names: Vec<String> = reader.streams().map(str::to_owned).collect();
@@ -234,7 +234,7 @@ fn look(folder: &Path, args: &offsets::Args) -> eyre::Result<Recorded> {
                 seen[stream].message(&names[stream], &message, &mut sample);
             }
             Ok(None) => break,
-            // `info` tells of it.
+            // `info` reports the error.
             Err(_) => {}
         }
     }
@@ -259,7 +259,7 @@ fn look(folder: &Path, args: &offsets::Args) -> eyre::Result<Recorded> {
     Ok(recorded)
 }
 
-/// Kind of a stream.
+/// Kind of a stream, with the data that is drawn.
 enum StreamContent {
     Nothing,
     Observations(Watched, Box<Counts>),
@@ -288,7 +288,7 @@ impl StreamContent {
         }
     }
 
-    /// Kind of a stream by its first message.
+    /// Chooses the kind of a stream by its first message.
     fn of(name: &str, message: &Message) -> Self {
         if form::modalities.get(&message.header).is_some() {
             return Self::Observations(Watched::new(name, false), Box::default());

@@ -1,4 +1,4 @@
-//! Statistics of many numbers.
+//! Percentiles of durations.
 
 use robocache::time::ns_to_ms;
 use serde::Serialize;
@@ -12,8 +12,8 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Statistics of these durations in ns, which are reordered; `None` if there are none. A percentile is the smallest
-    /// value that the given share of them does not exceed.
+    /// Computes the statistics of durations in ns, which are reordered; `None` if there are none. A percentile is the smallest
+    /// value that the given share of the values does not exceed.
     pub fn of_ns(values: &mut [i64]) -> Option<Self> {
         let max = values.iter().max().copied()?;
         let mut at = |percent: usize| {

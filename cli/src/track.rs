@@ -1,20 +1,20 @@
-//! Values over time, as many points of them as a picture has room for.
+//! Values over time, reduced to the points that a drawing has room for.
 
-/// Time that goes back by more, or ahead by more than [`AHEAD_NS`], is a clock that was set: what comes then is drawn by
-/// itself.
+/// Largest step back of time within a stretch, as [`AHEAD_NS`] is the largest step ahead. Beyond them a clock was set, and a new
+/// stretch begins.
 const BACK_NS: i64 = 1_000_000_000;
 const AHEAD_NS: i64 = 3_600_000_000_000;
 
-/// Number of stretches between clocks that were set that are drawn.
+/// Maximum number of stretches that are drawn. A stretch ends when a clock was set.
 const MOST_STRETCHES: usize = 8;
 
-/// A step longer than this many times the median one is a gap, as for `info`.
+/// Multiple of the median step beyond which a step is a gap, as for `info`.
 const GAP: f64 = 1.5;
 
-/// Points of a stretch of a report, or up to twice as many.
+/// Number of points to which a stretch of a report is reduced, or up to twice as many.
 pub const MOST_POINTS: usize = 1000;
 
-/// Several columns of values at common times, between clocks that were set.
+/// Several columns of values at common times, in stretches that end when a clock was set.
 pub struct Tracks {
     columns: usize,
     most: usize,
@@ -25,7 +25,7 @@ pub struct Tracks {
 }
 
 impl Tracks {
-    /// Points of `columns` columns. If a stretch has more than twice `most` times, a point stands for several of them.
+    /// Creates tracks of `columns` columns. If a stretch has more than twice `most` times, a point covers several of them.
     pub fn new(columns: usize, most: usize) -> Self {
         Self {
             columns,
@@ -36,7 +36,7 @@ impl Tracks {
         }
     }
 
-    /// Adds the values at a time; those that are not finite are none.
+    /// Adds the values at a time; a value that is not finite counts as missing.
     pub fn push(&mut self, time_ns: i64, values: &[f64]) {
         let is_new = self.newest_ns.is_none_or(|newest| {
             let ahead = i128::from(time_ns) - i128::from(newest);
@@ -63,21 +63,21 @@ impl Tracks {
 pub struct Track {
     columns: usize,
     most: usize,
-    /// The time that a point may stand for, ns; 0: one time each.
+    /// Time that a point may cover, ns; 0 if each point has one time.
     width_ns: i64,
     points: Vec<Point>,
-    /// The least and the greatest value of each column, for each point; NaN if it has none.
+    /// The least and the greatest value of each column, for each point; NaN if there is no value.
     values: Vec<(f64, f64)>,
 }
 
-/// Start and end of a point.
+/// Start and end of the time that a point covers.
 #[derive(Clone, Copy)]
 struct Point {
     first_ns: i64,
     last_ns: i64,
 }
 
-/// Points to be joined by lines, but for those without a value.
+/// Points to be joined by lines; a line ends at a missing value.
 pub struct Lines {
     pub times_ns: Vec<i64>,
     /// The value of each column at each time.
@@ -116,7 +116,7 @@ impl Track {
         }
     }
 
-    /// Adds a point to the one in whose width it lies, or puts it where it belongs in time.
+    /// Merges a point into the point in whose width it lies, or inserts it in the order of time.
     fn add(&mut self, point: Point, values: impl Iterator<Item = (f64, f64)>) {
         let slot = |time_ns: i64| time_ns.div_euclid(self.width_ns.max(1));
         let at = self
@@ -132,7 +132,7 @@ impl Track {
                 into.last_ns = into.last_ns.max(point.last_ns);
                 let into = &mut self.values[i * self.columns..];
                 for ((least, most), (low, high)) in into.iter_mut().zip(values) {
-                    // A NaN is neither less nor greater.
+                    // `min` and `max` ignore a NaN.
                     (*least, *most) = (least.min(low), most.max(high));
                 }
             }
@@ -144,7 +144,7 @@ impl Track {
         }
     }
 
-    /// Makes points stand for more time.
+    /// Makes points cover more time, so that there are fewer of them.
     fn widen(&mut self) {
         let (Some(first), Some(last)) = (self.points.first(), self.points.last()) else {
             return;
@@ -157,13 +157,13 @@ impl Track {
         }
     }
 
-    /// The time that a point may stand for, ns; 0 if each is of one time.
+    /// The time that a point may cover, ns; 0 if each point has one time.
     pub fn width_ns(&self) -> i64 {
         self.width_ns
     }
 
-    /// The points: of one that stands for several times, the least values at its start and the greatest at its end. Lines end
-    /// if values are missing, and at gaps.
+    /// Makes the lines. A point that covers several times gives the least values at its start and the greatest at its end. Lines
+    /// end at missing values and at gaps.
     pub fn lines(&self) -> Lines {
         let mut lines = Lines {
             times_ns: Vec::with_capacity(self.points.len()),

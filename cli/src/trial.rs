@@ -1,4 +1,4 @@
-//! `robocache try`: the operations of a configuration over a recording, without a dataflow.
+//! `robocache try`: runs the operations of a configuration over a recording, without a dataflow.
 
 pub mod report;
 pub mod tally;
@@ -22,8 +22,8 @@ use tally::Tally;
 
 const MIN_VALID: f64 = 0.9;
 
-/// More targets at once are of a clock that was set. Operations without `max_wait_ms` say so of more than the last only, and
-/// would publish the others.
+/// Numbers of targets that fall due at once only if a clock was set. Up to the greatest number, operations without `max_wait_ms`
+/// would publish all of them; beyond it, they report the clock.
 const TOO_MANY_TARGETS: RangeInclusive<i64> = (1 << 20) + 1..=1 << 32;
 
 /// Runs a configuration over a recording: would it have worked?
@@ -67,7 +67,7 @@ fn order(text: &str) -> Result<Order, String> {
 }
 
 impl Args {
-    /// A trial without further options.
+    /// Creates the arguments of a trial with default options.
     pub fn new(config: &Path, recording: &Path, offsets: &offsets::Args) -> Self {
         Self {
             offsets: offsets.clone(),
@@ -85,8 +85,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!report.works || report.is_partial())))
 }
 
-/// Runs the operations, and returns them beside what it comes to. `watch` gets every message that is published, and its
-/// output.
+/// Runs the operations. Returns the report and the operations. `watch` gets every published message with the name of its output.
 pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Result<(Report, Vec<Operation>)> {
     let (mut graph, operations) = config::graph(&args.config, &config::ORDER, "try", is_counted)?;
     let (mut reader, refused) = Reader::open_readable(&args.recording).map_err(|error| {
@@ -99,7 +98,7 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
     let mut problems: Vec<String> = refused.iter().map(ToString::to_string).collect();
     let inputs: Vec<String> = graph.external_inputs().map(|(input, _)| input.to_owned()).collect();
     let recorded: BTreeSet<String> = reader.streams().map(str::to_owned).collect();
-    // Mistakes in that section are for `check` and for `convert`.
+    // Mistakes in this section are reported by `check` and `convert`.
     let lerobot = Config::read(&args.config)?.read_section::<LerobotConfig>("lerobot");
     let lerobot = lerobot.ok().flatten().unwrap_or_default();
     let is_used = |stream: &String| inputs.contains(stream) || lerobot.streams().any(|taken| taken == stream);
@@ -112,7 +111,7 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
     reader.retain(|stream| inputs.iter().any(|input| input == stream));
     let order = args.order.unwrap_or_else(|| reader.own_order());
     let mut reader = reader.in_order(order)?;
-    // By the index of a stream, that of its input.
+    // Index of the input, by the index of the stream.
     let streams: Vec<usize> = reader
         .streams()
         .filter_map(|name| inputs.iter().position(|input| input == name))
@@ -122,7 +121,7 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
     let mut tally = Tally::new(watch);
     let mut fed = Replayed::new(inputs.len());
     let mut latencies = offsets::latencies(&operations);
-    // As of the section itself.
+    // A section `lerobot:` with mistakes counts as absent, as above.
     latencies.extend(lerobot::latencies(&args.config, &latencies).unwrap_or_default());
     let mut judge = Judge::new(latencies.clone(), &args.offsets);
     judge_others(&args.recording, &latencies, &inputs, &mut judge)?;
@@ -178,7 +177,7 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
     Ok((report, operations))
 }
 
-/// Has the streams judged that a dataset takes as they came, and no operation.
+/// Judges the streams that only a dataset takes, not an operation.
 fn judge_others(folder: &Path, taken: &[(String, i64)], inputs: &[String], judge: &mut Judge) -> eyre::Result<()> {
     let is_other = |stream: &str| taken.iter().any(|(name, _)| name == stream) && inputs.iter().all(|it| it != stream);
     let (mut reader, _) = Reader::open_readable(folder)?;
@@ -189,45 +188,45 @@ fn judge_others(folder: &Path, taken: &[(String, i64)], inputs: &[String], judge
         match reader.next_into(&mut message) {
             Ok(Some(stream)) => judge.message(&names[stream], &message),
             Ok(None) => return Ok(()),
-            // `convert` tells of it.
+            // `convert` reports the error.
             Err(_) => {}
         }
     }
 }
 
-/// Messages that came from the recording.
+/// Counts of the messages that were read from the recording.
 pub struct Replayed {
     messages: u64,
-    /// For each input.
+    /// Counts of each input.
     streams: Vec<StampTally>,
-    /// The first and the last stamp.
+    /// The least and the greatest stamp.
     span_ns: Option<(i64, i64)>,
 }
 
-/// Messages that came on an input.
+/// Counts of the messages of an input.
 #[derive(Clone, Default)]
 struct StampTally {
     samples: u64,
     last_ns: Option<i64>,
     newest_ns: Option<i64>,
-    /// From one newest stamp to the next.
+    /// Steps from the newest stamp so far to the next newer one.
     steps_ns: Vec<i64>,
 }
 
-/// A stamp so far ahead of where all streams are that a grid without `max_wait_ms` would be filled up to it.
+/// A stamp so far ahead of all streams that a grid without `max_wait_ms` would fill millions of targets up to it.
 pub struct Leap {
     input: usize,
     ahead_ns: i64,
     targets: i64,
 }
 
-/// True if a clock changes the stamps of the streams.
+/// True if an operation `clock` changes the stamps of streams.
 fn has_clock(operations: &[Operation]) -> bool {
     let mut sections = operations.iter().map(|operation| &operation.section);
     sections.any(|section| matches!(section, Section::Clock(_)))
 }
 
-/// The grid without `max_wait_ms` and trigger that has the most targets, and their period, ns.
+/// Finds the operation with the finest grid among those without `max_wait_ms` and trigger, and its period, ns.
 fn finest(operations: &[Operation]) -> Option<(&Operation, i64)> {
     if has_clock(operations) {
         return None;
@@ -239,7 +238,7 @@ fn finest(operations: &[Operation]) -> Option<(&Operation, i64)> {
     grids.min_by_key(|(_, period_ns)| *period_ns)
 }
 
-/// From one observation to the next, if they are on a grid, ns.
+/// Returns the time from one observation to the next, ns, if they lie on a grid.
 fn period_ns(config: &AlignConfig) -> Option<i64> {
     let period_ns = (1e9 / config.rate_hz).round() as i64 * config.emit_every as i64;
     config.trigger.is_none().then_some(period_ns)
@@ -262,9 +261,9 @@ impl Replayed {
         self.span_ns = Some((first.min(stamp_ns), last.max(stamp_ns)));
     }
 
-    /// True if a message would have [`TOO_MANY_TARGETS`] fall due at once.
+    /// Detects a message that would make [`TOO_MANY_TARGETS`] due at once.
     fn leap(&self, input: usize, message: &Message, period_ns: i64) -> Option<Leap> {
-        // A clock may have been set back before.
+        // The last stamps count, not the newest, as a clock may have been set back before.
         let before_ns = self.streams.iter().filter_map(|stream| stream.last_ns).max()?;
         let ahead_ns = message.timestamp_ns().saturating_sub(before_ns);
         let targets = ahead_ns / period_ns;
@@ -292,7 +291,7 @@ impl StampTally {
         }
     }
 
-    /// Time over which messages came by their stamps, ns: the median step for each one. Gaps and stamps far ahead do
+    /// Estimates the time over which messages came, ns: the median step times the number of steps. So gaps and stamps far ahead do
     /// not count.
     fn lasted_ns(&self) -> i64 {
         let mut steps_ns = self.steps_ns.clone();
@@ -308,8 +307,7 @@ impl StampTally {
     }
 }
 
-/// True if an output is counted. Attached outputs are judged by the row that `fused` has of them, and clocks change
-/// stamps alone.
+/// True if an output is counted. Attached outputs are counted with `fused`, and outputs of clocks differ only in their stamps.
 fn is_counted(output: &str, operations: &[Operation]) -> bool {
     operations.iter().any(|operation| match &operation.section {
         Section::Observe(config) if operation.plugin == "align" => config
@@ -328,7 +326,7 @@ fn is_counted(output: &str, operations: &[Operation]) -> bool {
     })
 }
 
-/// The input whose messages ask for observations, if a configuration has one.
+/// The input whose messages ask for observations, if the operation has one.
 fn asked_by(operation: &Operation) -> Option<&str> {
     match &operation.section {
         Section::Observe(config) => match &config.trigger {

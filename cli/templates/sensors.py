@@ -1,9 +1,9 @@
-"""Stands for the drivers of your sensors: sends made-up samples as they would. Put your own in its place, one by one.
+"""Stand-in for the drivers of your sensors, which sends made-up samples. Replace it with your own drivers, one by one.
 
     sensors.py NAME RATE_HZ DIM        samples of DIM values
     sensors.py NAME RATE_HZ cloud      point clouds
 
-What counts is what is sent: the values, and `timestamp_ns`, the time at which they were measured, ns since 1970.
+Your drivers must send the same: the values, and `timestamp_ns`, the time at which they were measured, ns since 1970.
 """
 
 import math
@@ -19,12 +19,12 @@ POINTS = 5_000
 
 
 def sample(time_ns: int, dim: int) -> list[float]:
-    """The values of one sample."""
+    """Makes the values of one sample."""
     return [math.sin(math.tau * (time_ns % S) / S + i) for i in range(dim)]
 
 
 def cloud() -> pa.Array:
-    """Points of the floor and of a wall, m."""
+    """Makes points of the floor and of a wall, m."""
     along = [random.uniform(-8, 8) for _ in range(POINTS)]
     columns = {
         "x": [4.0 if i % 2 else x for i, x in enumerate(along)],
@@ -37,12 +37,12 @@ def cloud() -> pa.Array:
 
 def main() -> None:
     name, rate_hz, form = sys.argv[1], float(sys.argv[2]), sys.argv[3]
-    # A quick sensor sends several samples in a message, with a stamp for each.
+    # A fast sensor sends several samples in a message, with a stamp for each.
     rows = 1 if form == "cloud" else max(1, round(rate_hz / 100))
     node = Node()
     start, sent = time.time_ns(), 0
     while not is_stopped(node):
-        # A driver waits here for what its sensor measures next, and knows when that was.
+        # A driver waits here for the next measurement of its sensor, and knows its time.
         stamps = [start + round((sent + i) * S / rate_hz) for i in range(rows)]
         time.sleep(max(0, stamps[-1] - time.time_ns()) / S)
         if form == "cloud":
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def is_stopped(node: Node) -> bool:
-    # Ticks come, too.
+    # Ticks of the timer are skipped.
     while (event := node.try_recv()) is not None:
         if event["type"] == "STOP":
             return True

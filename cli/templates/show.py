@@ -1,4 +1,4 @@
-"""Stands for your policy: prints once a second what came, how old it was, and how much of it can be trusted."""
+"""Stand-in for your policy: prints once a second the number of observations, the age of the last, and the share that is valid."""
 
 import time
 

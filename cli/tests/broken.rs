@@ -1,11 +1,11 @@
-//! A damaged recording is told by every command that reads one: exit code 1, `problems` in JSON, a line in text.
+//! Tests that every command that reads a damaged recording reports it: exit code 1, `problems` in JSON, a line in text.
 
 use crate::common::{FUSE, Folder, MS, run, sample};
 use robocache::prelude::*;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Two streams that move alike, of 20 s, in batches of half a second.
+/// Records two streams that move alike for 20 s, in batches of half a second.
 fn record(folder: &Path) {
     let mut writer = recording::Writer::create(folder).unwrap().with_arrivals();
     let start = Instant::now();
@@ -81,7 +81,7 @@ fn a_stream_of_which_nothing_is_left_is_listed() {
     record(&at);
     let file = at.join("a.arrow");
     let bytes = std::fs::read(&file).unwrap();
-    // The schema is there, and no batch.
+    // The schema is whole, but no batch is.
     std::fs::write(&file, &bytes[..900]).unwrap();
     let out = folder.path("out");
     let told = run(["convert", at.to_str().unwrap(), out.to_str().unwrap(), "--json"]);

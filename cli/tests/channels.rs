@@ -1,4 +1,4 @@
-//! `robocache latency` and `clock`: on recordings whose answer is known, and on a drive.
+//! Tests of `robocache latency` and `clock`, on recordings whose answer is known, and on a drive.
 
 use crate::common::{Done, Folder, MS, record, root, run, sample};
 use robocache::ops::align;
@@ -14,7 +14,7 @@ fn on(folder: &Folder, command: &str, words: &[&str]) -> Done {
     run([command.as_ref(), recording.as_os_str()].into_iter().chain(words))
 }
 
-/// A movement of several frequencies, at a time in s.
+/// Returns a movement of several frequencies at a time in s.
 fn movement(t: f64) -> f64 {
     (3.1 * t).sin()
         + 0.6 * (7.7 * t + 1.0).sin()
@@ -67,7 +67,7 @@ fn a_latency_is_found_and_a_drift_is_seen() {
     let done = on(&folder, "latency", &["--a", "a[0]", "--b", "b[0]", "--json"]);
     assert_eq!(done.code, 0, "{}", done.err);
     let json = done.json();
-    // 40 ms at the start, 49 at the end.
+    // The latency is 40 ms at the start and 49 ms at the end.
     assert!((json["latency_ms"].as_f64().unwrap() - 44.5).abs() < 1.5, "{json:#}");
     let minutes: Vec<f64> = json["minutes"]
         .as_array()
@@ -99,8 +99,8 @@ fn a_latency_is_found_and_a_drift_is_seen() {
     }
 }
 
-/// Messages with the first of each pair as their stamp, which arrive at the second, from now on. Returns by how much the first
-/// arrives after its stamp, ms.
+/// Records a message for each pair of a stamp and an arrival, which counts from now. Returns the time from the first stamp to its
+/// arrival, ms.
 fn record_arrivals(folder: &Folder, pairs: impl Iterator<Item = (i64, i64)>) -> f64 {
     let path = folder.path("recording");
     let start = Instant::now();
@@ -118,7 +118,7 @@ fn record_arrivals(folder: &Folder, pairs: impl Iterator<Item = (i64, i64)>) -> 
 #[test]
 fn the_clock_of_a_device_is_found_and_its_reset_told() {
     let folder = Folder::new();
-    // 20 ppm slow, and late by up to 10 ms, but for the first one.
+    // The clock is 20 ppm slow, and messages are late by up to 10 ms, but for the first.
     let late = |i: i64| (i * 7919 % 11) * MS;
     let pairs = |from: i64| (0..6_000).map(move |i| (from + i * 10 * MS, i * 10 * MS + i * 200 + late(i) + 1000 * MS));
     let offset_ms = record_arrivals(&folder, pairs(5_000 * MS));
@@ -127,7 +127,7 @@ fn the_clock_of_a_device_is_found_and_its_reset_told() {
     let clock = &done.json()["streams"][0];
     let figure = |key: &str| clock[key].as_f64().unwrap();
     assert!((figure("skew_ppm") - 20.0).abs() < 1.0, "{clock:#}");
-    // At the end 60 s have passed: 20 ppm of them are 1.2 ms.
+    // At the end 60 s have passed, of which 20 ppm are 1.2 ms.
     assert!((figure("offset_ms") - offset_ms - 1.2).abs() < 0.1, "{clock:#}");
     assert!(
         figure("skew_sigma_ppm") < 10.0 && clock["notices"].as_array().unwrap().is_empty(),
@@ -178,7 +178,7 @@ fn the_clock_of_a_device_is_found_and_its_reset_told() {
     );
 }
 
-/// Their stamps are targets.
+/// Leaves observations out, as their stamps are targets.
 #[test]
 fn observations_have_no_clock() {
     let folder = Folder::new();
@@ -210,7 +210,7 @@ fn observations_have_no_clock() {
     assert_eq!(on(&folder, "clock", &["--stream", "fused"]).code, 2);
 }
 
-/// The numbers of a NumPy file of float64.
+/// Reads the numbers of a NumPy file of float64.
 fn numbers(path: &std::path::Path) -> Vec<f64> {
     let bytes = std::fs::read(path).unwrap();
     let header = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
@@ -220,7 +220,7 @@ fn numbers(path: &std::path::Path) -> Vec<f64> {
         .collect()
 }
 
-/// A minute of a drive (comma2k19): the speed of a wheel and that of the car are the same movement.
+/// Uses a minute of a drive (comma2k19): the speeds of a wheel and of the car are the same movement.
 #[test]
 fn a_drive_is_drawn_and_its_latency_found() {
     let data = root().join("../shared/data/comma2k19_drive_1min");

@@ -1,4 +1,4 @@
-//! `robocache check`: each of these planted mistakes is found, and none in the project's own files.
+//! Tests that `robocache check` finds each planted mistake, and none in the project's own files.
 
 use crate::common::{Folder, MS, command, done, record, root, run, sample};
 use mistakes::{DEMO, MISTAKES, Mistake, REPLAY, SENSORS};
@@ -30,7 +30,7 @@ const FILES: [&str; 18] = [
     "examples/view.yml",
 ];
 
-/// A copy of the project's own files.
+/// Copies the project's own files to a folder.
 fn unrecorded() -> Folder {
     let folder = Folder::new();
     for file in FILES {
@@ -39,7 +39,7 @@ fn unrecorded() -> Folder {
     folder
 }
 
-/// The same, and a recording for those that replay one.
+/// Copies the project's own files to a folder, and adds a recording for those that replay one.
 fn project() -> Folder {
     let folder = unrecorded();
     let of = |stream: &'static str, dim: usize, ms: i64, count: i64| {
@@ -68,12 +68,12 @@ fn replace(folder: &Folder, file: &str, from: &str, to: &str) {
     std::fs::write(path, text.replace(from, to)).unwrap();
 }
 
-/// The exit code and what is found, without notes.
+/// Runs `check`. Returns the exit code and the findings without notes.
 fn check(folder: &Path, words: &[&str]) -> (i32, Vec<Value>) {
     let done = done(command(["check", "--json"]).args(words).current_dir(folder));
     let mut found = done.json()["findings"].as_array().unwrap().clone();
     found.retain(|finding| finding["level"] != "note");
-    // Whether this machine has room for the project's own pools is not asked here.
+    // The room of this machine for the project's own pools is not tested here.
     let is_of_machine = |finding: &Value| {
         let problem = finding["problem"].as_str().unwrap();
         finding["at"] == "nodes" && problem.contains("/dev/shm has") && !problem.contains("TB")
@@ -94,13 +94,13 @@ fn nothing_is_wrong_with_the_projects_own_files() {
     for file in &FILES {
         let text = std::fs::read_to_string(root().join(file)).unwrap();
         let folder = match *file {
-            // Its recording is what the others replay.
+            // This dataflow makes the recording that others replay.
             "examples/record.yml" => unrecorded(),
             _ => project(),
         };
         let (code, found) = match text.contains("\nnodes:") {
             true => check(&folder.0, &["--dataflow", file, "--strict"]),
-            // Its plugin is one of its own program.
+            // The plugin of this example is part of its own program.
             false if file.starts_with("examples/force-mean") => continue,
             false => check(&folder.0, &[file, "--strict"]),
         };
@@ -129,7 +129,7 @@ fn each_planted_mistake_is_found() {
         let (code, came) = check(&folder.0, &["--dataflow", dataflow]);
         let errors = came.iter().any(|finding| finding["level"] == "error");
         let is_found = came.iter().any(|finding| says(finding, *found));
-        // A mistake is told where it is, and perhaps where it shows; no more.
+        // A mistake is reported at its place, and perhaps where it has effects; not more often.
         if !is_found || came.len() > 4 || code != if errors { 2 } else { 0 } {
             missed.push(format!("{file}: {to}: {code}, {came:#?}"));
         }
@@ -262,7 +262,7 @@ fn one_process_takes_what_its_operations_publish() {
     folder.write("one.yml", dataflow);
     folder.write("node.yml", &plugins(["voxelize", "fuse"]));
     assert_eq!(check(&folder.0, &["--dataflow", "one.yml"]), (0, vec![]));
-    // The grids are there, inside: their period is known.
+    // The grids are made in the same node, so their period is known.
     replace(&folder, "node.yml", "max_age_ms: 250", "max_age_ms: 50");
     let (_, found) = check(&folder.0, &["--dataflow", "one.yml"]);
     assert!(

@@ -1,4 +1,4 @@
-//! `robocache doctor`: on machines that are made up, and with the fake drivers of tests/emulator.
+//! Tests of `robocache doctor` on made-up machines, and with the fake drivers of tests/emulator.
 
 use crate::common::{Done, Folder, command, done, root};
 use serde_json::Value;
@@ -7,14 +7,14 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// A machine: the root of its files, and a folder of programs.
+/// A made-up machine: the root of its files, a folder of programs, and its environment.
 struct Machine {
     folder: Folder,
     settings: Vec<(&'static str, String)>,
 }
 
 impl Machine {
-    /// With shared memory, dora of the version that is needed and the Python package.
+    /// Creates a machine with shared memory, the right version of dora, and the Python package.
     fn new() -> Self {
         let folder = Folder::new();
         std::fs::create_dir_all(folder.path("root/dev")).unwrap();
@@ -52,7 +52,7 @@ impl Machine {
         )
     }
 
-    /// The exit code, and of each check its level and what was found.
+    /// Returns the exit code, and the name, the level and the finding of each check.
     fn checks(&self) -> (i32, Vec<(String, String, String)>) {
         let done = self.doctor(&["--json"]);
         let text = |check: &Value, key: &str| check[key].as_str().unwrap().to_owned();
@@ -129,7 +129,7 @@ fn a_container_without_shared_memory_is_not_fit() {
     machine.says(1, "shared memory", "error", "is not a folder");
 }
 
-/// As a container has it by default: in a mount namespace of its own, if the system allows one.
+/// Uses 64 MiB, as containers have by default, in a mount namespace of its own, if the system allows one.
 #[test]
 fn little_shared_memory_is_a_warning() {
     let machine = Machine::new();
@@ -166,7 +166,7 @@ fn files_of_the_system_are_read_where_they_are() {
         "note",
         "R36 (release), REVISION: 4.3, GCID: 38968081",
     );
-    // The module of the kernel is there, and its library is not.
+    // The kernel module is there, but its library is not.
     let module = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 27 2025\n";
     machine.folder.write("root/proc/driver/nvidia/version", module);
     let (_, checks) = machine.checks();
@@ -174,7 +174,7 @@ fn files_of_the_system_are_read_where_they_are() {
     assert!(driver.2.contains("580.65.06"), "{driver:?}");
 }
 
-/// Builds the fake drivers, once. Says whether they are there: not without the tools that build them.
+/// Builds the fake drivers, once. Returns false if the tools for that are missing.
 fn has_drivers() -> bool {
     static BUILT: OnceLock<bool> = OnceLock::new();
     *BUILT.get_or_init(|| {
@@ -253,7 +253,7 @@ fn the_devices_of_amd_are_looked_at_as_those_of_nvidia_are() {
         "HIP 5.2, too old (allowed: a driver of HIP 6.4 or newer)",
     );
     with_driver("emulator-hip-no-symbol").says(1, "AMD driver", "error", "no function hipGraphLaunch");
-    // The module of the kernel is there, and its library is not.
+    // The kernel module is there, but its library is not.
     let machine = Machine::new();
     machine.folder.write("root/dev/kfd", "");
     machine.says(
@@ -264,7 +264,7 @@ fn the_devices_of_amd_are_looked_at_as_those_of_nvidia_are() {
     );
 }
 
-/// Some calls only give things up, and their failure changes nothing.
+/// Lets one call fail after another. Failures of calls that only release resources change nothing.
 #[test]
 fn whichever_call_of_hip_fails_a_device_that_can_not_be_used_is_told() {
     if !has_drivers() {

@@ -1,4 +1,4 @@
-//! `robocache info`: what it says of recordings whose faults are known.
+//! Tests of `robocache info` on recordings whose faults are known.
 
 use crate::common::{Folder, MS, command, record, record_robot, run, sample};
 use robocache::stream::form;
@@ -13,7 +13,7 @@ fn info(folder: &Path) -> (i32, Value) {
 #[test]
 fn gaps_order_duplicates_and_values_are_counted() {
     let folder = Folder::new();
-    // 100 Hz; lost: 50 and 60 ms; 30 ms comes after 40 ms; 80 ms twice.
+    // At 100 Hz, 50 and 60 ms are lost, 30 ms comes after 40 ms, and 80 ms comes twice.
     let mut force: Vec<_> = [0, 10, 20, 40, 30, 70, 80, 80, 90, 100]
         .map(|ms| ("force", sample(ms * MS, &[0.0; 6])))
         .into();
@@ -32,7 +32,7 @@ fn gaps_order_duplicates_and_values_are_counted() {
         ("samples", json!(10)),
         ("out_of_order", json!(1)),
         ("duplicates", json!(1)),
-        // 20 to 40 ms, and 40 to 70 ms: one and two are lost, 30 ms being out of order.
+        // One sample is lost from 20 to 40 ms, as 30 ms is out of order, and two from 40 to 70 ms.
         ("gaps", json!(2)),
         ("lost", json!(3)),
         ("nonfinite", json!(2)),

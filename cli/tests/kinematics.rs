@@ -1,4 +1,4 @@
-//! Findings of `robocache check` and `try` in joints that are recorded otherwise than `kinematics:` takes them.
+//! Tests of `robocache check` and `try` with joints that are recorded otherwise than `kinematics:` takes them.
 
 use crate::common::{Folder, MS, command, done, record, run, sample};
 
@@ -9,7 +9,7 @@ nodes:
   - { id: show, path: show.py, inputs: { pose: arm/arm_pose } }
 ";
 
-/// A recording of samples with these names, and a configuration with an entry that takes them.
+/// Writes a recording of samples with these names, and a configuration with an entry that takes them.
 fn project(names: &[&str], values: &[&[f32]], entry: &str) -> Folder {
     let folder = Folder::new();
     let samples = (0..).zip(values).map(|(i, values)| {
@@ -32,7 +32,7 @@ fn project(names: &[&str], values: &[&[f32]], entry: &str) -> Folder {
     folder
 }
 
-/// The problems that `check` finds with the section, and its exit code.
+/// Runs `check`. Returns the exit code and the problems of the section.
 fn check(folder: &Folder) -> (i32, Vec<String>) {
     let words = ["check", "robot.yml", "--dataflow", "flow.yml", "--json"];
     let done = done(command(words).current_dir(&folder.0));
@@ -55,7 +55,7 @@ fn joints_in_any_order_of_their_names_are_found() {
     ] {
         assert_eq!(check(&project(names, &RADIANS, entry)), (0, Vec::new()), "{names:?}");
     }
-    // Names of no joint are told.
+    // Names that no joint has are reported.
     let (code, problems) = check(&project(&["a", "b"], &RADIANS, "make: pose, channels: [0, 2]"));
     let wanted = "[0].input: `joints`: none of the `fields` a, b is a joint: the values are taken in the order of the chain, shoulder, elbow";
     assert_eq!((code, problems), (0, vec![wanted.to_owned()]));
@@ -113,7 +113,7 @@ fn joints_that_are_not_those_of_the_chain_are_errors() {
             "{problems:#?}\nnot {words}"
         );
     }
-    // `try` refuses each of the messages.
+    // `try` refuses each message.
     let folder = project(&["joint_1", "joint_2"], &RADIANS, "make: pose");
     let done = run(["try".into(), folder.path("robot.yml"), folder.path("recording")]);
     let words = "3, such as: joint `shoulder` is not among the `fields`";
@@ -144,7 +144,7 @@ fn degrees_are_told() {
     assert!(done.json()["faults"].to_string().contains(words), "{}", done.out);
 }
 
-/// A recording of three poses beside one another and a fourth on the other side, each for a position that both links reach.
+/// Writes a recording of three poses beside one another and two on the other side, at positions within reach.
 fn project_of_poses() -> Folder {
     let poses: [&[f32]; 5] = [
         &[1.2, 0.30, 0.0, 0.0, 0.0, 0.0, 1.0],

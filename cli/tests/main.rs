@@ -1,4 +1,4 @@
-//! The command, in one binary, since each one links the whole engine.
+//! Tests of the command, in one binary, as each binary links the whole engine.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! `robocache new`: what it writes is checked, and runs where dora is installed (tests/test_cli.py).
+//! Tests that files of `robocache new` pass `check`; tests/test_cli.py runs them if dora is installed.
 
 use crate::common::{Done, Folder, run};
 use std::path::Path;
@@ -45,7 +45,7 @@ fn what_is_written_has_no_mistake() {
             (0, "0 errors, 0 warnings\n"),
             "{words:?}"
         );
-        // Every node is started again if it crashes, and those of robocache say how they are.
+        // Every node is restarted if it crashes, and nodes of robocache write their status.
         let text = std::fs::read_to_string(&dataflow).unwrap();
         let nodes = text.matches("  - id: ").count();
         assert_eq!(
@@ -55,7 +55,7 @@ fn what_is_written_has_no_mistake() {
         );
         assert!(std::fs::read_to_string(&config).unwrap().contains("\nstatus: status "));
         assert!(done.err.contains("robocache top "), "{}", done.err);
-        // Nothing is written over.
+        // No file is overwritten.
         let again = new(&robot, words);
         assert_eq!((again.code, again.out.as_str()), (2, ""));
         assert!(again.err.contains("dataflow.yml: it is there already"), "{}", again.err);

@@ -1,4 +1,4 @@
-//! Streams whose stamps are off from those of the others, as their arrivals tell, in every command that works by stamps.
+//! Tests of streams whose stamps are off from those of the others, by their arrivals, in every command that uses stamps.
 
 use crate::common::{Folder, MS, record, run, sample};
 use robocache::stream::Message;
@@ -19,7 +19,7 @@ lerobot:
     - { name: action, stream: command, take: next }
 ";
 
-/// Ten seconds, each stream with its clock `ahead` by some ms; all arrive 3 ms after the capture.
+/// Records ten seconds, in which the clock of each stream is `ahead` by some ms. All messages arrive 3 ms after the capture.
 fn recorded(folder: &Folder, ahead: &[(&str, i64)]) {
     let mut messages: Vec<(&str, Message)> = Vec::new();
     for i in 0..500 {
@@ -61,7 +61,7 @@ fn words(folder: &Folder, command: &str, more: &[&str]) -> Vec<String> {
 
 #[test]
 fn a_stream_that_is_a_second_or_more_off_is_refused_unless_it_is_allowed_by_name() {
-    // A modality, a stream that is taken as it came, and one that is attached.
+    // A modality, a stream beside the observations, and an attached stream.
     for (stream, ahead_ms, side) in [
         ("force", 2500, "ahead of"),
         ("command", -2500, "behind"),
@@ -133,7 +133,7 @@ fn one_that_is_a_little_off_is_warned_of() {
             done.err
         );
     }
-    // What the configuration accounts for is none.
+    // An offset that `latency_ms` accounts for is not reported.
     let text = CONFIG.replace("input: force,", "input: force, latency_ms: 300,");
     folder.write("config.yml", &text);
     std::fs::remove_dir_all(folder.path("dataset")).unwrap();
@@ -181,7 +181,7 @@ fn what_was_recorded_as_fast_as_it_went_raises_no_alarm() {
     folder.write("config.yml", CONFIG);
     let done = run(words(&folder, "try", &[]));
     assert!(!done.out.contains("clocks:"), "{}", done.out);
-    // Nor does what says nothing of arrivals.
+    // A recording without arrivals has no offsets, either.
     let folder = Folder::new();
     record(
         &folder.path("recording"),

@@ -1,4 +1,4 @@
-//! `robocache report`: its figures, what stands in the page, and the page in a browser.
+//! Tests of `robocache report`: its figures, the data of the page, and the page in a browser.
 
 use crate::common::{Done, FUSE, Folder, MS, half, record, record_robot, root, run, sample};
 use robocache::ops::{self, align};
@@ -25,13 +25,13 @@ fn page(folder: &Folder) -> String {
     std::fs::read_to_string(folder.path("page.html")).unwrap()
 }
 
-/// Data of the script of the page.
+/// Reads the data for the script of the page.
 fn data(page: &str) -> Value {
     let (_, from) = page.split_once("id=\"data\">").unwrap();
     serde_json::from_str(from.split_once("</script>").unwrap().0).unwrap()
 }
 
-/// Without what differs from run to run.
+/// Removes the figures that differ from run to run.
 fn lasting(mut report: Value) -> Value {
     report.as_object_mut().unwrap().remove("took_s");
     for of in report["observations"].as_array_mut().unwrap() {
@@ -40,7 +40,7 @@ fn lasting(mut report: Value) -> Value {
     report
 }
 
-/// The page after its script ran, in a Chromium that has no network; `None` if there is none.
+/// Returns the page after its script ran, in a Chromium without network; `None` if there is no Chromium.
 fn opened(page: &Path) -> Option<String> {
     let Some(browser) = ["chromium", "chromium-browser", "google-chrome"]
         .into_iter()
@@ -51,7 +51,7 @@ fn opened(page: &Path) -> Option<String> {
                 .is_ok_and(|done| done.status.success())
         })
     else {
-        // The harness would keep what a test that passes prints.
+        // The harness hides prints of tests that pass, but not this line.
         let _ = writeln!(
             std::io::stderr(),
             "report: skipped in a browser, as there is no chromium"
@@ -88,7 +88,7 @@ fn opened(page: &Path) -> Option<String> {
     assert!(done.status.success(), "{said}");
     assert!(!said.contains("CONSOLE"), "{said}");
     let requests = std::fs::read_to_string(log).unwrap();
-    // The page may load nothing, and what it tried would stand in the console. The browser itself asks its maker for news.
+    // The page may load nothing; attempts would appear in the console. Only the browser itself contacts its maker.
     let asked = requests
         .split("\"url\":\"http")
         .skip(1)
@@ -153,7 +153,7 @@ fn its_figures_are_those_of_try() {
     );
     let stretch = &fused["stretches"][0];
     let column = |i: usize| stretch["columns"][i].as_array().unwrap();
-    // 200 observations, each drawn: of `a` valid, age and value, of `b` half of them.
+    // Each of 200 observations is drawn: `a` is valid in all of them, `b` in half.
     assert_eq!(
         (
             stretch["times_s"].as_array().unwrap().len(),
@@ -188,7 +188,7 @@ fn the_demo_and_what_it_recorded_are_drawn() {
         "{}",
         done.out
     );
-    // Alone, the streams are drawn as they were recorded, but for the clouds.
+    // Without a configuration, the streams are drawn as they were recorded, but not the clouds.
     let alone = report(&folder, &[]);
     assert_eq!(alone.code, 0, "{}", alone.err);
     let data = data(&page(&folder));
@@ -205,7 +205,7 @@ fn the_demo_and_what_it_recorded_are_drawn() {
             .unwrap()
             .contains("rows is not a sample")
     );
-    // 6,000 samples are more than there is room for.
+    // 6,000 samples are more than can be drawn one by one.
     let force = &data["outputs"][1]["stretches"][0];
     assert!(force["width_s"].as_f64().unwrap() > 0.0 && force["times_s"].as_array().unwrap().len() <= 4000);
     if let Some(dom) = opened(&folder.path("page.html")) {
@@ -213,7 +213,7 @@ fn the_demo_and_what_it_recorded_are_drawn() {
     }
 }
 
-/// Observations as a node sent them, with what it said of itself.
+/// Uses recorded observations of a node, and its diagnostics.
 #[test]
 fn recorded_observations_and_diagnostics_are_used() {
     let folder = Folder::new();
@@ -357,7 +357,7 @@ fn channels_are_named_in_the_order_asked_for() {
     let channels = data["channels"].as_array().unwrap();
     let names: Vec<&str> = channels.iter().map(|line| line["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["imu.y", "fused.hand[0]", "imu.x", "fused.arm"]);
-    // Of windows the newest row; masked from the fifteenth on.
+    // The newest row of each window is drawn; from the fifteenth on it is masked.
     let hand: Vec<Option<i64>> = (0..20).map(|i| Some(i).filter(|i| *i < 15)).collect();
     let drawn = channels[1]["stretches"][0]["columns"][0].as_array().unwrap();
     assert_eq!(
@@ -391,7 +391,7 @@ fn channels_of_several_streams_share_a_chart() {
         40..50 => f32::NAN,
         _ => i as f32,
     };
-    // NaN from 400 to 490 ms, nothing from 700 to 790 ms; `c` is set back by a minute.
+    // `a.b` is NaN from 400 to 490 ms, and missing from 700 to 790 ms; the clock of `c` is set back by a minute.
     let a = (0..70).chain(80..100);
     let a = a.map(|i| ("a.b", sample(i * 10 * MS, &[value(i), f32::MAX])));
     let c = (0..100).map(|i| ("c", sample((i * 7 - i / 50 * 60_000) * MS, &[f32::INFINITY])));
@@ -406,7 +406,7 @@ fn channels_of_several_streams_share_a_chart() {
         .collect();
     assert_eq!(parts, [1, 1, 2]);
     let drawn = channels[0]["stretches"][0]["columns"][0].as_array().unwrap();
-    // 90 samples, and the gap.
+    // There are 90 samples, and a point for the gap.
     assert_eq!(
         (drawn.len(), drawn.iter().filter(|value| value.is_null()).count()),
         (91, 11)
@@ -434,7 +434,7 @@ fn names_are_texts_and_nothing_else() {
     let done = report(&folder, &["--config", config.to_str().unwrap()]);
     assert_eq!(done.code, 0, "{}", done.err);
     let text = page(&folder);
-    // The three of the page itself.
+    // The page closes only its own three elements `script`.
     assert_eq!(text.matches("</script>").count(), 3);
     let Some(dom) = opened(&folder.path("page.html")) else {
         return;

@@ -1,4 +1,4 @@
-//! `robocache top`: what it says of status files.
+//! Tests of `robocache top` on status files.
 
 use crate::common::{Folder, run};
 use robocache::app::{Level, Report, Row};

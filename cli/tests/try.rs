@@ -1,4 +1,4 @@
-//! `robocache try`: what it says of recordings whose drop-outs are known.
+//! Tests of `robocache try` on recordings whose drop-outs are known.
 
 use crate::common::{Done, FUSE, Folder, MS, done, half, record, record_robot, root, run, sample};
 use robocache::prelude::*;
@@ -20,7 +20,7 @@ fn a_stream_that_falls_silent_is_the_verdict() {
     assert_eq!(done.code, 1);
     let report = done.json();
     let fused = &report["observations"][0];
-    // The grid starts where both streams have a sample, at 10 ms, and ends with the newest.
+    // The grid starts where both streams have a sample, at 10 ms, and ends with the newest sample.
     assert_eq!(
         (&fused["output"], fused["count"].as_u64(), fused["missed"].as_u64()),
         (&Value::from("fused"), Some(200), Some(0))
@@ -28,7 +28,7 @@ fn a_stream_that_falls_silent_is_the_verdict() {
     let streams = fused["streams"].as_array().unwrap();
     assert_eq!(streams[0]["valid"], 1.0);
     assert_eq!(streams[0]["age_ms"]["max"], 0.0);
-    // From 10 to 1000 ms: 100 of 200.
+    // `b` is valid from 10 to 1000 ms: in 100 of 200 observations.
     assert_eq!(
         (&streams[1]["name"], &streams[1]["valid"]),
         (&Value::from("b"), &Value::from(0.5))
@@ -95,7 +95,7 @@ fn the_demo_works_on_its_own_robot() {
     );
 }
 
-/// Counts the messages that a node would have sent: the engine itself makes them.
+/// Counts the messages that a node would have sent: the same engine makes them.
 #[test]
 fn the_counts_are_those_of_the_engine() {
     let folder = Folder::new();
@@ -167,7 +167,7 @@ fn a_stream_that_becomes_a_feature_of_a_dataset_is_not_called_unused() {
 #[test]
 fn a_pose_that_kinematics_makes_is_a_stream_of_the_observations() {
     let folder = Folder::new();
-    // Two joints of an arm in a plane, one message of which has a joint too few.
+    // Two joints of an arm in a plane; one message has a joint too few.
     let joints = (0..=100).map(|i| {
         let angle = 0.01 * i as f32;
         let values = if i == 50 { vec![angle] } else { vec![angle, -angle] };
@@ -243,14 +243,14 @@ fn what_can_not_be_read_is_told_beside_the_verdict() {
     assert_eq!(report["observations"][0]["streams"][1]["valid"], 1.0);
 }
 
-/// A clock that is set while it is recorded leaves seconds without number that nobody counts one by one.
+/// Skips the billions of seconds without a message that a clock leaves when it is set.
 #[test]
 fn a_clock_that_jumps_ahead_by_decades_takes_no_longer() {
     let folder = Folder::new();
     let stamps = (0..100).chain(170_000_000_000..170_000_000_100).map(|i| i * 10 * MS);
     let messages = stamps.flat_map(|stamp| [("a", sample(stamp, &[1.0])), ("b", sample(stamp, &[1.0, 2.0]))]);
     record(&folder.path("recording"), messages);
-    // So many seconds of a core.
+    // `ulimit -t` allows 20 s of CPU time.
     let config = folder.write("robot.yml", FUSE);
     let mut limited = std::process::Command::new("bash");
     limited.args([
@@ -288,7 +288,7 @@ fn sections_of_several_nodes_are_tried_side_by_side() {
     };
     let observed = [("fused", 200), ("align/a", 200), ("align/b", 200)].map(|(name, count)| (name.to_owned(), count));
     assert_eq!(names("observations"), observed);
-    // No stamp of `a` is one of `b`.
+    // `a` and `b` have no stamp in common.
     assert_eq!(names("others"), []);
     let together = all.replace("policy: exact", "policy: approximate");
     let report = attempt(&folder, &together, &["--json", "--min-valid", "0.5"]).json();
@@ -304,7 +304,7 @@ fuse:
     - { input: b, dim: 1, interpolation: previous }
 ";
 
-/// Two streams with these stamps, ms.
+/// Records two streams with these stamps, ms.
 fn stamped(folder: &Folder, stamps_ms: impl Iterator<Item = i64>) {
     let messages = stamps_ms.flat_map(|ms| ["a", "b"].map(|name| (name, sample(ms * MS, &[1.0]))));
     record(&folder.path("recording"), messages);
@@ -318,7 +318,7 @@ fn stamps_that_make_next_to_no_observations_are_no_success() {
     let verdict = "\nno: none of the 100 samples of `a` has a stamp past that of the first\n";
     assert!(done.code == 1 && done.out.ends_with(verdict), "{}", done.out);
 
-    // Each stamp a day past the one before it.
+    // Each stamp is a day after the previous one.
     let folder = Folder::new();
     stamped(&folder, (0..100).map(|day| day * 86_400_000));
     let done = attempt(&folder, LIVE, &["--json"]);
@@ -342,9 +342,9 @@ fn a_grid_is_not_filled_up_to_a_stamp_days_ahead() {
     assert_eq!(report["observations"][0]["count"], 100);
     let words = "no: a stamp of `a` is 11.0 days ahead of where all streams are, and fuse has 95040000 targets until then: it was tried up to there";
     assert_eq!(report["verdict"], words);
-    // With `max_wait_ms` it is a clock jump.
+    // With `max_wait_ms` the stamp counts as a clock jump.
     assert_eq!(attempt(&folder, LIVE, &[]).code, 0);
-    // Nor is it from where both clocks were set back to.
+    // The grid is not filled up to such a stamp either if both clocks were set back before.
     let folder = Folder::new();
     let back = (0..100).map(|i| DAYS + i * 10).chain([0, 10]);
     stamped(&folder, back.chain([DAYS + 1000]));

@@ -1,5 +1,5 @@
-//! Output of `convert` is whole or not there: killed at random points, on a full disk, twice at once.
-//! `ROBOCACHE_KILL_POINTS` says at how many points each conversion is killed.
+//! Tests that the output of `convert` is whole or not there: killed, on a full disk, or run twice at once. Each conversion is
+//! killed at a number of points, `ROBOCACHE_KILL_POINTS`.
 
 use crate::common::{FUSE, Folder, MS, command, done, record, run, sample};
 use rustix::fs::{FlockOperation, flock};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// A recording, the same as MCAP, and a configuration.
+/// Writes a recording, the same recording as MCAP, and a configuration.
 fn inputs(folder: &Folder) -> [String; 3] {
     let at = folder.path("recording");
     let streams = (0..3000).flat_map(|i| {
@@ -24,7 +24,7 @@ fn inputs(folder: &Folder) -> [String; 3] {
     [at, bag, folder.write("robocache.yml", FUSE)].map(|path| path.to_str().unwrap().to_owned())
 }
 
-/// The words of each conversion, without OUT.
+/// Lists the name of the output and the other arguments of each conversion.
 fn conversions([recording, bag, config]: &[String; 3]) -> Vec<(&'static str, Vec<String>)> {
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
     vec![
@@ -36,7 +36,7 @@ fn conversions([recording, bag, config]: &[String; 3]) -> Vec<(&'static str, Vec
     ]
 }
 
-/// All files of an output; `None` if it is not there.
+/// Reads all files of an output; `None` if the output is not there.
 fn contents(path: &Path) -> Option<BTreeMap<PathBuf, Vec<u8>>> {
     fn walk(path: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>, from: &Path) {
         if path.is_dir() {
@@ -82,7 +82,7 @@ fn killed_at_any_point_it_leaves_a_whole_output_or_none() {
         let whole = contents(&out);
         assert!(!partial(&out).exists());
         let (mut there, mut left) = (0, 0);
-        // The state of a generator that spreads evenly.
+        // State of a generator that spreads its values evenly.
         let mut spread = 0.5f64;
         for point in 0..points {
             remove(&out);
@@ -105,7 +105,7 @@ fn killed_at_any_point_it_leaves_a_whole_output_or_none() {
                 let _ = std::fs::remove_dir(partial(&out));
             } else if contents(&partial(&out)).is_some_and(|files| !files.is_empty()) {
                 left += 1;
-                // It is named, and nothing is made before it is removed.
+                // The leftover is named, and no output is made before it is removed.
                 if left == 1 {
                     let refused = done(&mut convert(&words, &out));
                     assert_eq!(refused.code, 2);
@@ -123,7 +123,7 @@ fn killed_at_any_point_it_leaves_a_whole_output_or_none() {
     }
 }
 
-/// A limit on the size of files stands for a disk that is full.
+/// Uses a limit on the size of files in place of a full disk.
 #[test]
 fn without_room_nothing_is_left() {
     let folder = Folder::new();
@@ -146,7 +146,7 @@ fn without_room_nothing_is_left() {
 fn of_two_runs_on_one_output_the_second_is_refused_at_once() {
     let folder = Folder::new();
     let inputs = inputs(&folder);
-    // The first run, as another one sees it.
+    // The state of a first run that is still writing.
     let out = folder.path("out");
     std::fs::create_dir(partial(&out)).unwrap();
     std::fs::write(partial(&out).join("out"), "half").unwrap();
@@ -158,7 +158,7 @@ fn of_two_runs_on_one_output_the_second_is_refused_at_once() {
         assert!(second.err.contains("another run is making"), "{}", second.err);
         assert!(partial(&out).join("out").exists());
     }
-    // It dies.
+    // The first run dies.
     drop(lock);
     let refused = done(&mut convert(&inputs[..1], &out));
     assert_eq!(refused.code, 2);

@@ -13,15 +13,15 @@ import numpy as np
 from PIL import Image
 from rerun.experimental import ViewerClient
 
-# The viewer's notes on its start lie over the corner for so long.
+# Seconds for which the viewer's notes on its start cover the corner.
 _NOTES_S = 10.0
 _BAR = 37
 _WIDTH = 1440
 
 
 def picture(recording: pathlib.Path, timeline: str = "capture_time") -> Image.Image:
-    """The window of a viewer at the end of a recording."""
-    # The viewer is started by name.
+    """Takes a picture of a viewer's window at the end of a recording."""
+    # The viewer is looked up in PATH by its name.
     os.environ["PATH"] = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with ViewerClient.spawn(headless=True, port=9877) as viewer:
         viewer.open(str(recording))
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("picture", type=pathlib.Path)
     options = parser.parse_args()
     image = picture(options.recording).convert("RGB")
-    # The bar of menus says nothing of what is shown.
+    # The menu bar shows nothing of the recording.
     image = image.crop((0, _BAR, image.width, image.height))
     image.thumbnail((_WIDTH, image.height), Image.Resampling.LANCZOS)
     image.quantize(256, dither=Image.Dither.NONE).save(options.picture, optimize=True)

@@ -26,7 +26,7 @@ use std::path::Path;
 #[derive(Default)]
 pub struct App {
     config: Config,
-    /// From the program, in place of the configuration's.
+    /// Placement from the program, which replaces the configuration's.
     given_placement: Option<Placement>,
     plugins: Vec<Box<dyn Plugin>>,
     surroundings: Surroundings,
@@ -69,31 +69,31 @@ impl App {
         self
     }
 
-    /// Makes a plugin available. Without `plugins:` in the configuration it runs, and needs its section there unless it
-    /// has its configuration from the program. With `plugins:`, those run that are listed, and before them those that
-    /// have theirs from the program and are not.
+    /// Makes a plugin available. Without `plugins:` in the configuration it runs, and needs a section there unless the program
+    /// configures it. With `plugins:`, the listed plugins run, and before them those that the program configures and that are
+    /// not listed.
     #[must_use]
     pub fn add_plugin(mut self, plugin: impl Plugin + 'static) -> Self {
         self.plugins.push(Box::new(plugin));
         self
     }
 
-    /// Makes several plugins available, as [`add_plugin`](Self::add_plugin) does each. With more than one that needs a
-    /// section, the configuration has to say by `plugins:` which of them run.
+    /// Makes several plugins available, as [`add_plugin`](Self::add_plugin) does each. If there are several and a section is
+    /// missing, the configuration has to list under `plugins:` which of them run.
     #[must_use]
     pub fn add_plugins(mut self, plugins: impl IntoIterator<Item = Box<dyn Plugin>>) -> Self {
         self.plugins.extend(plugins);
         self
     }
 
-    /// Says which inputs are wired: [`wired_inputs`](BuildContext::wired_inputs).
+    /// Sets the inputs that the dataflow wires: [`wired_inputs`](BuildContext::wired_inputs).
     #[must_use]
     pub fn with_wired_inputs(mut self, inputs: impl IntoIterator<Item = String>) -> Self {
         self.surroundings.wired = inputs.into_iter().collect();
         self
     }
 
-    /// Says which run of a dataflow this is: [`run`](BuildContext::run).
+    /// Sets the run of the dataflow: [`run`](BuildContext::run).
     #[must_use]
     #[cfg(feature = "dora")]
     pub(crate) fn with_run(mut self, run: Option<Run>) -> Self {
@@ -101,7 +101,8 @@ impl App {
         self
     }
 
-    /// Says what messages are too large for the transport: [`check_message_size`](BuildContext::check_message_size).
+    /// Sets the check for messages that are too large for the transport:
+    /// [`check_message_size`](BuildContext::check_message_size).
     #[must_use]
     pub fn with_message_limit(mut self, limit: impl Fn(&str, usize) -> Result<(), String> + 'static) -> Self {
         self.surroundings.limit = Some(Box::new(limit));
@@ -113,7 +114,7 @@ impl App {
         self.plugins.iter().map(Box::as_ref)
     }
 
-    /// The folder in which each node keeps a file that says how it is, if the configuration names one.
+    /// The folder of the nodes' status files, if the configuration names one.
     pub fn status(&self) -> Option<&Path> {
         self.config.status()
     }
@@ -147,7 +148,7 @@ impl App {
         if !self.surroundings.is_check {
             let file = self.config.file().display();
             warnings.iter().for_each(|warning| tracing::warn!("{file}: {warning}"));
-            // These name their own file.
+            // Warnings of chains name their own file.
             let of_chains = self.config.read_chain_warnings();
             of_chains.iter().for_each(|warning| tracing::warn!("{warning}"));
         }
@@ -158,18 +159,18 @@ impl App {
         Ok(graph)
     }
 
-    /// Builds the operations only to see that the configuration can be used: it may name devices that this machine lacks,
-    /// and nothing outside the process is touched.
+    /// Builds the operations only to check the configuration, which may name devices that this machine lacks. Nothing outside
+    /// the process is touched.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// The errors of [`build`](Self::build).
     pub fn check(mut self) -> Result<Graph, AppError> {
         self.surroundings.is_check = true;
         self.build(|_| true)
     }
 }
 
-/// Inputs that come from the dataflow though an operation publishes them, as it comes later.
+/// Warns of inputs that come from the dataflow although an operation publishes them, because that operation comes later.
 fn order_warnings(operations: &[Registration]) -> Vec<String> {
     let mut warnings = Vec::new();
     for (i, taker) in operations.iter().enumerate() {

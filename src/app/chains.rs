@@ -20,9 +20,9 @@ struct NamedChain {
 /// The reason why there is no chain of a name.
 #[derive(Debug)]
 pub(super) enum ChainProblem {
-    /// The section does not have it.
+    /// The section does not have a chain of this name.
     Unknown(String),
-    /// The section has it, and it can't be read.
+    /// The chain can't be read.
     Unusable(String),
 }
 
@@ -35,7 +35,7 @@ impl Chains {
         Self(sources.into_iter().map(unread).collect())
     }
 
-    /// The chain of a name. The path of its URDF counts from `folder`.
+    /// Returns the chain of a name. A relative path of its URDF starts at `folder`.
     pub(super) fn get(&self, name: &str, folder: &Path) -> Result<Arc<Chain>, ChainProblem> {
         let Some(found) = self.0.get(name) else {
             let names: Vec<&String> = self.0.keys().collect();
@@ -50,7 +50,7 @@ impl Chains {
         Ok(found.read.get_or_init(|| Arc::new(chain)).clone())
     }
 
-    /// The peculiarities of the chains that were read, each in words.
+    /// Warnings about the chains that were read.
     pub(super) fn read_warnings(&self) -> Vec<String> {
         let read = self
             .0
@@ -63,7 +63,7 @@ impl Chains {
         .collect()
     }
 
-    /// The peculiarities of a chain that a log would tell; none of one that can't be read.
+    /// Warnings about a chain; none if it can't be read.
     pub(super) fn warnings(&self, name: &str, folder: &Path) -> Vec<String> {
         let chain = self.0.get(name).and_then(|found| found.source.read(folder).ok());
         chain.map_or_else(Vec::new, |chain| chain.warnings().to_vec())

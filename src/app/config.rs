@@ -12,7 +12,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Sections of robocache's own nodes and of its command, which share one file with each other.
+/// Sections of robocache's own nodes and of its command, which may share one file.
 const SECTIONS: [&str; 11] = [
     "align",
     "clock",
@@ -30,18 +30,17 @@ const SECTIONS: [&str; 11] = [
 /// Keys that hold for all operations.
 const OF_ALL: [&str; 6] = [CHAINS, "device", "devices", MAX_DEVICE_MB, "plugins", STATUS];
 
-/// The limit to the device memory that an operation holds: for all of them at the top of the file, or in the section of
-/// one.
+/// Key of the limit to the device memory of an operation: at the top of the file for all, or in the section of one.
 const MAX_DEVICE_MB: &str = "max_device_mb";
 
-/// The folder in which each node keeps a file that says how it is.
+/// Key of the folder of the nodes' status files.
 const STATUS: &str = "status";
 
-/// The chains of the robot, which operations name.
+/// Key of the robot's chains, which operations name.
 const CHAINS: &str = "chains";
 
-/// A configuration file: its sections, each of them read by the plugin of that name. The default is that of an app
-/// without a file.
+/// A configuration file: its sections, each of them read by the plugin of that name. The default stands for an app without a
+/// file.
 #[derive(Debug)]
 pub struct Config {
     file: PathBuf,
@@ -78,7 +77,7 @@ impl Config {
     /// The file can't be read, or is not a configuration. Its sections are checked when the app is built.
     pub fn read(file: &Path) -> Result<Self, AppError> {
         let mut text = String::new();
-        // One byte past the limit tells a text that is too long, even where it never ends.
+        // One byte past the limit shows that a text is too long, even if it never ends.
         let read =
             std::fs::File::open(file).and_then(|open| open.take(yaml::MAX_BYTES as u64 + 1).read_to_string(&mut text));
         read.map_err(|error| Self::of(file).error("configuration", format!("it can't be read: {error}")))?;
@@ -88,7 +87,7 @@ impl Config {
     /// Reads the text of a file; `file` is for messages.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// The errors of [`read`](Self::read).
     pub fn parse(file: &Path, text: &str) -> Result<Self, AppError> {
         let mut config = Self::of(file);
         let mut sections = sections(text).map_err(|problem| config.error("configuration", problem))?;
@@ -123,7 +122,7 @@ impl Config {
         Ok(config)
     }
 
-    /// One without sections.
+    /// A configuration without sections.
     fn of(file: &Path) -> Self {
         Self {
             file: file.to_owned(),
@@ -131,8 +130,8 @@ impl Config {
         }
     }
 
-    /// Leaves one operation of it: of `plugins:` the entry of this name, without its own name; without an entry, or
-    /// without `plugins:`, the section of this name.
+    /// Keeps the configuration of one plugin: its entry of `plugins:`, without the entry's own name. If there is no such entry,
+    /// the section of the plugin's name stays.
     ///
     /// # Errors
     /// Several entries of `plugins:` with this name.
@@ -163,19 +162,20 @@ impl Config {
         self.sections.keys().map(String::as_str)
     }
 
-    /// Reads a section that no plugin takes; `None` if the file has none.
+    /// Reads a section that no plugin takes; `None` if the file does not have it.
     ///
     /// # Errors
-    /// Unknown keys, wrong types: the file, the key and what is allowed.
+    /// Unknown keys or wrong types, with the file, the key and what is allowed.
     pub fn read_section<C: DeserializeOwned>(&self, name: &str) -> Result<Option<C>, AppError> {
         let section = self.sections.get(name);
         section.map(|section| self.section(name, section)).transpose()
     }
 
-    /// A chain of the section `chains:`, which the value at `key` of a section names. It is read when it is first asked for.
+    /// Returns the chain of the section `chains:` that is called `name`, as the value at `key` of `section` says. A chain is
+    /// read on the first call.
     ///
     /// # Errors
-    /// No chain of this name, at `key`; a URDF that can't be read, or does not have the chain, at the chain.
+    /// No chain of this name, reported at `key`. A URDF that can't be read, or does not have the chain, reported at the chain.
     pub fn chain(&self, section: &str, key: &str, name: &str) -> Result<Arc<Chain>, AppError> {
         let folder = self.file.parent().unwrap_or(Path::new(""));
         self.chains.get(name, folder).map_err(|problem| match problem {
@@ -184,8 +184,8 @@ impl Config {
         })
     }
 
-    /// The peculiarities of a chain of the section `chains:`, such as limits that seem to be degrees, which a node tells when it reads
-    /// it. None of a chain that can't be read.
+    /// Warnings about a chain of the section `chains:`, such as limits that seem to be degrees; none if it can't be read. A
+    /// node logs them when it reads the chain.
     pub fn chain_warnings(&self, name: &str) -> Vec<String> {
         self.chains.warnings(name, self.file.parent().unwrap_or(Path::new("")))
     }
@@ -195,21 +195,22 @@ impl Config {
         self.plugins.is_some()
     }
 
-    /// Checks that status files can be written if it names a folder for them; a relative one counts from `base`.
+    /// Checks that status files can be written, if the configuration names a folder for them. A relative folder starts at
+    /// `base`.
     ///
     /// # Errors
-    /// The reason why they can't, and what is allowed.
+    /// The reason why they can't be written, and what is allowed.
     pub fn check_status(&self, base: &Path) -> Result<(), AppError> {
         let Some(folder) = &self.status else { return Ok(()) };
         folder::check(&base.join(folder)).map_err(|problem| self.error(STATUS, problem))
     }
 
-    /// The folder of status files, if it names one.
+    /// The folder of status files, if the configuration names one.
     pub(super) fn status(&self) -> Option<&Path> {
         self.status.as_deref()
     }
 
-    /// The file it came from.
+    /// The file that the configuration came from.
     pub(super) fn file(&self) -> &Path {
         &self.file
     }
@@ -228,7 +229,7 @@ impl Config {
         Ok(placement.with_max_bytes(self.max_bytes))
     }
 
-    /// Sections of plugins that the file has beside `plugins:`, each in words.
+    /// Warns of the sections of plugins that are not used, because the file lists `plugins:`.
     pub(super) fn unused_sections(&self, plugins: &[Box<dyn Plugin>]) -> Vec<String> {
         let is_plugin = |key: &&String| plugins.iter().any(|plugin| plugin.name() == key.as_str());
         let unused = self.sections.keys().filter(|key| self.has_plugins() && is_plugin(key));
@@ -239,13 +240,13 @@ impl Config {
             .collect()
     }
 
-    /// The peculiarities of the chains that were read.
+    /// Warnings about the chains that were read.
     pub(super) fn read_chain_warnings(&self) -> Vec<String> {
         self.chains.read_warnings()
     }
 
-    /// The plugins to build, in order, each with its section: those that `plugins:` lists, else all of them; in any
-    /// case those that have their configuration from the program.
+    /// The plugins to build, in order, each with its section: those that `plugins:` lists, else all of them. Plugins that the
+    /// program configures are always among them.
     pub(super) fn steps(&self, plugins: &[Box<dyn Plugin>]) -> Result<Vec<Step>, AppError> {
         let names: Vec<&'static str> = plugins.iter().map(|plugin| plugin.name()).collect();
         let mut known: Vec<&str> = SECTIONS.to_vec();
@@ -333,11 +334,11 @@ impl Config {
 
 /// One operation to build.
 pub(super) struct Step {
-    /// Its index among the plugins.
+    /// Index among the plugins.
     pub plugin: usize,
-    /// Its section, if the file has one.
+    /// Section of the operation, if the file has one.
     pub section: Option<Value>,
-    /// Its own name, if the file gives it one.
+    /// Own name of the operation, if the file gives it one.
     pub name: Option<String>,
 }
 
@@ -351,13 +352,13 @@ impl Step {
     }
 }
 
-/// Takes a key out of a section. One that is null is not there.
+/// Takes a key out of a section. A key that is null counts as absent.
 fn take_key(section: &mut Value, key: &str) -> Option<Value> {
     let value = section.as_mapping_mut()?.remove(key)?;
     (!value.is_null()).then_some(value)
 }
 
-/// Takes where payloads are to be out of a section.
+/// Takes the residence of payloads out of a section.
 pub(super) fn take_residences(section: &mut Value) -> Result<Option<Residences>, String> {
     take_key(section, "residence")
         .map(|value| Residences::parse(&value))
@@ -373,7 +374,7 @@ fn take_name(section: &mut Value) -> Result<Option<String>, String> {
     }
 }
 
-/// Bytes of a number of MiB.
+/// Converts a number of MiB to bytes.
 fn max_bytes(value: Value) -> Result<usize, String> {
     match value.as_f64() {
         Some(mb) if mb > 0.0 && mb <= 1e9 => Ok((mb * f64::from(1 << 20)) as usize),
@@ -385,7 +386,7 @@ fn max_bytes(value: Value) -> Result<usize, String> {
     }
 }
 
-/// The sections of a text by their keys, each of which stands there once.
+/// Parses the sections of a text by their keys. A key that stands there twice is an error.
 fn sections(text: &str) -> Result<BTreeMap<String, Value>, String> {
     let mapping = match yaml::value(text).map_err(|problem| problem.to_string())? {
         Value::Mapping(mapping) => mapping,

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Tells why messages of a size in bytes can't be sent on an output.
+/// Check of a message's size in bytes on an output. The error says why the message can't be sent.
 pub(super) type MessageLimit = dyn Fn(&str, usize) -> Result<(), String>;
 
 /// A run of a dataflow, from its start to its end. Its nodes may be started several times in it.
@@ -18,7 +18,7 @@ pub(super) type MessageLimit = dyn Fn(&str, usize) -> Result<(), String>;
 pub struct Run {
     /// Name of the run, which no other run has.
     pub id: String,
-    /// Start of the run, the same for every node and another one for every start.
+    /// Start of the run: the same time for all its nodes, and another for each run.
     pub started: SystemTime,
 }
 
@@ -40,7 +40,7 @@ pub struct BuildContext<'a> {
     own_name: Option<String>,
     section: Option<Value>,
     placement: Placement,
-    /// Residences of the payloads of its outputs, if its section has any.
+    /// Residences of the plugin's payloads, if its section has any.
     residences: Option<Residences>,
     operations: &'a mut Vec<Registration>,
     /// The outputs of all plugins whose payloads are to be in a ring.
@@ -96,7 +96,7 @@ impl<'a> BuildContext<'a> {
     /// The configuration of the plugin that is being built, from its section.
     ///
     /// # Errors
-    /// No section; unknown keys, wrong types: the file, the key and what is allowed.
+    /// No section; unknown keys or wrong types, with the file, the key and what is allowed.
     pub fn config<C: DeserializeOwned>(&self) -> Result<C, AppError> {
         match &self.section {
             Some(section) => self.config.section(&self.label(), section),
@@ -107,10 +107,10 @@ impl<'a> BuildContext<'a> {
         }
     }
 
-    /// The configuration of the plugin that is being built: what the program gave it, else from its section.
+    /// The configuration of the plugin that is being built: `given` by the program, else read from its section.
     ///
     /// # Errors
-    /// As [`config`](Self::config).
+    /// The errors of [`config`](Self::config).
     pub fn config_or<C: DeserializeOwned + Clone>(&self, given: &Option<C>) -> Result<C, AppError> {
         let Some(given) = given else {
             return self.config();
@@ -124,7 +124,7 @@ impl<'a> BuildContext<'a> {
         Ok(given.clone())
     }
 
-    /// The name of the operation that is being built: its own, or that of its plugin.
+    /// The name of the operation that is being built: its own name, or the name of its plugin.
     pub fn name(&self) -> &str {
         self.own_name.as_deref().unwrap_or(self.plugin)
     }
@@ -137,35 +137,35 @@ impl<'a> BuildContext<'a> {
         }
     }
 
-    /// Makes the refusal of a configuration an error that names the file and the section.
+    /// Converts the refusal of a configuration to an error that names the file and the section.
     pub fn refused(&self, error: &ConfigError) -> AppError {
         self.config.error(&self.label(), error.to_string())
     }
 
-    /// A chain of the section `chains:`, which the value at `key` of the plugin's section names.
+    /// Returns the chain of the section `chains:` that is called `name`, as the value at `key` of the plugin's section says.
     ///
     /// # Errors
-    /// No chain of this name, at `key`; a URDF that can't be read, or does not have the chain, at the chain.
+    /// No chain of this name, reported at `key`. A URDF that can't be read, or does not have the chain, reported at the chain.
     pub fn chain(&self, key: &str, name: &str) -> Result<Arc<Chain>, AppError> {
         self.config.chain(&self.label(), key, name)
     }
 
-    /// The devices of the plugin that is being built, and how much of their memory its operation may hold.
+    /// The devices of the plugin that is being built, and the limit to the device memory of its operation.
     pub fn placement(&self) -> &Placement {
         &self.placement
     }
 
-    /// True if the configuration is only checked: nothing is to run, and no dataflow is there.
+    /// True if the configuration is only checked: nothing will run, and there is no dataflow.
     pub fn is_check(&self) -> bool {
         self.surroundings.is_check
     }
 
-    /// The folder in which each node keeps a file that says how it is, if the configuration names one.
+    /// The folder of the nodes' status files, if the configuration names one.
     pub fn status(&self) -> Option<&Path> {
         self.config.status()
     }
 
-    /// The inputs that the dataflow wires, for an operation that takes whatever comes.
+    /// The inputs that the dataflow wires, for an operation that takes all of them.
     pub fn wired_inputs(&self) -> &[String] {
         &self.surroundings.wired
     }
@@ -189,7 +189,7 @@ impl<'a> BuildContext<'a> {
         }
     }
 
-    /// Registers a source. Where it has a name of its own, that stands before its outputs.
+    /// Registers a source. If it has a name of its own, that name is put before its outputs.
     pub fn add_source(&mut self, outputs: Vec<String>, source: impl Source + 'static) {
         self.add_operation(Registration {
             name: self.name().to_owned(),
@@ -199,7 +199,7 @@ impl<'a> BuildContext<'a> {
         });
     }
 
-    /// Registers an operation. Where it has a name of its own, that stands before its outputs.
+    /// Registers an operation. If it has a name of its own, that name is put before its outputs.
     pub fn add_operation(&mut self, mut registration: Registration) {
         if let Some(residences) = &self.residences {
             match residences.of(&registration.outputs, &self.placement) {
@@ -230,7 +230,7 @@ impl<'a> BuildContext<'a> {
     }
 }
 
-/// Bytes of memory that this machine has, if it says.
+/// Size of this machine's memory in bytes, if the system tells it.
 fn host_memory() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;

@@ -8,11 +8,11 @@ pub enum AppError {
     /// The configuration can't be used.
     #[error("{file}: {section}: {problem}", file = .file.display())]
     Config {
-        /// The file it came from; `the program` for what comes from code.
+        /// The configuration file; `the program` if the configuration comes from code.
         file: PathBuf,
         /// The section, such as `fuse`; `configuration` for the file as a whole.
         section: String,
-        /// The key, what came and what is allowed.
+        /// The key, its value and what is allowed.
         problem: String,
     },
     /// An operation can't go on.
@@ -26,7 +26,7 @@ pub enum AppError {
 }
 
 impl AppError {
-    /// The error of an operation.
+    /// Makes the error of an operation.
     pub(super) fn of(operation: &str, error: impl Into<Fault>) -> Self {
         Self::Operation {
             operation: operation.to_owned(),

@@ -3,24 +3,24 @@ use super::rate_limit::RateLimit;
 use std::fmt::{Display, Write};
 use std::time::{Duration, Instant};
 
-/// A log line of one kind comes at most this often.
+/// Least time between two log lines of one kind.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// Counts that the limit held back are logged after so long.
+/// Time after which counts that the limit held back are logged.
 const SAY_AFTER: Duration = Duration::from_secs(10);
 
 /// The reason why a sample or a message is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
-    /// Too many waited.
+    /// More messages or samples waited than may wait.
     Overflow,
     /// A NaN or an infinity.
     NonFinite,
-    /// Its length, or its shape.
+    /// A wrong length or shape.
     Length,
-    /// Its stamp, or that there is none.
+    /// A wrong stamp, or none.
     Stamp,
-    /// A value past what is computed with.
+    /// A value beyond the limits of the computation.
     Range,
     /// A pose for which no joints were found.
     Unreachable,
@@ -31,7 +31,8 @@ impl Dropped {
     pub(super) const REASONS: usize = Self::Unreachable as usize + 1;
 }
 
-/// Counts what goes wrong, by site (an input or an output) and kind. Each kind is logged at a limited rate of its own.
+/// Counts of faults, warnings and events, by site (an input or an output) and kind. Each kind is logged at a limited rate of
+/// its own.
 #[derive(Default)]
 pub(super) struct Faults {
     sites: Vec<Site>,
@@ -77,12 +78,12 @@ impl Faults {
         self.sites[site].count("", Severity::Error, times, message, Instant::now(), LOG_EVERY);
     }
 
-    /// Counts events, `times` of them, that are not errors, but that an operator should know of.
+    /// Counts `times` events that are not errors, but that an operator should know of.
     pub(super) fn warn(&mut self, site: usize, kind: &'static str, times: u64, message: impl Display) {
         self.sites[site].count(kind, Severity::Warning, times, message, Instant::now(), LOG_EVERY);
     }
 
-    /// As [`warn`](Self::warn), but logged less often: for what may go on all the time.
+    /// Does the same as [`warn`](Self::warn), but logs less often: for events that may go on all the time.
     pub(super) fn warn_seldom(&mut self, site: usize, kind: &'static str, times: u64, message: impl Display) {
         self.sites[site].count(kind, Severity::Warning, times, message, Instant::now(), SAY_AFTER);
     }
@@ -94,12 +95,12 @@ impl Faults {
         site.kinds[kind].rate.add(1);
     }
 
-    /// Counts why samples or messages are not used, beside what else is counted and said of it.
+    /// Counts samples or messages that are not used, by the reason. It logs nothing.
     pub(super) fn drop(&mut self, site: usize, why: Dropped, times: u64) {
         self.sites[site].dropped[why as usize] += times;
     }
 
-    /// Faults at some sites, taken together.
+    /// Sums the faults at some sites.
     pub(super) fn faulty(&self, sites: impl Iterator<Item = usize>) -> Faulty<'_> {
         let mut faulty = Faulty::default();
         let mut last_said = None;
@@ -133,7 +134,7 @@ impl Faults {
         }
     }
 
-    /// Every site with what was counted there.
+    /// Every site with its number of faults and warnings.
     pub(super) fn counts(&self) -> impl Iterator<Item = (&str, u64)> {
         self.sites.iter().map(|site| {
             let count = site.faults().map(|kind| kind.rate.count()).sum();
@@ -141,8 +142,7 @@ impl Faults {
         })
     }
 
-    /// The counts of each site: its name, the number of events, and the last line of each kind. Normal events are left
-    /// out.
+    /// Every kind of fault or warning at each site: the site's name, the number of events, and the last line.
     pub(super) fn causes(&self) -> impl Iterator<Item = (&str, u64, &str)> {
         self.sites.iter().flat_map(|site| {
             site.faults()
@@ -171,12 +171,12 @@ impl Faults {
 }
 
 impl Site {
-    /// The kinds but for normal events.
+    /// The kinds other than normal events.
     fn faults(&self) -> impl Iterator<Item = &Kind> {
         self.kinds.iter().filter(|kind| kind.level != Severity::Info)
     }
 
-    /// The place of the kind of that name.
+    /// Returns the index of the kind of that name, which is added if it is missing.
     fn kind(&mut self, name: &'static str, level: Severity) -> usize {
         let found = self.kinds.iter().position(|other| other.name == name);
         found.unwrap_or_else(|| {
@@ -214,7 +214,7 @@ impl Site {
     }
 }
 
-/// Cuts the middle out of a message of a name that is as long as its sender likes.
+/// Cuts the middle out of a message that is too long: a name in it is as long as its sender likes.
 fn shorten(words: &mut String) {
     const MOST: usize = 1000;
     if words.len() > MOST {
@@ -255,7 +255,7 @@ mod tests {
         }
     }
 
-    /// Lines that are logged meanwhile, as level and text.
+    /// Runs a function, and returns the lines that it logs, as level and text.
     fn logged(run: impl FnOnce()) -> Vec<String> {
         let lines = Lines::default();
         let writer = lines.clone();

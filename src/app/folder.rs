@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-/// Checks that files can be made in a folder, which may have to be made first. It tries that, and leaves nothing behind.
+/// Checks that files can be made in a folder, which may have to be made first. It makes a folder to try, and removes it.
 ///
 /// # Errors
-/// The reason why they can't, and what is allowed.
+/// The reason why they can't be made, and what is allowed.
 pub(super) fn check(folder: &Path) -> Result<(), String> {
     let allowed = "(allowed: a folder that can be written to, or made)";
     let is_there = |path: &&Path| !path.as_os_str().is_empty() && path.symlink_metadata().is_ok();

@@ -16,7 +16,7 @@ use robocache_stream::{Message, Selection};
 use robocache_yaml::Json;
 use std::time::Instant;
 
-/// Calls of an operation whose time has come, one after the other, before there is a look at what else there is to do.
+/// Most calls in a row of an operation that is due, before other work gets its turn.
 const WAKES_AT_ONCE: usize = 64;
 
 /// The operations of a node in order, wired to one another and to the inputs and outputs of the dataflow. It has no event
@@ -84,7 +84,7 @@ struct Shared {
     faults: Faults,
     /// The reason why the node has to end.
     ended: Option<AppError>,
-    /// Memory for a copy on the host of a message whose taker does not take it on its device any more.
+    /// Memory for copying a message to the host, if its consumer does not take it on its device any more.
     on_host: Option<Message>,
     /// Diagnostics, if somebody wants them.
     diagnostics: Option<Diagnostics>,
@@ -104,14 +104,14 @@ struct Node {
 
 struct InternalInput {
     input: usize,
-    /// The operation that it comes from, and which of its outputs it is.
+    /// Index of the operation that the input comes from, and index of that operation's output.
     from: (usize, usize),
-    /// The device at which it was wanted when that was last asked.
+    /// The device at which the operation wanted it when it was last asked.
     device: Option<Device>,
 }
 
 impl Node {
-    /// The operation, and what it publishes through.
+    /// Returns the operation and an outbox for it.
     fn parts<'a>(&'a mut self, shared: &'a mut Shared, sink: &'a mut dyn Sink) -> (&'a mut dyn Operation, Outbox<'a>) {
         let out = Outbox {
             operation: &self.name,
@@ -159,18 +159,18 @@ impl Graph {
         graph
     }
 
-    /// Warnings of the configuration: sections that are not used, and operations before those whose outputs they
-    /// seem to take. The log has it, too, unless the configuration is only [checked](super::App::check).
+    /// Warnings of the configuration: sections that are not used, and operations that stand before the one whose output they
+    /// seem to take. The log has them, too, unless the configuration is only [checked](super::App::check).
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The outputs whose payloads are to be in a ring, which whoever sends them makes.
+    /// The outputs whose payloads are to be in a ring. The sender of the payloads makes the ring.
     pub fn residences(&self) -> &[(String, OutputResidence)] {
         &self.residences
     }
 
-    /// The inputs that have to come from the dataflow, and the operation that takes each first.
+    /// The inputs that have to come from the dataflow, each with the first operation that takes it.
     ///
     /// A misspelt input of an operation is one of these, too, and the operation waits for it: compare them with the streams
     /// that you have.
@@ -200,19 +200,19 @@ impl Graph {
         outputs.map(|output| output.name.as_str())
     }
 
-    /// The inputs and outputs at which something can go wrong, such as "fuse: input `force`", and how often it did: faults
-    /// and warnings together, also if that is 0.
+    /// Places at which faults are counted, such as "fuse: input `force`", each with its number of faults and warnings, which
+    /// may be 0.
     pub fn faults(&self) -> impl Iterator<Item = (&str, u64)> {
         self.shared.faults.counts()
     }
 
-    /// The same by what happened: where, how often, and what the log said of it last.
+    /// Faults and warnings by kind: the place, the number, and the last line of the log about them.
     pub fn causes(&self) -> impl Iterator<Item = (&str, u64, &str)> {
         self.shared.faults.causes()
     }
 
-    /// Selection of an input of the dataflow, for a [`Selector`](robocache_stream::Selector). `None` if its operations
-    /// differ about that.
+    /// Selection of an input of the dataflow, for a [`Selector`](robocache_stream::Selector). `None` if its operations want
+    /// different selections.
     ///
     /// # Panics
     /// If there is no such input.
@@ -223,10 +223,10 @@ impl Graph {
         selections.try_fold(first, Selection::and)
     }
 
-    /// A message came on an input of the dataflow (by its index in [`external_inputs`](Self::external_inputs)). It is
-    /// checked as by [`Message::check`]. One whose header contradicts its payload is counted as a fault, and goes no further
-    /// than to operations that [take any](Operation::takes_any). Whether it has a stamp and is of the form that an operation
-    /// needs, the operation itself checks.
+    /// Hands a message of an input of the dataflow (by its index in [`external_inputs`](Self::external_inputs)) to the
+    /// operations. It is checked as by [`Message::check`]. If its header contradicts its payload, it counts as a fault, and
+    /// only operations that [take any](Operation::takes_any) message get it. Each operation checks the stamp and the form
+    /// itself.
     ///
     /// # Panics
     /// If there is no such input.
@@ -239,8 +239,8 @@ impl Graph {
         self.hand_on(external, InputMessage::Borrowed(message), is_unread, sink);
     }
 
-    /// Hands a message to the operations that take an input of the dataflow; one that can't be read only to those that
-    /// [take any](Operation::takes_any).
+    /// Hands a message to the operations that take an input of the dataflow. A message that can't be read goes only to those
+    /// that [take any](Operation::takes_any).
     fn hand_on(&mut self, external: usize, mut message: InputMessage<'_>, is_unread: bool, sink: &mut dyn Sink) {
         let takers = self.externals[external].1.len();
         for i in 0..takers {
@@ -256,7 +256,7 @@ impl Graph {
         self.settle(sink);
     }
 
-    /// The state of an input of the dataflow changed.
+    /// Tells the operations that the state of an input of the dataflow changed.
     ///
     /// # Panics
     /// If there is no such input.
@@ -268,14 +268,14 @@ impl Graph {
         self.settle(sink);
     }
 
-    /// Every input of the dataflow is closed.
+    /// Tells the operations that every input of the dataflow is closed.
     pub fn close_all(&mut self, sink: &mut dyn Sink) {
         for external in 0..self.externals.len() {
             self.changed(external, Change::Closed, sink);
         }
     }
 
-    /// A parameter was set: of the operation whose name stands before it, or of every operation that has it.
+    /// Sets a parameter: of the operation whose name stands before the key, or of every operation that has it.
     pub fn parameter(&mut self, key: &str, value: &Value, sink: &mut dyn Sink) {
         let mut known = false;
         let json = Json(value);
@@ -302,9 +302,9 @@ impl Graph {
         self.settle(sink);
     }
 
-    /// Calls the operations whose time has come: at [`next_wake`](Self::next_wake), with `starting` false. With `starting`
-    /// it calls every operation, which is to happen once, before the first message: sources begin then, and operations ask
-    /// for the time at which they want to be called next.
+    /// Calls the operations that are due. Call it at [`next_wake`](Self::next_wake) with `starting` false, and once before the
+    /// first message with `starting` true: it then calls every operation. Sources begin, and operations ask for the time of
+    /// their next call.
     ///
     /// # Errors
     /// The error of an operation that can't go on, now or since the last call.
@@ -334,8 +334,8 @@ impl Graph {
         self.shared.ended.take().map_or(Ok(()), Err)
     }
 
-    /// Time at which an operation next wants to be called. At once if one can't go on: [`wake`](Self::wake) has its
-    /// error.
+    /// Time at which an operation next wants to be called. The present time if an operation can't go on: [`wake`](Self::wake)
+    /// returns its error.
     pub fn next_wake(&self) -> Option<Instant> {
         if self.shared.ended.is_some() {
             return Some(Instant::now());
@@ -353,7 +353,7 @@ impl Graph {
         self.externals.is_empty() && sources.all(|node| node.wake == Wake::Done)
     }
 
-    /// The node ends.
+    /// Ends the node: finishes every operation, and logs the counts of the run.
     ///
     /// # Errors
     /// The error of the first operation that could not go on, or can't finish.
@@ -371,7 +371,7 @@ impl Graph {
         result
     }
 
-    /// Counts a fault of an input of the dataflow: messages that its event loop could not read.
+    /// Counts messages of an input of the dataflow that can't be read, and tells its operations.
     pub(crate) fn external_fault(&mut self, external: usize, times: u64, message: impl std::fmt::Display) {
         self.shared.faults.count(self.external_sites[external], times, message);
         for &(operation, input) in &self.externals[external].1 {
@@ -379,7 +379,7 @@ impl Graph {
         }
     }
 
-    /// Gathers from now on what [`report`](Self::report) says. Until then nothing is gathered.
+    /// Starts to gather the figures of a [`report`](Self::report). Before this call nothing is gathered.
     pub fn gather_diagnostics(&mut self) {
         let operations = self.nodes.iter().map(|node| {
             let inputs = node.inputs.iter().map(|input| input.name.as_str());
@@ -388,9 +388,9 @@ impl Graph {
         self.shared.diagnostics = Some(Diagnostics::new(operations));
     }
 
-    /// The diagnostics of the operations, if they are [gathered](Self::gather_diagnostics). What they were dropping or
-    /// refusing counts from one call to the next: an event loop calls it once a second. It knows neither the node nor its
-    /// queue.
+    /// The diagnostics of the operations, if they are [gathered](Self::gather_diagnostics). Faults and losses are judged from
+    /// one call to the next: an event loop calls it once a second. The node's name and the depth of its queue are missing in
+    /// it.
     pub fn report(&mut self, now: Instant) -> Option<Report> {
         let Self { nodes, externals, .. } = self;
         let faults = &self.shared.faults;
@@ -415,7 +415,7 @@ impl Graph {
 /// Parts for the event loop of a dataflow, whose messages are checked when they are read.
 #[cfg(feature = "dora")]
 impl Graph {
-    /// Memory that messages to this graph should have.
+    /// Source of the memory that messages to this graph should have.
     pub(crate) fn host_memory(&self) -> &HostMemory {
         &self.memory
     }
@@ -426,8 +426,8 @@ impl Graph {
         consumers.any(|&(operation, input)| self.nodes[operation].operation.takes_any(input))
     }
 
-    /// [`message`](Self::message) for one that is not needed any more: an operation may have exchanged it for another one,
-    /// whose memory is to be used again.
+    /// Does the same as [`message`](Self::message) with a message that the caller does not need any more. An operation may
+    /// exchange it for another message, whose memory the caller can reuse.
     pub(crate) fn owned_message(&mut self, external: usize, message: &mut Message, sink: &mut dyn Sink) {
         match message.is_unread {
             true => self.hand_on(external, InputMessage::Borrowed(message), true, sink),
@@ -442,7 +442,7 @@ impl Graph {
         self.shared.faults.warn(site, kind, times, message);
     }
 
-    /// Logs what the limited rate of the log has held back for a while. It is called every few seconds.
+    /// Logs the counts that the rate limit has held back for a while. It is to be called every few seconds.
     pub(crate) fn log_suppressed(&mut self, now: Instant) {
         self.shared.faults.log_suppressed(now);
     }

@@ -3,18 +3,18 @@ use std::ops::Deref;
 
 /// A message that comes to an operation.
 pub(crate) enum InputMessage<'a> {
-    /// Others need it, too.
+    /// A message that other operations need, too.
     Borrowed(&'a Message),
-    /// Nobody else does.
+    /// A message that no other operation needs.
     Owned(&'a mut Message),
 }
 
-/// Memory that is larger than a message is kept for it up to twice its size, and this, bytes.
+/// Bytes by which the memory of a message that is kept may exceed twice the message's size.
 const SMALL: usize = 4096;
 
 impl InputMessage<'_> {
-    /// Puts the message into memory that is no longer used, if there is any: exchanges the two if nobody else needs
-    /// the message and it takes little more memory than it has to, and copies it otherwise.
+    /// Returns the message, to be kept. If no other operation needs it and its memory is not much too large, `memory` takes its
+    /// place; else it is copied into `memory`.
     pub(super) fn keep(self, memory: Option<Message>) -> Message {
         match self {
             Self::Owned(message) if message.capacity() <= 2 * message.bytes() + SMALL => {

@@ -1,4 +1,4 @@
-//! Every metadata key that robocache knows. Each stands in the block of what writes it.
+//! All metadata keys that robocache knows, each in the block of the operation or form that writes it.
 
 pub use super::diagnostics::key as diagnostics;
 

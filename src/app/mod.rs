@@ -1,8 +1,8 @@
-//! Plugins, the [`App`] that they are built into, and the [`Graph`] of operations that comes of it. No transport: a graph
-//! is fed by hand, by a test, or by a dataflow (the module `dora`).
+//! Plugins, the [`App`] that they are built into, and the [`Graph`] of operations that results. A graph has no transport: it is
+//! fed by hand, by a test, or by a dataflow (the module `dora`).
 //!
-//! An operation becomes part of an app as a [`Plugin`]: it takes its configuration from the program or from its section
-//! of a YAML file, and registers an [`Operation`] with the inputs it listens to and the outputs it publishes.
+//! An operation becomes part of an app as a [`Plugin`]. The plugin takes its configuration from the program or from its section
+//! of a YAML file. It registers an [`Operation`] with the inputs it listens to and the outputs it publishes.
 //!
 //! An app may run several operations, and the same one several times. An input is taken from an earlier operation's
 //! output of that name if there is one. Such messages never leave the process, and a tensor stays on its device.

@@ -4,31 +4,31 @@ use robocache_stream::{Message, Selection};
 use std::fmt;
 use std::time::Instant;
 
-/// A running operation: what a plugin registers, and a [`Graph`](super::Graph) calls.
+/// A running operation, which a plugin registers and a [`Graph`](super::Graph) calls.
 ///
 /// # Lifecycle
 ///
 /// 1. [`wake`](Self::wake) is called once at the start, before any message.
 /// 2. [`input`](Self::input) is called for each message, [`changed`](Self::changed) when an input closes or opens again,
-///    [`parameter`](Self::parameter) when a parameter is set, and [`wake`](Self::wake) when the time comes that it last
-///    asked for; in the order in which these things happened. Whatever it publishes in a call reaches the operations after
+///    [`parameter`](Self::parameter) when a parameter is set, and [`wake`](Self::wake) at the time that it last asked for.
+///    Calls come in the order in which these events happened. Messages that it publishes in a call reach the operations after
 ///    it before the next event does.
-/// 3. [`finish`](Self::finish) is called once at the end: no more messages come, and what it holds is to be put away. When
+/// 3. [`finish`](Self::finish) is called once at the end: no more messages come, and work that it holds must be completed. When
 ///    every input closes, each gets its [`changed`](Self::changed) before that.
 ///
-/// All calls come from one thread, which need not be the one that built the operation's plugin but never changes. A call
-/// may take as long as the work takes: meanwhile messages wait in a bounded queue, of which each input drops its oldest.
-/// It should not wait for anything else, such as a network or a sleep: other operations of the process wait with it.
+/// All calls come from one thread, which need not be the one that built the operation's plugin but never changes. A call may
+/// take as long as the work takes: meanwhile messages wait in a bounded queue, which drops the oldest of each input. It should
+/// not wait for anything else, such as a network or a sleep: other operations of the process wait with it.
 ///
 /// # Errors
 ///
-/// An error of [`input`](Self::input) or [`resume`](Self::resume) is one of the sender: it is counted, logged at a limited
+/// An error of [`input`](Self::input) or [`resume`](Self::resume) is the sender's fault: it is counted and logged at a limited
 /// rate, and the node lives on. So is a parameter that is refused. An error of [`wake`](Self::wake) or
 /// [`finish`](Self::finish), and one given to [`Outbox::end`], ends the node with exit code 1.
 ///
 /// # Example
 ///
-/// An operation that doubles what comes, in a graph without a dataflow:
+/// An operation that doubles the values of its input, in a graph without a dataflow:
 ///
 /// ```
 /// use robocache::prelude::*;
@@ -105,58 +105,58 @@ use std::time::Instant;
 /// # }
 /// ```
 pub trait Operation {
-    /// A message came on one of the inputs (by its index in the registration). [`Message::samples`] walks its samples. An
-    /// error is the sender's fault; what is not goes to [`Outbox::warn`].
+    /// Takes a message of one of the inputs (by its index in the registration). [`Message::samples`] walks its samples. An
+    /// error is the sender's fault; report other events with [`Outbox::warn`].
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault>;
 
-    /// As [`input`](Self::input), of a message that nobody else needs any more. An operation that holds messages exchanges
-    /// it for one that it holds no more ([`std::mem::swap`]), and copies nothing; whoever made it uses what it finds there
-    /// for the next one.
+    /// Takes a message that nobody else needs any more, like [`input`](Self::input). An operation that holds messages exchanges
+    /// it ([`std::mem::swap`]) for a message that it holds no longer, and copies nothing. The memory of that message is then
+    /// reused.
     fn input_owned(&mut self, input: usize, message: &mut Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
         self.input(input, message, out)
     }
 
-    /// The GPU at which it takes the flat tensors of an input where they lie, from operations of this process
-    /// that have them there: [`Data::Device`](robocache_stream::Data::Device). On any other input messages are on the host.
+    /// The GPU on which the operation takes the flat tensors of an input as they are, from operations of this process that have
+    /// them there: [`Data::Device`](robocache_stream::Data::Device). On any other input messages are on the host.
     ///
-    /// It is asked before and after each message, so that the answer may change: an operation whose device has no memory
-    /// left goes back to the host. What is on its way meanwhile is brought there.
+    /// The graph asks before and after each message, so that the answer may change: an operation whose device has no memory
+    /// left goes back to the host. Messages in flight are then copied to the host.
     fn device_of_input(&self, _input: usize) -> Option<Device> {
         None
     }
 
-    /// Selection of an input whose payloads are structs of other software: [`Selection`]. It is asked for once, of an input
-    /// from the dataflow. Messages of other operations of this process come as they are.
+    /// Selection of an input whose payloads are structs of other software: [`Selection`]. It holds for an input from the
+    /// dataflow. Messages of other operations of this process come as they are.
     fn selection(&self, _input: usize) -> Selection {
         Selection::default()
     }
 
-    /// True if it takes every message of an input, whatever its payload and its metadata are, and with or without a
-    /// stamp: requests and ticks. One that can't be read comes without its payload.
+    /// True if the operation takes every message of an input, such as requests and ticks, whatever its payload and metadata,
+    /// and with or without a stamp. A message that can't be read comes without its payload.
     fn takes_any(&self, _input: usize) -> bool {
         false
     }
 
-    /// True if the last call left something to do, so that its messages are taken before there are more:
-    /// [`resume`](Self::resume) is called until this is false, and nothing else before.
+    /// True if the last call left work to do, so that its messages are delivered before it makes more. [`resume`](Self::resume)
+    /// is called until this is false, before any other event.
     fn has_more(&self) -> bool {
         false
     }
 
-    /// Goes on with what the last call left to do; `message` is still that of the call, if it had one, or what
+    /// Goes on with the work that the last call left. The message is still the one of that call, if it had one, or the one that
     /// [`input_owned`](Self::input_owned) left in its place.
     fn resume(&mut self, _message: Option<&Message>, _out: &mut Outbox<'_>) -> Result<(), Fault> {
         Ok(())
     }
 
-    /// The state of an input changed.
+    /// Takes a change of an input's state.
     fn changed(&mut self, _input: usize, _change: Change, _out: &mut Outbox<'_>) {}
 
     /// Notes that a number of messages of an input came that can't be read. They are counted already, and are not
     /// handed over.
     fn unreadable(&mut self, _input: usize, _messages: u64) {}
 
-    /// Complaint about an input, for the diagnostics: the one that its log makes.
+    /// Complaint about an input, for the diagnostics, in the words of the operation's log.
     fn ailment(&self, _input: usize) -> Option<&Ailment> {
         None
     }
@@ -167,20 +167,20 @@ pub trait Operation {
         Diagnosis::default()
     }
 
-    /// A parameter was set while the node runs; `Ok(false)` if it is not one of this operation. The key comes without
-    /// the operation's name before it: both `fuse.max_wait_ms` and `max_wait_ms` come as `max_wait_ms`. What it makes due is
+    /// Sets a parameter while the node runs; `Ok(false)` if it is not one of this operation. The key comes without the
+    /// operation's name before it: both `fuse.max_wait_ms` and `max_wait_ms` come as `max_wait_ms`. Results that become due are
     /// published by [`resume`](Self::resume).
     fn parameter(&mut self, _key: &str, _value: &Value) -> Result<bool, Fault> {
         Ok(false)
     }
 
-    /// Called at start and whenever the time it last asked for has come, and says when it wants to be called again.
-    /// An error ends the node.
+    /// Does work that is due at a time. It is called at the start and at the time that it last returned. An error ends the
+    /// node.
     fn wake(&mut self, _now: Instant, _out: &mut Outbox<'_>) -> Result<Wake, Fault> {
         Ok(Wake::Never)
     }
 
-    /// The node ends. An error makes it end with exit code 1.
+    /// Finishes the work at the end of the node. An error makes it end with exit code 1.
     fn finish(&mut self, _out: &mut Outbox<'_>) -> Result<(), Fault> {
         Ok(())
     }
@@ -189,13 +189,13 @@ pub trait Operation {
 /// A running operation without inputs, such as a sensor or a replay. [`BuildContext::add_source`](super::BuildContext)
 /// registers it.
 pub trait Source {
-    /// Called at start and whenever the time it last asked for has come, to publish the next message that is due: operations
-    /// of the process get it, and what they make of it, before it is called again. It says when that is to be, or
-    /// [`Wake::Done`]. An error ends the node.
+    /// Publishes the next message that is due. It is called at the start, and then at the time that it returns, until it
+    /// returns [`Wake::Done`]. Other operations of the process have handled the message before the next call. An error ends the
+    /// node.
     fn wake(&mut self, now: Instant, out: &mut Outbox<'_>) -> Result<Wake, Fault>;
 }
 
-/// A source among the operations of a graph.
+/// Adapter that makes a source an operation of a graph.
 pub(super) struct OfSource<S>(pub S);
 
 impl<S: Source> Operation for OfSource<S> {
@@ -211,24 +211,24 @@ impl<S: Source> Operation for OfSource<S> {
 /// A change of an input's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing will come any more, unless it opens again.
+    /// The input is closed: no more messages come, unless it opens again.
     Closed,
-    /// The input is back.
+    /// The input is open again.
     Opened,
 }
 
 /// Time at which an operation wants to be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// Not of itself.
+    /// No time: messages and other events alone call it.
     Never,
-    /// At this time.
+    /// Time of the next call.
     At(Instant),
-    /// As a source it has nothing more to publish: a node whose sources are all done ends.
+    /// No time any more: the source has nothing more to publish. A node ends when all its sources are done.
     Done,
 }
 
-/// Something that went wrong with a message, a parameter or an operation: any error, for the log.
+/// An error of a message, a parameter or an operation, for the log.
 pub struct Fault(Box<dyn std::error::Error + Send + Sync>);
 
 impl Fault {

@@ -6,18 +6,18 @@ use robocache_device::Device;
 use robocache_device::gpu::{Budget, DeviceFault, Gpu};
 use robocache_stream::{DeviceColumn, Header, Layout, Message, Payload};
 
-/// Bytes of messages between operations that one call should publish at most, before it lets them be taken.
+/// Bytes that one call should publish to other operations at most, before it returns and they take them.
 const MAX_IN_FLIGHT_BYTES: usize = 16 << 20;
 
 /// A destination of published messages: a dataflow, or a test.
 pub trait Sink {
-    /// Makes room for a payload of this layout, has `fill` write the payload and the header, which is empty before, and sends
-    /// both.
+    /// Makes room for a payload of this layout, calls `fill` to write the payload and the header, which is empty before, and
+    /// sends both.
     ///
     /// [`Message::write`] does the first part for a sink that keeps messages in this process.
     ///
     /// # Errors
-    /// The message can't be sent. It is counted; nothing else happens.
+    /// The message can't be sent. The caller counts the error and goes on.
     fn send(
         &mut self,
         output: &str,
@@ -25,7 +25,7 @@ pub trait Sink {
         fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
     ) -> Result<(), Fault>;
 
-    /// The device at which it takes tensors of an output as they are, if it does.
+    /// The device at which the sink takes tensors of an output as they are, if it does.
     fn gpu(&self, _output: &str) -> Option<&Gpu> {
         None
     }
@@ -49,12 +49,12 @@ pub(super) struct OutputRoute {
     pub name: String,
     pub published: bool,
     pub consumers: Vec<(usize, usize)>,
-    /// The device at which every one of the consumers takes tensors.
+    /// The device at which all consumers take tensors of the output.
     pub device: Option<Device>,
-    /// The device at which the dataflow takes them.
+    /// The device at which the dataflow takes tensors of the output.
     pub published_at: Option<Device>,
     pub fault_site: usize,
-    /// Its index among the outputs of all operations.
+    /// Index among the outputs of all operations.
     pub index: usize,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct InputRoute {
     pub fault_site: usize,
 }
 
-/// Arrival of a message at this host and its publication, if they are known.
+/// Times of a message's arrival at this host and of its publication, if they are known.
 #[derive(Clone, Copy, Default)]
 pub(super) struct MessageTimes {
     pub arrival_ns: Option<i64>,
@@ -85,17 +85,17 @@ pub(super) struct Delivery {
     pub operation: usize,
     pub input: usize,
     pub message: Message,
-    /// The index of the output that it came from, among those of all operations.
+    /// Index of the output that it came from, among the outputs of all operations.
     pub from: usize,
 }
 
-/// Messages between operations: those on their way, and the memory of those that arrived.
+/// Messages between operations: messages in flight, and the memory of messages that arrived.
 #[derive(Default)]
 pub(super) struct Internal {
     pub pending: std::collections::VecDeque<Delivery>,
-    /// For each output its own, as the memory on a device counts in the budget of the operation that sends.
+    /// Pool of each output: its memory on a device counts in the budget of the operation that sends.
     pub pools: Vec<MessagePool>,
-    /// Memory for a copy on the host of what is on a device.
+    /// Memory for a host copy of a payload on a device.
     pub on_host: Option<Message>,
 }
 
@@ -104,7 +104,7 @@ impl Internal {
         self.pools[route.index].take()
     }
 
-    /// Memory for a message on the host. What it has on a device is given back once nobody wants it there.
+    /// Takes memory for a message on the host. Its device memory is released if the output is not wanted on a device any more.
     fn take_for_host(&mut self, route: &OutputRoute) -> Message {
         let mut message = self.take(route);
         if route.device.is_none() {
@@ -113,7 +113,7 @@ impl Internal {
         message
     }
 
-    /// Gives the memory of a message of an output back.
+    /// Returns the memory of a message to the pool of its output.
     pub(super) fn give_back(&mut self, output: usize, message: Message) {
         self.pools[output].put(message);
     }
@@ -144,24 +144,23 @@ impl Outbox<'_> {
         route.published || !route.consumers.is_empty()
     }
 
-    /// True if this call has published enough to the operations of this process, which take it once the call returns.
-    /// An operation that has more says so ([`Operation::has_more`](super::Operation::has_more)) and goes on later.
+    /// True if this call has published enough to the operations of this process, which take the messages once the call returns.
+    /// An operation that has more to publish says so ([`Operation::has_more`](super::Operation::has_more)) and goes on later.
     pub fn is_full(&self) -> bool {
         self.in_flight_bytes >= MAX_IN_FLIGHT_BYTES
     }
 
     /// Publishes a message: `fill` writes the payload and the header, once. Nothing is done if nobody listens.
     ///
-    /// What goes wrong is counted and logged, and holds up nobody else: a message that can't be sent to the dataflow
-    /// still comes to the operations of this process; one whose header contradicts its payload comes to none of them,
-    /// and still to the dataflow.
+    /// Faults are counted and logged, and hold up nobody else. A message that can't be sent to the dataflow still reaches the
+    /// operations of this process. A message whose header contradicts its payload reaches the dataflow alone.
     pub fn send(&mut self, output: usize, layout: &Layout, fill: impl FnOnce(&mut Payload<'_>, &mut Header)) {
         let outputs = self.outputs;
         let route = &outputs[output];
         let Some((&last, others)) = route.consumers.split_last() else {
             if route.published {
                 let mut fill = Some(fill);
-                // Straight into the memory that it is sent from.
+                // The payload is written straight into the memory that it is sent from.
                 self.publish(route, layout, &mut |payload, header| {
                     if let Some(fill) = fill.take() {
                         fill(payload, header);
@@ -184,18 +183,17 @@ impl Outbox<'_> {
         self.enqueue(route, last, message);
     }
 
-    /// True if a payload that is on this device is wanted there: the operations that take this output take it there, or,
-    /// if there is none, the dataflow does. [`send_on_device`](Self::send_on_device) then saves its way through the
-    /// host.
+    /// True if a payload on this device is wanted there: by all operations that take this output or, if there are none, by the
+    /// dataflow. [`send_on_device`](Self::send_on_device) then saves its way through the host.
     pub fn is_wanted_on_device(&self, output: usize, gpu: &Gpu) -> bool {
         self.outputs[output].device == Some(gpu.device())
     }
 
-    /// Publishes a payload that stays on the device, in memory that counts in `budget`: `fill` writes its columns there and
-    /// waits for them, and writes the header.
+    /// Publishes a payload that stays on the device, in memory that counts in `budget`. `fill` writes its columns there, waits
+    /// until they are written, and writes the header.
     ///
-    /// Where the dataflow wants the output, too, it gets a copy on the host. What goes wrong with that, or the header,
-    /// is as in [`send`](Self::send).
+    /// If the dataflow wants the output, too, it gets a copy on the host, unless it takes payloads on this device. Faults of
+    /// that copy or of the header are handled as in [`send`](Self::send).
     ///
     /// # Errors
     /// The error of `fill`, or of the device. Nothing was sent then.
@@ -212,7 +210,7 @@ impl Outbox<'_> {
         let (columns, header) = message.lay_out_on_device(layout, gpu, budget)?;
         fill(columns, header)?;
         let columns = &*columns;
-        // Nothing is sent before all copies are there.
+        // Nothing is sent before all copies are made.
         let copies = route.consumers.iter().skip(1).map(|_| {
             let mut copy = self.internal.take(route);
             let (copies, to_header) = copy.lay_out_on_device(layout, gpu, budget)?;
@@ -258,7 +256,7 @@ impl Outbox<'_> {
         Ok(())
     }
 
-    /// Sends a message to the dataflow. One that can't be sent is counted.
+    /// Sends a message to the dataflow. A message that can't be sent is counted.
     fn publish(&mut self, route: &OutputRoute, layout: &Layout, fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header)) {
         if let Err(error) = self.sink.send(&route.name, layout, fill) {
             self.faults.count(route.fault_site, 1, error);
@@ -275,14 +273,14 @@ impl Outbox<'_> {
         }
     }
 
-    /// True if the operations of this process can use a message. One that they can't use is counted.
+    /// True if the operations of this process can use a message. A message that they can't use is counted.
     fn check(&mut self, route: &OutputRoute, message: &mut Message) -> bool {
         let checked = message.check();
         let count = |error| self.faults.count(route.fault_site, 1, error);
         checked.map_err(count).is_ok()
     }
 
-    /// Puts a message on its way to an input of an operation.
+    /// Enqueues a message for an input of an operation.
     fn enqueue(&mut self, route: &OutputRoute, (operation, input): (usize, usize), mut message: Message) {
         message.arrival_ns = self.times.arrival_ns;
         message.published_ns = self.times.published_ns;
@@ -295,7 +293,7 @@ impl Outbox<'_> {
         });
     }
 
-    /// Ends the node, with exit code 1, after the call that this is called from: the operation can't go on.
+    /// Ends the node with exit code 1 after the operation's present call: the operation can't go on.
     pub fn end(&mut self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) {
         self.ended.get_or_insert_with(|| AppError::of(self.operation, error));
     }
@@ -306,13 +304,13 @@ impl Outbox<'_> {
         self.faults.count(self.inputs[input].fault_site, 1, error);
     }
 
-    /// Counts something at one of the operation's inputs that is not the sender's fault, such as a clock jump, and logs it
-    /// as a warning. Each kind has a rate limit of its own, so that no other line swallows it.
+    /// Counts an event at one of the operation's inputs that is not the sender's fault, such as a clock jump, and logs it as a
+    /// warning. Each kind has a rate limit of its own, so that no other line swallows it.
     pub fn warn(&mut self, input: usize, kind: &'static str, message: impl std::fmt::Display) {
         self.faults.warn(self.inputs[input].fault_site, kind, 1, message);
     }
 
-    /// As [`warn`](Self::warn), for what may go on all the time: a line every 10 s at most.
+    /// Does the same as [`warn`](Self::warn) for events that may go on all the time: a line every 10 s at most.
     pub fn warn_seldom(&mut self, input: usize, kind: &'static str, message: impl std::fmt::Display) {
         self.faults.warn_seldom(self.inputs[input].fault_site, kind, 1, message);
     }
@@ -323,13 +321,13 @@ impl Outbox<'_> {
         self.faults.tally(self.inputs[input].fault_site, kind);
     }
 
-    /// Counts why a sample or a message of one of the operation's inputs is not used, for the diagnostics. To say so is
-    /// up to the caller.
+    /// Counts a sample or a message of one of the operation's inputs that is not used, by the reason, for the diagnostics. It
+    /// logs nothing: that is up to the caller.
     pub fn dropped(&mut self, input: usize, why: Dropped) {
         self.faults.drop(self.inputs[input].fault_site, why, 1);
     }
 
-    /// Takes figures about the operation's results, if somebody wants the diagnostics of the node.
+    /// Returns the collector of figures about the operation's results, if somebody wants the diagnostics of the node.
     pub fn figures(&mut self) -> Option<Figures<'_>> {
         let diagnostics = self.diagnostics.as_deref_mut()?;
         Some(diagnostics.of(self.index))

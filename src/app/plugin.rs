@@ -2,18 +2,18 @@ use super::{AppError, BuildContext, Operation};
 
 /// An operation that can be added to an [`App`](super::App).
 ///
-/// A plugin is made by the program. When the app is built, its [`build`](Self::build) is called once for each time that
-/// it is to run: for every entry of `plugins:` with its name, or once if the configuration lists no plugins. It reads
-/// its configuration and registers an [`Operation`], whose documentation has an example of both. All of that happens
-/// before the node joins its dataflow, so that a configuration which can't be used is found out at once.
+/// A plugin is made by the program. When the app is built, [`build`](Self::build) is called once for every entry of `plugins:`
+/// with its name, or once if the configuration lists no plugins. It reads the configuration and registers an [`Operation`],
+/// whose documentation has an example of both. All of that happens before the node joins its dataflow, so that a configuration
+/// which can't be used is found out at once.
 ///
 /// By convention a plugin has two constructors: `new(config)` for a program that has its configuration in code, and
 /// `default()` for one that leaves it to the YAML file.
 pub trait Plugin {
-    /// Its name: the key of its section in the configuration.
+    /// Name of the plugin: the key of its section in the configuration.
     fn name(&self) -> &'static str;
 
-    /// Purpose, in a sentence for `--help`.
+    /// Purpose of the plugin, in a sentence for `--help`.
     fn about(&self) -> &'static str {
         ""
     }
@@ -24,23 +24,22 @@ pub trait Plugin {
         false
     }
 
-    /// Name that tells it from another plugin of its [`name`](Self::name): see [`with_name`](Self::with_name).
+    /// Name that tells it from another plugin with the same [`name`](Self::name): see [`with_name`](Self::with_name).
     fn own_name(&self) -> Option<&str> {
         None
     }
 
-    /// Reads its configuration with [`BuildContext::config`] or [`BuildContext::config_or`] and registers what it runs with
-    /// [`BuildContext::add_operation`] or [`BuildContext::add_source`]. If [`BuildContext::is_check`], it leaves everything
-    /// as it is, and nothing is wired.
+    /// Reads its configuration with [`BuildContext::config`] or [`BuildContext::config_or`] and registers the operation with
+    /// [`BuildContext::add_operation`] or [`BuildContext::add_source`]. If [`BuildContext::is_check`], it must change nothing
+    /// outside the process, and no input is wired.
     ///
     /// # Errors
     /// A configuration that can't be used.
     fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError>;
 
-    /// Gives it a name of its own, so that the same operation can run twice in a process. With the name `wrist` the
-    /// operation is `wrist` in the log and in live parameters (`wrist.max_wait_ms`), and its output `fused` is
-    /// `wrist/fused`: for the dataflow, and for the operations after it. In a YAML file, `name: wrist` in an entry of
-    /// `plugins:` does the same.
+    /// Gives it a name of its own, so that the same operation can run twice in a process. With the name `wrist` the operation
+    /// is `wrist` in the log and in live parameters (`wrist.max_wait_ms`). Its output `fused` is `wrist/fused`, for the
+    /// dataflow and for the operations after it. In a YAML file, `name: wrist` in an entry of `plugins:` does the same.
     fn with_name(self, name: impl Into<String>) -> Named<Self>
     where
         Self: Sized,
@@ -80,13 +79,13 @@ impl<P: Plugin> Plugin for Named<P> {
     }
 }
 
-/// A running operation with what it listens to and what it publishes.
+/// A running operation with its inputs and outputs.
 pub struct Registration {
-    /// Its name in the log and in live parameters: [`BuildContext::name`].
+    /// Name in the log and in live parameters: [`BuildContext::name`].
     pub name: String,
-    /// The inputs it listens to; [`Operation::input`] gets their indices in this list.
+    /// The inputs that it listens to; [`Operation::input`] gets their indices in this list.
     pub inputs: Vec<String>,
-    /// The outputs it publishes; [`Outbox::send`](super::Outbox::send) takes their indices in this list.
+    /// The outputs that it publishes; [`Outbox::send`](super::Outbox::send) takes their indices in this list.
     pub outputs: Vec<String>,
     /// The operation itself.
     pub operation: Box<dyn Operation>,

@@ -1,9 +1,9 @@
 use robocache_device::HostMemory;
 use robocache_stream::Message;
 
-/// Bounded memory of used messages, to be used again: page-locked memory and that of a device are scarce.
+/// Bounded pool of used messages whose memory is reused: page-locked memory and device memory are scarce.
 ///
-/// Messages of one stream have one size, so that each stream has a pool of its own.
+/// Each stream has a pool of its own, as its messages have one size.
 #[derive(Default)]
 pub(crate) struct MessagePool {
     messages: Vec<Message>,
@@ -17,7 +17,7 @@ const MOST_MESSAGES: usize = 1024;
 const MOST_BYTES: usize = 64 << 20;
 
 impl MessagePool {
-    /// An empty pool that keeps `always` messages however large they are. New ones get their memory from `memory`.
+    /// An empty pool that keeps `always` messages however large they are. New messages get their memory from `memory`.
     pub(crate) fn new(always: usize, memory: &HostMemory) -> Self {
         Self {
             always,
@@ -37,12 +37,12 @@ impl MessagePool {
         self.messages.len()
     }
 
-    /// Memory for a message.
+    /// Takes a message from the pool, or makes a new one.
     pub(crate) fn take(&mut self) -> Message {
         self.pop().unwrap_or_else(|| Message::new(&self.memory))
     }
 
-    /// Gives memory back. Returns what is over the bound, for the caller to drop where that holds nothing up.
+    /// Puts a message back. Returns it if it is over the bound, for the caller to drop where that holds nothing up.
     pub(crate) fn put(&mut self, message: Message) -> Option<Message> {
         let has_room = self.messages.len() < MOST_MESSAGES && self.bytes + message.capacity() <= MOST_BYTES;
         if !has_room && self.messages.len() >= self.always {
@@ -62,13 +62,13 @@ impl MessagePool {
     }
 }
 
-/// The pools of an operation that holds messages of its inputs: together with what is held, they have a bound.
+/// The pools of an operation that holds messages of its inputs. One bound covers the pools and the held messages.
 pub(crate) struct HeldPools {
     pools: Vec<MessagePool>,
     max_bytes: usize,
 }
 
-/// Memory that exceeds a message by no more than this is used for it, however small the message is.
+/// Bytes by which reused memory may exceed twice the size of a message.
 const SMALL: usize = 1 << 16;
 
 impl HeldPools {
@@ -80,7 +80,8 @@ impl HeldPools {
         }
     }
 
-    /// Memory of an earlier message for one of `bytes` bytes, if `held` bytes are held.
+    /// Takes the memory of an earlier message for a message of `bytes` bytes, while `held` bytes are held. It frees memory of
+    /// the pools that the bound leaves no room for.
     pub(crate) fn take(&mut self, input: usize, bytes: usize, held: usize) -> Option<Message> {
         let own = self.pools[input].pop();
         while held + bytes + self.bytes() > self.max_bytes && self.pools.iter_mut().any(|pool| pool.pop().is_some()) {}
@@ -88,7 +89,7 @@ impl HeldPools {
         own.filter(|message| message.capacity() <= 2 * bytes + SMALL)
     }
 
-    /// Gives the memory of a message back, if `held` bytes are held.
+    /// Puts the memory of a message back while `held` bytes are held, if the bound leaves room for it.
     pub(crate) fn give_back(&mut self, input: usize, message: Message, held: usize) {
         if held + self.bytes() + message.capacity() <= self.max_bytes {
             self.pools[input].push(message);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Limits the rate of one kind of line, and counts what the lines are of.
+/// Limit to the rate of one kind of line, with a count of its events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RateLimit {
     count: u64,
@@ -17,13 +17,13 @@ impl RateLimit {
         self.suppressed += times;
     }
 
-    /// Says whether the last line is so long ago, or there was none.
+    /// True if the last line is at least `every` ago, or there was none.
     pub(crate) fn is_due(&self, now: Instant, every: Duration) -> bool {
         self.last
             .is_none_or(|last| now.saturating_duration_since(last) >= every)
     }
 
-    /// Notes a line if one [is due](Self::is_due), which the caller then logs.
+    /// True if a line [is due](Self::is_due), which then counts as logged: the caller logs it.
     pub(crate) fn take_turn(&mut self, now: Instant, every: Duration) -> bool {
         let is_due = self.is_due(now, every);
         if is_due {
@@ -32,7 +32,7 @@ impl RateLimit {
         is_due
     }
 
-    /// The events since the last line and in all, in words, for a line that is logged now.
+    /// Formats the counts of events since the last line and in all, for a line that is logged now.
     pub(crate) fn counts(&mut self, now: Instant) -> String {
         self.last = Some(now);
         let suppressed = std::mem::take(&mut self.suppressed);
@@ -44,7 +44,7 @@ impl RateLimit {
         self.count
     }
 
-    /// Forgets the events since the last line, and says whether there are any.
+    /// Forgets the events since the last line, and returns true if there were any.
     pub(crate) fn take_suppressed(&mut self) -> bool {
         std::mem::take(&mut self.suppressed) > 0
     }

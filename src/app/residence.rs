@@ -13,19 +13,19 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Residence {
-    /// In the message.
+    /// The message itself.
     #[default]
     Host,
-    /// In a ring of shared memory, which other processes of this host map.
+    /// A ring of shared memory, which other processes of this host map.
     Shared,
-    /// In a ring on the operation's device.
+    /// A ring on the operation's device.
     Cuda,
 }
 
 /// The residence of an output, and the ring for it.
 #[derive(Clone)]
 pub struct OutputResidence {
-    /// Place of its payloads.
+    /// Place of the payloads.
     pub residence: Residence,
     /// Configuration of the ring.
     pub ring: RingConfig,
@@ -34,13 +34,13 @@ pub struct OutputResidence {
 }
 
 impl OutputResidence {
-    /// The device of the ring, if it is to be on one and the operation has one.
+    /// The device of the ring, if the ring is to be on a device and the operation has one.
     pub fn gpu(&self) -> Option<&Gpu> {
         self.placement.gpu().filter(|_| self.residence == Residence::Cuda)
     }
 }
 
-/// The key `residence` of a section: one for all outputs, or one each.
+/// The key `residence` of a section: one residence for all outputs, or one for each.
 #[derive(Clone)]
 pub(super) enum Residences {
     All(Residence),
@@ -77,10 +77,10 @@ fn default_timeout_ms() -> f64 {
 const KEYS: [&str; 5] = ["kind", "slots", "backpressure", "consumers", "lease_timeout_ms"];
 
 impl Residences {
-    /// Reads the key. Which outputs there are is not known yet.
+    /// Reads the key. The names of the outputs are not known yet.
     ///
     /// # Errors
-    /// The mistake in it.
+    /// The first mistake in the value.
     pub(super) fn parse(value: &Value) -> Result<Self, String> {
         let keys = KEYS.join(", ");
         let Value::Mapping(entries) = value else {
@@ -109,7 +109,7 @@ impl Residences {
         each.collect::<Result<_, String>>().map(Self::Each)
     }
 
-    /// For each of `outputs`, where its payloads are to be.
+    /// Returns the residence of each of `outputs`.
     ///
     /// # Errors
     /// An output is named that does not exist.
@@ -139,7 +139,7 @@ impl Residences {
     }
 }
 
-/// A residence that stands by itself.
+/// Reads a residence that is a single word.
 fn kind(at: &str, value: &Value, allowed: &str) -> Result<Residence, String> {
     let refused = |_| format!("{at}: {} is not allowed (allowed: {allowed})", Json(value));
     yaml::from_value(value).map_err(refused)

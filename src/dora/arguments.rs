@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Reads the words after the program's name.
+    /// Parses the arguments after the program's name.
     pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, NodeError> {
         use lexopt::Arg::{Long, Short, Value};
         let refused = |error: lexopt::Error| NodeError::Arguments(error.to_string());
@@ -34,7 +34,7 @@ impl Arguments {
                 Long("config") => found.config = Some(arguments.value().map_err(refused)?.into()),
                 Long("check") => found.task = Task::Check,
                 Value(file) if found.task == Task::Check && found.config.is_none() => found.config = Some(file.into()),
-                // The rest does not matter then.
+                // Other arguments do not matter then.
                 Long("help") | Short('h') => return Ok(Self::of(Task::Help)),
                 Long("version") | Short('V') => return Ok(Self::of(Task::Version)),
                 other => return Err(refused(other.unexpected())),
@@ -47,7 +47,7 @@ impl Arguments {
         Self { task, config: None }
     }
 
-    /// The configuration to read: the one that the command line names, else that of the environment.
+    /// The configuration to read: the file that the command line names, else the one that the environment names.
     pub(super) fn config_file(self) -> Option<PathBuf> {
         self.config
             .or_else(|| std::env::var_os("ROBOCACHE_CONFIG").map(PathBuf::from))
@@ -70,7 +70,7 @@ pub(crate) fn version() -> String {
     )
 }
 
-/// The words of `--help`, for a node with these plugins: the name of each, and what it does.
+/// Formats the text of `--help`, for a node with these plugins: the name and the purpose of each.
 pub(crate) fn help(plugins: &[(&str, &str)]) -> String {
     let program = program();
     let mut text = format!("{program}: a node of a dora dataflow\n\n");

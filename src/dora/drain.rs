@@ -1,7 +1,7 @@
 //! The thread that drains dora's events.
 //!
-//! It copies each payload out at once and waits for nobody, but for room on an edge with backpressure. To open a ring may
-//! take seconds: a thread of its own does that, and the messages of an input that come meanwhile are held, in order.
+//! It copies each payload out at once, and waits only for room on an edge with backpressure. Opening a ring may take seconds: a
+//! thread of its own does that, and meanwhile the messages of the input are held, in order.
 
 use super::message::read_message;
 use super::queue::{DEFAULT_BYTES, DEFAULT_MESSAGES, Note, Queue};
@@ -25,22 +25,22 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct Drain {
     names: Vec<String>,
-    /// For each input, whether an operation takes every message of it.
+    /// True for each input of which an operation takes every message.
     takes_any: Vec<bool>,
-    /// For each input, what is taken of its payloads.
+    /// Selector of each input, for the parts that are taken of its payloads.
     selectors: Vec<Selector>,
     queue: Arc<Queue>,
     ignored: BTreeSet<String>,
-    /// The rings that payloads come by.
+    /// Readers of the rings that payloads come by.
     readers: Readers,
-    /// The names of those that threads are opening, at most one for each input.
+    /// Names of the rings that threads are opening, at most one for each input.
     opening: Vec<String>,
     opened: (UnboundedSender<Opened>, UnboundedReceiver<Opened>),
     backlogs: Vec<Backlog>,
     look: Instant,
 }
 
-/// Messages of an input that came while a ring was opened.
+/// Messages of an input that came while a ring was being opened.
 #[derive(Default)]
 struct Backlog {
     events: VecDeque<InputEvent>,
@@ -66,8 +66,7 @@ struct Received {
 }
 
 impl Backlog {
-    /// Appends what came. Returns the oldest message if there are too many. Of changes that follow each other the last
-    /// one counts.
+    /// Appends an event. Returns the oldest message if there are too many. A change replaces another change just before it.
     fn push(&mut self, event: InputEvent) -> Option<Message> {
         match &event {
             InputEvent::Message(received) => {
@@ -80,7 +79,7 @@ impl Backlog {
         if self.messages <= DEFAULT_MESSAGES && (self.bytes <= DEFAULT_BYTES || self.messages == 1) {
             return None;
         }
-        // At most one change is ahead of it.
+        // At most one change is ahead of the oldest message.
         let oldest = usize::from(matches!(self.events.front(), Some(InputEvent::Change(_))));
         match self.remove(oldest)? {
             InputEvent::Message(received) => Some(received.message),
@@ -97,7 +96,7 @@ impl Backlog {
         Some(event)
     }
 
-    /// The ring without which the first one can't be handed on.
+    /// The ring without which the first event can't be handed on.
     fn waits_for(&self) -> Option<&str> {
         match self.events.front()? {
             InputEvent::Message(received) => received.waits_for(),
@@ -107,7 +106,7 @@ impl Backlog {
 }
 
 impl Received {
-    /// The ring of its payload. What can't be read waits for none.
+    /// The ring of its payload; `None` if the message can't be read.
     fn waits_for(&self) -> Option<&str> {
         ring::ring.get(&self.message.header).filter(|_| self.read.is_ok())
     }
@@ -121,8 +120,8 @@ enum Woken {
 }
 
 impl Drain {
-    /// `takes_any` says of each input whether an operation takes every message of it, `selectors` what is taken of its
-    /// payloads.
+    /// Makes the drain of the inputs `names`. For each of them, `takes_any` says if an operation takes every message, and
+    /// `selectors` has the selector for its payloads.
     pub(super) fn new(names: Vec<String>, takes_any: Vec<bool>, selectors: Vec<Selector>, queue: Arc<Queue>) -> Self {
         Self {
             backlogs: names.iter().map(|_| Backlog::default()).collect(),
@@ -182,7 +181,7 @@ impl Drain {
         }
     }
 
-    /// Waits for the rings that are being opened, and so for all that is held.
+    /// Waits for the rings that are being opened, and so for all messages that are held.
     fn wait_for_rings(&mut self, stopped: &mut oneshot::Receiver<()>) {
         while !self.opening.is_empty() {
             match self.wait(pending(), stopped) {
@@ -192,7 +191,7 @@ impl Drain {
         }
     }
 
-    /// Counts the messages that are still held.
+    /// Counts the messages that are still held: nobody can read them.
     fn count_backlog(&mut self) {
         for (input, held) in self.backlogs.iter().enumerate() {
             let why = "its ring was not open when the dataflow ended";
@@ -255,7 +254,7 @@ impl Drain {
         self.names.iter().position(|name| name == id)
     }
 
-    /// Takes a message that came and was published at these times.
+    /// Copies a message, which came and was published at these times, out of dora's memory.
     fn input(
         &mut self,
         input: usize,
@@ -286,7 +285,7 @@ impl Drain {
         self.forward(input);
     }
 
-    /// Hands on what came of an input, up to a message whose ring is not open.
+    /// Hands on the events of an input, up to a message whose ring is not open.
     fn forward(&mut self, input: usize) {
         loop {
             if let Some(ring) = self.backlogs[input].waits_for()
@@ -306,20 +305,20 @@ impl Drain {
         }
     }
 
-    /// Has a thread open a ring, if none does so already.
+    /// Starts a thread that opens a ring, unless one does so already.
     fn open(&mut self, ring: &str) -> std::io::Result<()> {
         if self.opening.iter().any(|it| it == ring) {
             return Ok(());
         }
         let (opening, done) = (self.readers.opening(ring), self.opened.0.clone());
-        // Nobody listens any more if the node has ended.
+        // Sending fails if the node has ended: nobody listens any more.
         let open = move || drop(done.unbounded_send(opening.open()));
         std::thread::Builder::new().name("open ring".into()).spawn(open)?;
         self.opening.push(ring.to_owned());
         Ok(())
     }
 
-    /// Keeps a ring that was opened, and hands on what waited for it.
+    /// Keeps a ring that was opened, and hands on the messages that waited for it.
     fn keep(&mut self, opened: Opened) {
         let ring = opened.ring().to_owned();
         self.opening.retain(|it| *it != ring);
@@ -329,7 +328,7 @@ impl Drain {
         (0..self.backlogs.len()).for_each(|input| self.forward(input));
     }
 
-    /// Has nothing wait for a ring that can't be opened.
+    /// Makes the messages that wait for a ring unreadable, with `why` as the error: it can't be opened.
     fn fail(&mut self, ring: &str, why: &str) {
         for event in self.backlogs.iter_mut().flat_map(|backlog| &mut backlog.events) {
             if let InputEvent::Message(received) = event
@@ -343,7 +342,7 @@ impl Drain {
     fn message(&mut self, input: usize, received: Received) {
         let Received { mut message, mut read } = received;
         let (arrival_ns, published_ns) = (message.arrival_ns, message.published_ns);
-        // Also if it is refused: a lossless producer waits until it is taken.
+        // Even a message that is refused is taken out of its ring: a lossless producer waits for that.
         if ring::ring
             .get(&message.header)
             .is_some_and(|ring| self.readers.is_open(ring))
@@ -426,7 +425,7 @@ mod tests {
             self.keep(opened);
         }
 
-        /// Contents of the queue, in words.
+        /// Takes the contents of the queue, in words.
         fn words(&self) -> Vec<String> {
             let items = std::iter::from_fn(|| self.queue.pop(Some(Instant::now())));
             let words = items.map(|item| match item {
@@ -468,7 +467,7 @@ mod tests {
             assert_eq!(times, (Some(2_000), Some(500)));
             (message.timestamp_ns(), message.header.unstamped.get().unwrap_or(0))
         });
-        // Without a stamp: when it was published.
+        // The message without a stamp has the time of its publication.
         assert_eq!(stamps.collect::<Vec<_>>(), [(7, 0), (500, 1)]);
     }
 
@@ -497,7 +496,7 @@ mod tests {
     #[test]
     fn a_producer_that_does_not_answer_holds_up_no_other_input_and_its_messages_are_counted() {
         let name = format!("robocache.test/stopped/{}", std::process::id());
-        // As a producer that is stopped: the system lets others connect, and nobody answers.
+        // This is like a producer that is stopped: the system lets others connect, and nobody answers.
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (socket, address) = (
             socket.unwrap(),

@@ -1,7 +1,8 @@
-//! The Arrow IPC stream around a payload, so that an operation writes its result where it is sent from.
+//! Framing of a payload as an Arrow IPC stream, so that an operation writes its result where it is sent from.
 //!
-//! Format: <https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format>. One schema message with the single
-//! nullable field `data`, one record batch, the end-of-stream marker; every buffer of the body is aligned to 64 bytes.
+//! Format: <https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format>. The stream has one schema message with
+//! the single nullable field `data`, one record batch, and the end-of-stream marker. Every buffer of the body is aligned to 64
+//! bytes.
 
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 use arrow_ipc::{Buffer, FieldNode, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder};
@@ -13,7 +14,7 @@ const ALIGNMENT: usize = 64;
 const CONTINUATION: [u8; 4] = [0xff; 4];
 const PREFIX: usize = 8;
 
-/// Writes the framing of one output, and keeps what stays the same from message to message.
+/// Framing of one output, with the parts that stay the same from message to message.
 #[derive(Default)]
 pub(crate) struct Framing {
     /// The last layout, whose header is still valid.
@@ -29,7 +30,7 @@ pub(crate) struct Framing {
 }
 
 impl Framing {
-    /// Prepares messages of this layout, and gives their size in bytes.
+    /// Prepares messages of this layout, and returns their size in bytes.
     pub(super) fn prepare(&mut self, layout: &Layout) -> Result<usize, String> {
         if self.layout.as_ref() != Some(layout) {
             let same_type = self.layout.as_ref().is_some_and(|old| same_type(old, layout));
@@ -52,7 +53,7 @@ impl Framing {
         let (body, end) = rest.split_at_mut(self.body);
         end[..4].copy_from_slice(&CONTINUATION);
         end[4..PREFIX].fill(0);
-        // The bytes between the columns are sent, too.
+        // The bytes between the columns are sent, too, so they are set to 0.
         let mut at = 0;
         for range in self.columns.iter().flat_map(|span| [&span.offsets, &span.data]) {
             body[at..range.start].fill(0);
@@ -81,7 +82,7 @@ impl Framing {
                     offsets = self.buffer((layout.rows + 1) * size_of::<i32>());
                 }
             }
-            // A text is not a list: its bytes are its own.
+            // A text has no node for its bytes, unlike a list for its elements.
             if !matches!(column.cells, Cells::Text(_)) {
                 self.node(elements);
             }
@@ -95,7 +96,7 @@ impl Framing {
         self.write_header(layout.rows);
     }
 
-    /// A node without nulls, whose validity bitmap may therefore be empty.
+    /// Adds a node without nulls, whose validity bitmap may therefore be empty.
     fn node(&mut self, len: usize) {
         self.nodes.push(FieldNode::new(len as i64, 0));
         self.buffers.push(Buffer::new(self.body as i64, 0));
@@ -157,7 +158,7 @@ fn schema_message(layout: &Layout) -> Result<Vec<u8>, String> {
         .ipc_message)
 }
 
-/// The Arrow type of a payload.
+/// Returns the Arrow type of a payload.
 fn data_type(layout: &Layout) -> DataType {
     let column_type = |column: &ColumnLayout| column.cells.arrow_type(column.dtype, false);
     if layout.is_flat() {

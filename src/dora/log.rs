@@ -36,7 +36,8 @@ pub(super) fn set_up() {
     }
 }
 
-/// One line of JSON for each event. Unless it has these keys and every field is a string, dora takes it for plain output.
+/// Format with one line of JSON for each event. dora takes a line for plain output, unless it has the keys of `Line` and every
+/// field is a string.
 struct DaemonLines;
 
 #[derive(Serialize)]
@@ -81,7 +82,7 @@ impl Visit for Line {
 impl Line {
     fn take(&mut self, field: &Field, value: String) {
         match field.name() {
-            // With the names that senders have put into it: dora prints it as it is.
+            // The message may have names from senders, and dora prints it as it is: control characters are escaped.
             "message" => self.message = plain(&value).into_owned(),
             name => {
                 self.fields.insert(name, value);

@@ -1,4 +1,4 @@
-//! dora's metadata into headers, and back.
+//! Conversion of dora's metadata to headers, and back.
 
 use arrow_array::ArrayRef;
 use dora_node_api::metadata::{FRAMING, FRAMING_ARROW_IPC};
@@ -6,14 +6,14 @@ use dora_node_api::{MetadataParameters, Parameter};
 use robocache_stream::{Header, Message, MessageError, MetadataRef, Selector};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The transport's own key among the ones that begin with a letter.
+/// The one key of the transport that does not begin with `_`.
 const OPEN_TELEMETRY: &str = "open_telemetry_context";
 
-/// Copies a message out of dora's memory: what `selector` takes of the payload, unless it is in a ring, and the metadata but
-/// for dora's own.
+/// Copies a message out of dora's memory: the parts of the payload that `selector` takes, unless it is in a ring, and the
+/// metadata but for dora's own.
 ///
 /// # Errors
-/// A payload or metadata that can't be; the message is then of no use.
+/// A payload or metadata that can't be read; the message is then of no use.
 pub fn read_message(
     parameters: &MetadataParameters,
     array: &ArrayRef,
@@ -26,7 +26,7 @@ pub fn read_message(
     selector.read(entries, array, message)
 }
 
-/// The metadata of a message in Arrow's IPC format.
+/// Converts a header to the metadata of a message in Arrow's IPC format.
 pub(super) fn parameters(header: &Header) -> MetadataParameters {
     let entries = header.iter().map(|(key, value)| (key.to_owned(), owned(value)));
     let mut parameters: MetadataParameters = entries.collect();
@@ -43,7 +43,7 @@ fn borrowed(value: &Parameter) -> MetadataRef<'_> {
         Parameter::ListInt(value) => MetadataRef::ListInt(value),
         Parameter::ListFloat(value) => MetadataRef::ListFloat(value),
         Parameter::ListString(value) => MetadataRef::ListString(value),
-        // A message can't have a time that ns in 64 bits don't reach.
+        // A message can't have a time that 64 bits of ns can't hold.
         Parameter::Timestamp(value) => MetadataRef::Timestamp(value.timestamp_nanos_opt().unwrap_or(0)),
     }
 }

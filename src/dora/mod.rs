@@ -33,7 +33,7 @@ use arguments::{Arguments, Task};
 use std::io::Write;
 use std::process::ExitCode;
 
-/// The version of dora whose nodes these are. Its daemon and command line must be of it, too.
+/// The version of dora that these nodes are for. The daemon and the command line must have it, too.
 pub const VERSION: &str = "1.1.0";
 
 /// Variable in which dora's daemon describes the node's place in its dataflow.
@@ -73,12 +73,12 @@ impl NodeError {
     }
 }
 
-/// The `main` of a node: sets up its log, on standard error, and dora's transport, and turns the result of `run` into an
-/// exit code: 0, 2 for a configuration or a command line that can't be used, 1 for anything else. An error is logged with
-/// its causes.
+/// Runs the `main` of a node: sets up its log, on standard error, and dora's transport, and turns the result of `run` into an
+/// exit code. The code is 0, 2 for a configuration or a command line that can't be used, or 1 for anything else. An error is
+/// logged with its causes.
 ///
-/// It is to be the first thing that `main` does, while there is one thread: under dora's daemon it sets the environment
-/// variable `DORA_ZENOH_CONFIG_OVERLAY`, so that bursts lose nothing, unless that or `ZENOH_CONFIG` is set.
+/// It must be the first thing that `main` does, while there is one thread, as it may set an environment variable. Under dora's
+/// daemon it sets `DORA_ZENOH_CONFIG_OVERLAY`, so that bursts lose nothing, unless that or `ZENOH_CONFIG` is set.
 pub fn main(run: impl FnOnce() -> eyre::Result<()>) -> ExitCode {
     log::set_up();
     let _overlay = is_under_a_daemon().then(transport::Overlay::set);
@@ -91,13 +91,14 @@ pub fn main(run: impl FnOnce() -> eyre::Result<()>) -> ExitCode {
     ExitCode::from(if is_config { 2 } else { 1 })
 }
 
-/// Does with an app what the command line asks for: reads the configuration that `--config FILE` or `ROBOCACHE_CONFIG`
-/// names, joins the dataflow and runs until it ends; or checks it only (`--check`), or prints `--help` or `--version`.
+/// Runs an app as the command line asks. It reads the configuration that `--config FILE` or `ROBOCACHE_CONFIG` names, joins the
+/// dataflow and runs until it ends. With `--check` it checks the configuration only, and it prints `--help` or `--version`.
 ///
 /// An app whose plugins all have their configuration from the program needs no file.
 ///
 /// # Errors
-/// A command line or a configuration that can't be used, before the dataflow is joined; afterwards what ends the node.
+/// A command line or a configuration that can't be used, before the dataflow is joined; afterwards the error that ends the
+/// node.
 pub fn run(app: App) -> Result<(), NodeError> {
     let arguments = Arguments::parse(std::env::args_os().skip(1))?;
     let task = arguments.task;
@@ -126,7 +127,7 @@ pub fn run(app: App) -> Result<(), NodeError> {
     print(&text)
 }
 
-/// Writes to standard output, which whoever asked may have closed.
+/// Writes to standard output. Errors are ignored, as the reader may have closed it.
 fn print(text: &str) -> Result<(), NodeError> {
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(())

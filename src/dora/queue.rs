@@ -12,7 +12,7 @@ use std::fmt::Display;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Messages of an input that may wait, unless the dataflow says otherwise.
+/// Messages and bytes of an input that may wait, unless the dataflow says otherwise.
 pub(super) const DEFAULT_MESSAGES: usize = 1024;
 pub(super) const DEFAULT_BYTES: usize = 64 << 20;
 
@@ -21,13 +21,13 @@ const MAX_NOTES: usize = 1024;
 /// Messages of an input whose memory is kept, however large they are: one being read, one being used.
 const FREE_MESSAGES: usize = 2;
 
-/// Events, in the order in which they happened.
+/// An event in the queue, which keeps the order in which they happened.
 pub(crate) enum Item {
     /// A message came on an input.
     Message { input: usize, message: Message },
-    /// An input closed or is back.
+    /// An input closed or opened again.
     Changed { input: usize, change: Change },
-    /// Messages of an input were lost, or something was wrong with them, since this was last said of it.
+    /// Messages of an input were lost or faulty, since the last item about that.
     Losses { input: usize, losses: Losses },
     /// A parameter was set, something is to be logged, or the dataflow ends.
     Note(Note),
@@ -41,18 +41,18 @@ pub(crate) enum Note {
     Parameter { key: String, value: Value },
     /// Something to log.
     Log { level: Severity, text: String },
-    /// Every input is closed, and what came is flushed; or the dataflow stops.
+    /// Every input is closed and its messages are in the queue, or the dataflow stops.
     End { inputs_closed: bool },
 }
 
-/// Messages of an input that were lost, in counts.
+/// Counts of an input's messages that were lost or faulty.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Losses {
     /// Messages that can't be read.
     pub unreadable: u64,
-    /// The problem with the first of them.
+    /// The error of the first message that can't be read.
     pub error: String,
-    /// Messages without a stamp, which took dora's.
+    /// Messages without a stamp of their own, which got dora's.
     pub unstamped: u64,
     /// Messages for which there was no room.
     pub dropped: u64,
@@ -80,7 +80,7 @@ impl Bound {
     }
 }
 
-/// A queue of items in arrival order, bounded for each input; the memory of its messages is used again.
+/// A queue of items in arrival order, bounded for each input; the memory of its messages is reused.
 pub(crate) struct Queue {
     state: Mutex<State>,
     arrived: Condvar,
@@ -91,20 +91,20 @@ struct State {
     inputs: Vec<InputState>,
     notes: VecDeque<(u64, Note)>,
     notes_lost: u64,
-    /// The sequence number of what arrives next.
+    /// The last sequence number that was given.
     next: u64,
     ended: bool,
 }
 
 struct InputState {
     bound: Bound,
-    /// In order of arrival, with sequence numbers. Two changes never follow each other: only the last one counts.
+    /// Entries in order of arrival, with sequence numbers. Two changes never follow each other: only the last change counts.
     waiting: VecDeque<(u64, Entry)>,
     messages: usize,
     bytes: usize,
-    /// The most messages that waited since that was last asked.
+    /// The most messages that waited at once since the depth was last taken.
     deepest: usize,
-    /// With the sequence number of the first of them.
+    /// Losses that were not taken yet, with the sequence number of the first.
     losses: Option<(u64, Losses)>,
     pool: MessagePool,
 }
@@ -147,7 +147,7 @@ impl InputState {
         }
     }
 
-    /// Takes the first item, of which there is one.
+    /// Takes the first item, whose sequence number is `first`.
     fn pop(&mut self, input: usize, first: u64) -> Option<Item> {
         if let Some((_, losses)) = self.losses.take_if(|(number, _)| *number == first) {
             return Some(Item::Losses { input, losses });
@@ -174,7 +174,7 @@ impl State {
         &mut losses.get_or_insert_with(|| (number, Losses::default())).1
     }
 
-    /// The item that came first of those that are there.
+    /// Takes the item that came first.
     fn pop(&mut self) -> Option<Item> {
         let firsts = self.inputs.iter().map(InputState::first).enumerate();
         let of_inputs = firsts.filter_map(|(input, first)| Some((first?, input))).min();
@@ -216,17 +216,17 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Memory for a message of this input.
+    /// Takes memory for a message of this input.
     pub(super) fn take_free(&self, input: usize) -> Message {
         self.lock().inputs[input].pool.take()
     }
 
-    /// Gives the memory of a message back.
+    /// Puts the memory of a message back.
     pub(super) fn give_back(&self, input: usize, message: Message) {
         let mut state = self.lock();
         let over = state.inputs[input].pool.put(message);
         drop(state);
-        // To free it may take a while.
+        // Freeing memory may take a while, so the lock is released first.
         drop(over);
     }
 
@@ -261,7 +261,7 @@ impl Queue {
         depths.max().unwrap_or(0)
     }
 
-    /// Appends that an input closed or is back.
+    /// Appends that an input closed or opened again.
     pub(super) fn push_change(&self, input: usize, change: Change) {
         let mut state = self.lock();
         let number = state.sequence_number();
@@ -284,7 +284,7 @@ impl Queue {
         });
     }
 
-    /// Counts what happened to messages of an input.
+    /// Counts losses of an input.
     pub(super) fn count(&self, input: usize, count: impl FnOnce(&mut Losses)) {
         count(self.lock().losses(input));
         self.arrived.notify_one();
@@ -303,7 +303,7 @@ impl Queue {
         self.arrived.notify_one();
     }
 
-    /// The next item; `None` if there is none by `deadline`.
+    /// Waits for the next item; `None` if there is none by `deadline`.
     pub(super) fn pop(&self, deadline: Option<Instant>) -> Option<Item> {
         let mut state = self.lock();
         loop {
@@ -361,7 +361,7 @@ mod tests {
         std::iter::from_fn(|| queue.pop(now)).collect()
     }
 
-    /// The messages that wait, and how many were dropped.
+    /// Takes the messages that wait, and the number that were dropped.
     fn stamps(queue: &Queue) -> (Vec<(usize, i64)>, u64) {
         let mut dropped = 0;
         let mut stamps = Vec::new();
@@ -449,7 +449,7 @@ mod tests {
         assert!(items.next().is_none());
     }
 
-    /// Changes stay in order among the messages of their input, and are as few as those.
+    /// Changes stay in order among the messages of their input, and are not more than these.
     #[test]
     fn an_input_that_closes_and_opens_takes_no_more_room_than_its_messages() {
         let queue = Queue::new(&[Bound::new(Some(2), false)], &HostMemory::pageable());

@@ -7,7 +7,7 @@ use robocache_device::ring::{MAX_DESCRIPTOR, RingError, RingWriter, WriteCounter
 use robocache_stream::{DeviceColumn, Header, Layout, Message, Payload, SlotLayout};
 use std::time::{Duration, Instant};
 
-/// Period of the lines about payloads that are overwritten, and about those that go by the host.
+/// Period of the lines about payloads that are overwritten, and about payloads that go by the host.
 const WARN_EVERY: Duration = Duration::from_secs(10);
 
 /// The ring of an output.
@@ -20,22 +20,22 @@ pub(super) struct OutputRing {
     staged: Message,
     reported: WriteCounters,
     rate: RateLimit,
-    /// Payloads that go by the host.
+    /// Rate limit and count of payloads that go by the host.
     by_host: RateLimit,
 }
 
 /// Fate of a payload.
 pub(super) enum SendOutcome {
-    /// In the ring; the header says where.
+    /// The payload is in the ring; the header says where.
     InRing,
-    /// To go by the host: nothing has been made.
+    /// The payload is to go by the host, and is not made yet.
     ByHost,
-    /// To go by the host, and made already.
+    /// The payload is to go by the host, and is made already.
     Staged,
 }
 
 impl OutputRing {
-    /// The ring that the configuration asks for; why there can't be one.
+    /// Makes the ring that the configuration asks for. The error says why there can't be one.
     pub(super) fn new(output: &str, asked: &OutputResidence) -> Result<Self, String> {
         let memory = asked.placement.host_memory();
         let (word, writer) = match (asked.residence, asked.gpu()) {
@@ -60,7 +60,7 @@ impl OutputRing {
         })
     }
 
-    /// The device of the ring, while its consumers can map it.
+    /// The device of the ring, while all its consumers can map it.
     pub(super) fn gpu(&self) -> Option<&Gpu> {
         self.writer.gpu().filter(|_| self.writer.consumers_by_host() == 0)
     }
@@ -144,7 +144,7 @@ impl OutputRing {
         Ok(())
     }
 
-    /// Says now and then what consumers missed.
+    /// Warns of payloads that consumers missed, at a limited rate.
     fn warn_of_missed(&mut self) {
         let now = self.writer.counters();
         let overwritten = now.overwritten_leased - self.reported.overwritten_leased;

@@ -112,7 +112,7 @@ struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// The report of the last second, if one is wanted. It is published, if the dataflow wants it.
+    /// Makes the report of the last second, if one is wanted, and publishes it if the dataflow wants it.
     fn report(&self, graph: &mut Graph, queue: &Queue, sender: &mut Sender) -> Option<Report> {
         let mut report = graph.report(Instant::now())?;
         report.node.clone_from(&self.node);
@@ -201,7 +201,7 @@ fn count_losses(graph: &mut Graph, input: usize, losses: &Losses) {
     }
 }
 
-/// dora's own words for most of what can go wrong are `internal error`.
+/// Converts the error of joining. For most errors dora's own words are `internal error`, so their causes are given instead.
 fn why_not_joined(error: dora_node_api::NodeError) -> NodeError {
     NodeError::Dora(match error {
         dora_node_api::NodeError::Internal(report) => format!("{report:#}"),
@@ -209,11 +209,11 @@ fn why_not_joined(error: dora_node_api::NodeError) -> NodeError {
     })
 }
 
-/// Counts messages without a stamp, and warns once of each input that has them: its name, the count, and whether it did.
+/// Counts of messages without a stamp, each with the input's name, and true once the input was warned of.
 struct Unstamped(Vec<(String, u64, bool)>);
 
 impl Unstamped {
-    /// Names all new inputs in one line, as senders without stamps seldom come alone.
+    /// Warns of all new inputs in one line, as senders without stamps seldom come alone.
     fn warn(&mut self) {
         let new = self.list(|is_warned| !is_warned, " so far");
         if !new.is_empty() {

@@ -11,22 +11,23 @@ use robocache_stream::{DeviceColumn, Header, Layout, MetadataRef, Payload, key};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
-/// Lets operations write payloads straight into dora's samples, which are shared memory if the message is large enough.
+/// Sink that lets operations write payloads straight into dora's samples, which are shared memory if the message is large
+/// enough.
 pub(crate) struct Sender {
     node: DoraNode,
     allocator: SampleAllocator,
     framings: HashMap<String, (DataId, Framing)>,
     rings: HashMap<String, OutputRing>,
     header: Header,
-    /// Number that tells this process from another one, as after a restart.
+    /// Number that tells this process from others, such as the same node before a restart.
     id: i64,
-    /// The layout of a message whose payload is elsewhere.
+    /// The layout of a message whose payload is in a ring.
     nothing: Layout,
 }
 
 impl Sender {
-    /// `residences` names the outputs whose payloads are to be in a ring. One that there can't be is warned of: its
-    /// payloads go by the host.
+    /// Makes the sender of a node. `residences` names the outputs whose payloads are to be in a ring. If a ring can't be made,
+    /// a warning says so, and the payloads go by the host.
     pub(super) fn new(node: DoraNode, residences: &[(String, OutputResidence)]) -> Self {
         let mut rings = HashMap::new();
         for (output, asked) in residences {
@@ -63,7 +64,7 @@ impl Sender {
         let bytes = framing.prepare(layout)?;
         let mut sample = self.allocator.allocate(bytes).map_err(|error| error.to_string())?;
         fill(&mut framing.write(&mut sample), &mut self.header);
-        // A message that is passed on is of this sender.
+        // A message that is passed on gets the number of this sender.
         self.header.set(key::sender, MetadataRef::Integer(self.id));
         self.node
             .send_output_sample(id.clone(), parameters(&self.header), Some(sample))
@@ -80,7 +81,8 @@ impl Sender {
     }
 }
 
-/// A random number, from the keys that the system gives to hash maps. It is at most 2^53, which JSON and Lua hold, too.
+/// Draws a random number, from the keys that the system gives to hash maps. It is below 2^53, so that JSON and Lua hold it,
+/// too.
 fn drawn() -> i64 {
     (RandomState::new().hash_one(std::process::id()) >> 11) as i64
 }

@@ -1,4 +1,4 @@
-//! The file that says how a node is.
+//! The status file of a node.
 
 use super::NodeError;
 use crate::app::Report;
@@ -10,23 +10,24 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Folder of all nodes' status files, unless the configuration names one. An empty variable counts as not set.
+/// Reads the folder of status files from the environment, for a configuration that names none. An empty variable counts as not
+/// set.
 pub(super) fn folder_of_env() -> Option<PathBuf> {
     let folder = std::env::var_os("ROBOCACHE_STATUS")?;
     (!folder.is_empty()).then(|| folder.into())
 }
 
-/// An ending node waits this long for its file.
+/// Time that an ending node waits for its last report to be written.
 const LAST: Duration = Duration::from_secs(2);
 
-/// Writes reports to the file of a node, on a thread of its own: a disk may take its time.
+/// Writer of reports to the file of a node, on a thread of its own: a disk may be slow.
 pub(super) struct Status {
     reports: SyncSender<Report>,
     thread: JoinHandle<()>,
 }
 
 impl Status {
-    /// The file of a node in this folder, which is made if it is not there.
+    /// Starts the writer of a node's file in this folder, which is made if it is missing.
     ///
     /// # Errors
     /// No file can be written there.
@@ -53,7 +54,7 @@ impl Status {
         drop(self.reports.try_send(report));
     }
 
-    /// Writes the last report, and waits a while for it.
+    /// Writes the last report, and waits a while until it is written.
     pub(super) fn end(self, report: Report) {
         let deadline = Instant::now() + LAST;
         let mut report = Some(report);
@@ -71,16 +72,16 @@ impl Status {
     }
 }
 
-/// Paths at which a node's status is made and published.
+/// Paths of a node's status file, and of the temporary file that becomes it.
 struct Files {
     last: PathBuf,
-    /// No other process has this one.
+    /// Path that no other process has.
     temporary: PathBuf,
 }
 
 impl Files {
     fn new(folder: &Path, node: &str) -> Self {
-        // An id that can't be the name of a file.
+        // An id may have characters that the name of a file can't have.
         let name = node.replace(['/', '\0'], "_");
         Self {
             last: folder.join(format!("{name}.json")),
@@ -90,7 +91,7 @@ impl Files {
 
     /// Writes the temporary file, which must be this process's own.
     fn write(&self, text: &[u8]) -> std::io::Result<()> {
-        // One that a process of this number has left behind.
+        // An earlier process with this number may have left one behind.
         let _ = std::fs::remove_file(&self.temporary);
         File::options()
             .write(true)
@@ -99,11 +100,11 @@ impl Files {
             .write_all(text)
     }
 
-    /// Whoever reads the file finds this report or the one before it, whole. What could not be written leaves nothing behind:
-    /// if a disk is full, it would take the room that the next one needs.
+    /// Replaces the file, so that readers find this report or the one before it, whole. If writing fails, the temporary file is
+    /// removed: on a full disk it would take the room that the next report needs.
     fn put(&self, report: &Report) -> std::io::Result<()> {
         let text = serde_json::to_vec(report)?;
-        // Whoever cleans up may have taken the folder.
+        // Somebody who cleans up may have removed the folder.
         if let Some(folder) = self.last.parent() {
             std::fs::create_dir_all(folder)?;
         }
@@ -113,7 +114,7 @@ impl Files {
     }
 }
 
-/// Writes reports as they come. That it can't is said once, and again once it could.
+/// Writes reports as they come. A failure is logged once, and again only after a success.
 fn write_each(reports: &Receiver<Report>, files: &Files) {
     let mut is_said = false;
     for report in reports {
@@ -208,7 +209,7 @@ mod tests {
         std::fs::remove_dir(&folder).unwrap();
         status.end(report(1));
         assert!(folder.join("fuse.json").is_file());
-        // A folder of that name can't be written over.
+        // A folder with the file's name can't be written over.
         let files = Files::new(&folder, "taken");
         std::fs::create_dir_all(files.last.join("in the way")).unwrap();
         assert!(files.put(&report(1)).is_err());

@@ -7,9 +7,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// dora publishes with zenoh's drop policy: what can't be sent within 1 ms is dropped, and the queue is two batches deep.
-/// A burst then loses messages unseen whenever a consumer is not scheduled at once. This makes the queue 16 deep and the
-/// wait 100 ms.
+/// Settings of zenoh with a queue 16 batches deep and a wait of 100 ms. By default dora drops what zenoh can't send within 1
+/// ms, and the queue is two batches deep. A burst then loses messages unseen if a consumer is not scheduled at once.
 const ZENOH_OVERLAY: &str = r#"{"transport":{"link":{"tx":{"queue":{
     "size":{"real_time":16},
     "congestion_control":{"drop":{"wait_before_drop":100000}}
@@ -22,9 +21,9 @@ const OVERLAY_VARIABLE: &str = "DORA_ZENOH_CONFIG_OVERLAY";
 pub(super) struct Overlay(Option<(File, Option<PathBuf>)>);
 
 impl Overlay {
-    /// Sets the transport up for the node that this process will be: the one change that robocache makes to its
-    /// environment. Nothing is done if the operator has set `DORA_ZENOH_CONFIG_OVERLAY` or `ZENOH_CONFIG`, nor if
-    /// the process has a second thread, which may read the environment meanwhile.
+    /// Sets the transport up for the node that this process will be: the one change that robocache makes to its environment. It
+    /// changes nothing if the operator has set `DORA_ZENOH_CONFIG_OVERLAY` or `ZENOH_CONFIG`. Nor does it if the process has a
+    /// second thread, which may read the environment meanwhile.
     pub(super) fn set() -> Self {
         if std::env::var_os(OVERLAY_VARIABLE).is_some() || std::env::var_os("ZENOH_CONFIG").is_some() {
             return Self(None);
@@ -48,7 +47,7 @@ impl Overlay {
         }
     }
 
-    /// Writes the file, and gives the path to read it at.
+    /// Writes the file, and returns the path at which it can be read.
     fn write() -> std::io::Result<(Self, PathBuf)> {
         let mut options = File::options();
         options.write(true).create_new(true);
@@ -110,7 +109,7 @@ pub(super) fn wait_until_read(limit: Duration) {
     }
 }
 
-/// The bytes that this process has sent over TCP and no process on this machine has read; `None` without `/proc`.
+/// The bytes that this process has sent over TCP, and that no process on this machine has read; `None` without `/proc`.
 fn unread_bytes() -> Option<u64> {
     let own = own_sockets()?;
     let mut sockets = HashMap::new();
@@ -140,7 +139,7 @@ struct Socket {
     inode: u64,
 }
 
-/// A line of `/proc/net/tcp`: the addresses of both ends, and the queues. `None` for a socket that is not connected.
+/// Parses a line of `/proc/net/tcp`: the addresses of both ends, and the queues. `None` for a socket that is not connected.
 fn parse_socket(line: &str) -> Option<((String, String), Socket)> {
     const CONNECTED: [&str; 4] = ["01", "04", "05", "08"];
     let columns: Vec<&str> = line.split_ascii_whitespace().collect();

@@ -11,12 +11,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const DAEMON_BYTES: usize = 64 << 20;
 /// The largest message that a node of dora decodes, whichever way it came.
 pub const MESSAGE_BYTES: usize = 256 << 20;
-/// Shared memory of a node, bytes, unless the dataflow says.
+/// Shared memory of a node, bytes, unless the dataflow says otherwise.
 pub const POOL_BYTES: usize = 8 << 20;
 /// An upper bound of the framing around a payload.
 const FRAMING_BYTES: usize = 4096;
 
-/// Wires of the dataflow to a node, from the environment variable that dora starts it with.
+/// Wiring of a node in its dataflow, from the environment variable that dora starts it with.
 #[derive(Clone, Deserialize)]
 pub(crate) struct Wiring {
     #[serde(default)]
@@ -30,7 +30,7 @@ pub(crate) struct Wiring {
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 struct RunConfig {
-    /// A source, or a map of it and the options of the input.
+    /// Each input's source, or a map of the source and the options of the input.
     inputs: BTreeMap<String, Value>,
     outputs: BTreeSet<String>,
     shared_memory_pool_size: Option<usize>,
@@ -39,12 +39,12 @@ struct RunConfig {
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 struct Routing {
-    /// A consumer has `queue_policy: backpressure`, or runs under another daemon.
+    /// True if a consumer has `queue_policy: backpressure`, or runs under another daemon.
     daemon_only: bool,
 }
 
 impl Wiring {
-    /// Wires to this process; `None` outside a dataflow, as in dora's testing mode.
+    /// Reads the wiring of this process; `None` outside a dataflow, as in dora's testing mode.
     pub(super) fn from_env() -> Result<Option<Self>, NodeError> {
         let Ok(config) = std::env::var(NODE_CONFIG) else {
             return Ok(None);
@@ -59,8 +59,8 @@ impl Wiring {
         Ok(Some(wiring))
     }
 
-    /// The run that the dataflow's number, a UUID, is of. dora's have the time of their start in them (version 7, RFC 9562), so
-    /// that every node has the same, however often it is started.
+    /// Returns the run of the dataflow, whose id is a UUID. A UUID of dora has the time of the start in it (version 7, RFC
+    /// 9562). So every node has the same, however often it is started.
     pub(super) fn run(&self) -> Option<Run> {
         let digits = self.dataflow_id.replace('-', "");
         let number = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)?;

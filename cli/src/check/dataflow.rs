@@ -1,4 +1,4 @@
-//! A dataflow as far as its wiring goes. What dora itself checks is left to `dora validate`.
+//! The nodes of a dataflow and their wiring. Checks that dora itself makes are left to `dora validate`.
 
 use eyre::WrapErr;
 use robocache::app::{Value, read_yaml};
@@ -38,7 +38,7 @@ pub struct Node {
     deploy: Option<Deploy>,
 }
 
-/// Place where a node is to run.
+/// The machine where a node is to run.
 #[derive(Default, PartialEq, Deserialize)]
 struct Deploy {
     #[serde(default)]
@@ -47,7 +47,7 @@ struct Deploy {
     labels: BTreeMap<String, Value>,
 }
 
-/// A name, which YAML may take for a number.
+/// Deserializes a name; a bare number or boolean in YAML counts as text.
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::String(text) => Ok(text),
@@ -67,11 +67,11 @@ enum Input {
     Full(Edge),
 }
 
-/// The source that is wired to an input.
+/// The source that is wired to an input, and the input's queue.
 #[derive(Clone, Deserialize)]
 pub struct Edge {
     pub source: String,
-    /// Without it a node of robocache keeps 1,024 messages, or 64 MiB.
+    /// Number of messages in the queue. If absent, a node of robocache keeps 1,024 messages, or 64 MiB.
     #[serde(default)]
     pub queue_size: Option<usize>,
     #[serde(default)]
@@ -79,7 +79,7 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// True if its sender waits for its taker, so that nothing is lost.
+    /// True if the sender waits for the taker, so that nothing is lost.
     pub fn is_lossless(&self) -> bool {
         self.queue_policy.as_deref() == Some("backpressure")
     }
@@ -96,7 +96,7 @@ impl Dataflow {
         })
     }
 
-    /// The inputs that take an output, as the node, the input and the edge.
+    /// Lists the inputs that take an output: the node, the name of the input, and the edge.
     pub fn takers<'a>(&'a self, node: &'a str, output: &'a str) -> impl Iterator<Item = (&'a Node, &'a str, Edge)> {
         self.nodes.iter().flat_map(move |taker| {
             let edges = taker
@@ -108,7 +108,7 @@ impl Dataflow {
 }
 
 impl Node {
-    /// The inputs, sorted, each with what is wired to it.
+    /// Lists the inputs, sorted by name, each with its edge.
     pub fn edges(&self) -> impl Iterator<Item = (&str, Edge)> {
         self.inputs.iter().map(|(name, input)| {
             let edge = match input {
@@ -127,14 +127,14 @@ impl Node {
         self.edges().find(|(name, _)| *name == input).map(|(_, edge)| edge)
     }
 
-    /// The name of its program, without robocache's prefix, if it has that.
+    /// The name of the node's program without the prefix `robocache-`; `None` if it does not have the prefix.
     pub fn program(&self) -> Option<&str> {
         let path = self.path.as_ref().or(self.hub.as_ref())?.as_str()?;
         let name = path.rsplit('/').next().unwrap_or(path);
         name.split('@').next().unwrap_or(name).strip_prefix("robocache-")
     }
 
-    /// The configuration that it reads. Paths count from the folder of the dataflow.
+    /// The path of the configuration that the node reads. Relative paths count from the folder of the dataflow.
     pub fn config(&self, folder: &Path) -> Option<PathBuf> {
         let mut words = self.args.as_deref().unwrap_or_default().split_whitespace();
         let mut from_args = None;
@@ -149,7 +149,7 @@ impl Node {
         from_args.or(from_env).map(|file| tidy(&folder.join(file)))
     }
 
-    /// Place where it runs, in words: `machine gpu`; `None` if the dataflow doesn't name it.
+    /// Describes the machine where the node runs, such as `machine gpu`; `None` if the dataflow does not name it.
     pub fn place(&self) -> Option<String> {
         let deploy = self.deploy.as_ref()?;
         let machine = deploy.machine.iter().map(|machine| format!("machine {machine}"));
@@ -162,7 +162,7 @@ impl Node {
         (!place.is_empty()).then(|| place.join(", "))
     }
 
-    /// Bytes of shared memory for its outputs.
+    /// The bytes of shared memory for the node's outputs.
     pub fn pool(&self) -> u64 {
         let Some(value) = &self.shared_memory_pool_size else {
             return POOL_BYTES as u64;
@@ -184,7 +184,7 @@ impl Node {
     }
 }
 
-/// A path without `.` and, where a folder stands before it, `..`.
+/// Removes `.` from a path, and each `..` together with the folder before it.
 pub fn tidy(path: &Path) -> PathBuf {
     use std::path::Component;
     let mut tidy = PathBuf::new();
@@ -201,7 +201,7 @@ pub fn tidy(path: &Path) -> PathBuf {
     tidy
 }
 
-/// The parts of a type: `robocache/v1/Wrench[dim=6]` is `Wrench` with a `dim` of 6.
+/// Parses a type of robocache: `robocache/v1/Wrench[dim=6]` is `Wrench` with a `dim` of 6.
 pub fn parts_of_type(urn: &str) -> Option<(&str, Option<usize>)> {
     let own = urn.strip_prefix("robocache/v1/")?;
     let (name, parameters) = own.split_once('[').unwrap_or((own, ""));

@@ -18,31 +18,31 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Messages of a recording that are looked at.
+/// Maximum number of messages of a recording that are read.
 const MESSAGES: usize = 20_000;
-/// The most that metadata and framing add to a payload.
+/// Maximum bytes that metadata and framing add to a payload.
 const FRAMING: u64 = 4096;
 
-/// Facts about a stream; an unknown one is `None`.
+/// Facts about a stream; a fact that is not known is `None`.
 #[derive(Clone, Debug, Default)]
 pub struct StreamFacts {
     pub kind: Option<Kind>,
-    /// The product that it is of `kinematics:`.
+    /// The product of `kinematics:` in the stream.
     pub product: Option<Product>,
     /// Names of the values of a recorded sample, if it has them.
     pub fields: Vec<String>,
-    /// The smallest and the largest of each value of recorded samples.
+    /// The least and the greatest of each value in recorded samples.
     pub extremes: Vec<[f64; 2]>,
     pub rate_hz: Option<f64>,
-    /// The largest message.
+    /// Bytes of the largest message.
     pub bytes: Option<u64>,
-    /// From the stamp to the publication, at most.
+    /// Maximum time from the stamp to the publication.
     pub delay_ms: Option<f64>,
-    /// True if it comes from a recording, which waits for nobody's sensor.
+    /// True if the stream comes from a recording, which can wait for its takers.
     pub is_replayed: bool,
-    /// The reason why nothing comes.
+    /// The reason why the stream has no messages.
     pub silent: Option<String>,
-    /// The reason why it comes as fast as it is taken.
+    /// The reason why the stream comes as fast as it is taken.
     pub unpaced: Option<String>,
 }
 
@@ -51,16 +51,16 @@ pub struct StreamFacts {
 pub enum Kind {
     /// Samples with this number of values.
     Samples(usize),
-    /// Windows with this number of columns, if it is known.
+    /// Windows with this number of columns, if the number is known.
     Window(Option<usize>),
-    /// Points, with these fields if they are known.
+    /// Point clouds with these fields, if the fields are known.
     Cloud(Option<Vec<String>>),
     Grid(VoxelLayout),
     Tick,
 }
 
 impl Kind {
-    /// Values of a sample.
+    /// The number of values in a sample.
     pub fn width(&self) -> Option<usize> {
         match self {
             Self::Samples(width) => Some(*width),
@@ -79,7 +79,7 @@ impl Kind {
         }
     }
 
-    /// Kind that a type declares.
+    /// Returns the kind that a type declares.
     pub fn of_type(urn: &str) -> Option<Self> {
         let (name, dim) = parts_of_type(urn)?;
         Some(match name {
@@ -92,7 +92,7 @@ impl Kind {
         })
     }
 
-    /// Kind of a message.
+    /// Detects the kind of a message.
     fn of_message(message: &Message) -> Option<Self> {
         let header = &message.header;
         if form::modalities.get(header).is_some() {
@@ -122,8 +122,8 @@ impl Kind {
     }
 }
 
-/// True if a message with these names is samples, a row for each stamp, and not the points of a cloud: names such as x y z are those
-/// of positions and poses, too.
+/// True if a message with these fields holds samples, a row for each stamp, not the points of a cloud. Positions and poses have
+/// fields such as x y z, too.
 fn is_rows(message: &Message, samples: usize, fields: &[String]) -> bool {
     let Some(values) = message.flat() else { return false };
     let sides = message.header.shape.get().map_or(1, <[i64]>::len);
@@ -132,23 +132,23 @@ fn is_rows(message: &Message, samples: usize, fields: &[String]) -> bool {
         .timestamps_ns
         .get()
         .is_some_and(|stamps| !stamps.is_empty());
-    // A cloud may have a single point, and no quaternion.
+    // A cloud may have a single point, but not the `w` of a quaternion.
     let has_w = fields.iter().any(|field| field.ends_with(['w', 'W']));
     values.len() == samples * fields.len() && (sides == 1 || has_stamps || has_w)
 }
 
 impl StreamFacts {
-    /// True if no sensor is behind it, so that it may be held up.
+    /// True if no sensor sends the stream, so that its sender can wait for takers.
     fn waits_for_its_takers(&self) -> bool {
         self.is_replayed || self.unpaced.is_some()
     }
 
-    /// True if sensors are behind it, as far as that is known.
+    /// True if sensors send the stream, as far as that is known.
     pub fn is_live(&self) -> bool {
         self.rate_hz.is_some() && !self.waits_for_its_takers() && self.kind != Some(Kind::Tick)
     }
 
-    /// Takes the values of a recorded sample.
+    /// Extends the extremes by the samples of a recorded message.
     fn see(&mut self, message: &Message) {
         let (Some(Kind::Samples(width)), Some(values)) = (&self.kind, message.flat()) else {
             return;
@@ -212,7 +212,7 @@ impl StreamFacts {
         }
     }
 
-    /// Kind of the grids of these clouds.
+    /// Derives the facts about grids from those about their clouds.
     fn of_grid(config: &VoxelizeConfig, clouds: &[Self]) -> Self {
         let features = 4 * (3 + config.channels.len());
         let rows = config.max_voxels.map(|most| most.saturating_mul(features));
@@ -228,7 +228,7 @@ impl StreamFacts {
     }
 }
 
-/// Observations a second, if that is known.
+/// Returns the observations a second, if they are known.
 fn observation_rate(config: &AlignConfig, input: &dyn Fn(&str) -> StreamFacts) -> Option<f64> {
     match &config.trigger {
         None => Some(config.rate_hz / config.emit_every as f64),
@@ -247,7 +247,7 @@ fn observations(
     let is_replayed = modalities
         .map(|modality| input(&modality.input))
         .any(|known| known.waits_for_its_takers());
-    // Without a limit to what is waited for, they are of a recording.
+    // Observations without a limit to their wait are meant for a recording.
     let is_replayed = is_replayed || config.max_wait_ms.is_none();
     let window = |columns: usize| StreamFacts {
         kind: Some(Kind::Window(Some(columns))),
@@ -285,7 +285,7 @@ fn observations(
     found
 }
 
-/// The outputs of kinematics, each with a message for one of its input. The number of joints is that of a URDF.
+/// Lists the outputs of kinematics, which have the rate of their input. Widths that depend on a URDF are not known.
 fn kinematics(config: &KinematicsConfig, input: &dyn Fn(&str) -> StreamFacts) -> Vec<(String, StreamFacts)> {
     let mut found: Vec<(String, StreamFacts)> = Vec::new();
     for entry in &config.entries {
@@ -313,7 +313,7 @@ fn kinematics(config: &KinematicsConfig, input: &dyn Fn(&str) -> StreamFacts) ->
     found
 }
 
-/// The outputs of an operation, as far as they are known without its inputs: those of kinematics.
+/// Lists the outputs that are known without facts about the inputs: those of kinematics.
 pub fn of_chains(operation: &Operation) -> Vec<(String, StreamFacts)> {
     let Section::Kinematics(config) = &operation.section else {
         return Vec::new();
@@ -322,12 +322,12 @@ pub fn of_chains(operation: &Operation) -> Vec<(String, StreamFacts)> {
     made.map(|(name, known)| (operation.output(&name), known)).collect()
 }
 
-/// The streams of a recording and the facts about each.
+/// Streams of a recording and the facts about each.
 type Recording = Vec<(String, StreamFacts)>;
 
-/// The streams of a recording, by its first messages; `None` if there is no recording.
+/// Reads facts about the streams of a recording from its first messages; `None` if there is no recording.
 fn recorded(folder: &Path) -> Option<Recording> {
-    /// Messages, the first and the newest stamp.
+    /// Number of messages, first stamp and newest stamp.
     type Stamps = (u64, i64, i64);
     let (mut reader, _) = Reader::open_readable(folder).ok()?;
     let names: Vec<String> = reader.streams().map(str::to_owned).collect();
@@ -365,7 +365,7 @@ fn recorded(folder: &Path) -> Option<Recording> {
 /// Facts about the outputs of a dataflow.
 pub struct Streams<'a> {
     pub dataflow: &'a Dataflow,
-    /// The operations of each of its nodes that is one of robocache's.
+    /// Operations of each node of robocache, by the node's name.
     operations: &'a BTreeMap<String, Vec<Operation>>,
     folder: &'a Path,
     found: RefCell<BTreeMap<String, StreamFacts>>,
@@ -383,12 +383,12 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Facts about a source, such as `robot/camera`.
+    /// Finds the facts about a source, such as `robot/camera`.
     pub fn of(&self, source: &str) -> StreamFacts {
         if let Some(known) = self.found.borrow().get(source) {
             return known.clone();
         }
-        // A loop ends here.
+        // In a loop of the dataflow, the search ends at this entry.
         self.found
             .borrow_mut()
             .insert(source.to_owned(), StreamFacts::default());
@@ -418,14 +418,14 @@ impl<'a> Streams<'a> {
             Some((_, known)) => known,
             None => StreamFacts {
                 kind: typed,
-                // It may be that nothing is recorded yet.
+                // The recording to be replayed may not exist yet.
                 is_replayed: node.program() == Some("replay"),
                 ..StreamFacts::default()
             },
         }
     }
 
-    /// Streams of the recording that `path` names; `None` if there is none.
+    /// Returns the streams of the recording at `path`; `None` if there is no recording.
     pub fn recording(&self, path: &Path) -> Option<Recording> {
         let folder = tidy(&self.folder.join(path));
         let mut recordings = self.recordings.borrow_mut();
@@ -435,7 +435,7 @@ impl<'a> Streams<'a> {
             .clone()
     }
 
-    /// Outputs of an operation, given its inputs.
+    /// Derives the facts about the outputs of an operation from those about its inputs.
     pub fn outputs(&self, operation: &Operation, input: &dyn Fn(&str) -> StreamFacts) -> Vec<(String, StreamFacts)> {
         let mut found: Vec<(String, StreamFacts)> = match &operation.section {
             Section::Sim(config) => {
@@ -475,7 +475,7 @@ impl<'a> Streams<'a> {
         found
     }
 
-    /// The outputs of a node of robocache.
+    /// Lists the outputs of a node of robocache.
     fn outputs_of(&self, node: &Node) -> Vec<(String, StreamFacts)> {
         let mut inside: Vec<(String, StreamFacts)> = Vec::new();
         for operation in self.operations.get(&node.id).into_iter().flatten() {
@@ -485,7 +485,7 @@ impl<'a> Streams<'a> {
         inside
     }
 
-    /// Facts about an input of a node's operation, behind the operations whose outputs are `inside`.
+    /// Finds the facts about an input of a node's operation. Earlier operations of the node publish `inside`.
     pub fn input(&self, node: &Node, inside: &[(String, StreamFacts)], name: &str) -> StreamFacts {
         let own = inside.iter().rev().find(|(output, _)| output == name);
         match (own, node.edge(name)) {
@@ -514,7 +514,7 @@ fn timer_hz(timer: &str) -> Option<f64> {
     }
 }
 
-/// Bytes that a message takes in a pool.
+/// Returns the bytes that a message takes in a pool.
 pub fn pooled(bytes: u64) -> u64 {
     bytes + FRAMING
 }

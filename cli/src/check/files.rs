@@ -1,4 +1,4 @@
-//! A configuration by itself: its sections, its folders and the dataset that it describes.
+//! Checks a configuration by itself: its sections, its folders and the dataset that it describes.
 
 use super::facts::{self, StreamFacts};
 use super::findings::Findings;
@@ -8,15 +8,15 @@ use crate::convert::lerobot::{LerobotConfig, Settings};
 use robocache::app::Config;
 use std::path::Path;
 
-/// Programs of robocache, without the prefix of their names.
+/// Programs of robocache, without the prefix `robocache-` of their names.
 pub(super) const PROGRAMS: [&str; 10] = [
     "align", "clock", "fuse", "group", "node", "record", "replay", "resample", "sim", "voxelize",
 ];
 
-/// Checks a configuration without a dataflow: each of its sections, or what it lists.
+/// Checks a configuration without a dataflow: each of its sections, or the operations that `plugins:` lists.
 pub(super) fn alone(file: &Path, findings: &mut Findings) {
     let all = read_sections(file, findings);
-    // What the others make is known, of what comes from outside nothing is.
+    // Outputs of other operations are known; about external inputs nothing is known.
     let made = all
         .iter()
         .flat_map(|built| &built.operations)
@@ -90,7 +90,7 @@ pub(super) fn read_sections(file: &Path, findings: &mut Findings) -> Vec<Built> 
     found
 }
 
-/// Reports what is peculiar in the chains that operations name, as their node does in its log.
+/// Reports warnings about the chains that operations name. A node logs the same warnings.
 fn chains(file: &Path, config: &Config, found: &[Built], findings: &mut Findings) {
     let sections = found
         .iter()

@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 pub(super) struct Finding {
     pub level: Level,
     pub file: PathBuf,
-    /// The node, the section, the key.
+    /// Place of the finding: the node, the section, the key.
     pub at: String,
     pub problem: String,
 }
 
-/// All findings up to now.
+/// All findings so far.
 #[derive(Default)]
 pub(super) struct Findings(pub Vec<Finding>);
 
@@ -54,7 +54,7 @@ impl Findings {
     }
 }
 
-/// Adds findings of a section.
+/// Collector of the findings of a section.
 pub(super) struct OfSection<'a> {
     pub file: &'a Path,
     pub label: String,
@@ -74,12 +74,12 @@ impl OfSection<'_> {
         self.findings.note(self.file, format!("{}.{key}", self.label), problem);
     }
 
-    /// Adds an error of a section that is a list: the key stands before the problem, as the library names it.
+    /// Adds an error of a section that is a list. `problem` begins with the key, as the library names it.
     pub fn refused(&mut self, problem: String) {
         self.findings.error(self.file, &self.label, problem);
     }
 
-    /// Adds a warning of a section that is a list.
+    /// Adds a warning of a section that is a list. `problem` begins with the key.
     pub fn doubted(&mut self, problem: String) {
         self.findings.warn(self.file, &self.label, problem);
     }

@@ -1,4 +1,4 @@
-//! `robocache check`: what can be wrong with a configuration and its dataflow, before anything runs.
+//! `robocache check`: finds mistakes in a configuration and its dataflow before anything runs.
 
 mod dataflow;
 mod facts;

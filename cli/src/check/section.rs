@@ -1,4 +1,4 @@
-//! Finds settings of a section that can't work, or not well, given the known facts about its streams.
+//! Finds settings of a section that can't work, or not well, by the facts about its streams.
 
 use super::facts::{Kind, StreamFacts};
 use super::findings::{Findings, OfSection};
@@ -16,13 +16,13 @@ use robocache::stream::{Layout, Message};
 use robocache::time::Interpolation;
 use std::path::Path;
 
-/// Share of its stated period that a stream's period may fall to, for jitter.
+/// Share of its nominal value to which a period may fall, to allow for jitter.
 const TOLERANCE: f64 = 0.98;
 
-/// Time that a queue should hold of a stream whose rate is known from the configuration alone, s.
+/// Time, s, for which a queue should hold messages, if only the configuration tells the rate of the stream.
 const QUEUE_S: f64 = 0.1;
 
-/// Messages that the queue of an input should hold, by what the configuration says of its rate, and what that is.
+/// Returns the number of messages that the queue of an input should hold, and the setting that tells the rate of the input.
 pub fn least_queue(config: &AlignConfig, input: &str) -> Option<(usize, String)> {
     let modality = config.modalities.iter().find(|modality| modality.input == input)?;
     let (key, limit) = match modality.interpolation {
@@ -40,7 +40,7 @@ pub fn least_queue(config: &AlignConfig, input: &str) -> Option<(usize, String)>
             messages(1e3 / ms),
             format!("{} times a second by its `{key}`", figure(1e3 / ms)),
         )),
-        // A stream may be slower than the grid, but what comes is not to be lost while one message is worked on.
+        // A stream may be slower than the grid, but no message may be lost while another is processed.
         None if config.trigger.is_none() => {
             let said = format!("for {} observations a second", figure(config.rate_hz));
             Some((messages(config.rate_hz).min(2), said))
@@ -49,7 +49,7 @@ pub fn least_queue(config: &AlignConfig, input: &str) -> Option<(usize, String)>
     }
 }
 
-/// Checks a section: its findings, and the known facts about its inputs.
+/// Checker of a section, with its findings and the facts about its inputs.
 struct Checker<'a> {
     found: OfSection<'a>,
     input: &'a dyn Fn(&str) -> StreamFacts,
@@ -72,7 +72,7 @@ pub fn check(file: &Path, operation: &Operation, input: &dyn Fn(&str) -> StreamF
     }
 }
 
-/// The keys that modalities and attached streams share.
+/// Settings that modalities and attached streams share.
 struct Timing<'a> {
     key: String,
     input: &'a str,
@@ -105,7 +105,7 @@ impl<'a> Timing<'a> {
         }
     }
 
-    /// The time between two messages, if something says it.
+    /// Returns the time between two messages, if the facts or the settings tell it.
     fn period_ms(&self, known: &StreamFacts) -> Option<f64> {
         let period = known.rate_hz.map(|rate| 1e3 / rate);
         period.or(self.min_period_ms.filter(|&period| period > 0.0))
@@ -194,7 +194,7 @@ impl Checker<'_> {
         };
         let delay = |(stream, known): (&Timing<'_>, &StreamFacts)| match known.delay_ms {
             Some(delay) => Some(delay + stream.latency_ms),
-            // It can't be published before it is stamped.
+            // A sample can't be published before it is stamped.
             None => (stream.latency_ms > 0.0).then_some(stream.latency_ms),
         };
         let delays: Vec<Option<f64>> = streams.iter().zip(known).map(delay).collect();
@@ -215,7 +215,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks that a stream that comes as it should is valid between its samples.
+    /// Checks that a stream without gaps is valid between its samples.
     fn limits(&mut self, stream: &Timing<'_>, modality: &ModalityConfig, known: &StreamFacts) {
         let Some(period) = stream.period_ms(known) else { return };
         let whole = [(
@@ -257,7 +257,7 @@ impl Checker<'_> {
         }
     }
 
-    /// True if the messages may be samples, of whatever width.
+    /// True if the messages may be samples. Also reports a wrong kind or width.
     fn is_samples(&mut self, stream: &Timing<'_>, modality: &ModalityConfig, known: &StreamFacts) -> bool {
         let Some(kind) = &known.kind else { return true };
         if matches!(kind, Kind::Cloud(_) | Kind::Tick) {
@@ -376,8 +376,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks that the samples of a stream are the joints and the poses that the entries take: each reads the least and the most
-    /// that was recorded.
+    /// Checks that the samples of a stream are the joints and the poses that the entries take. Each entry reads the least and the
+    /// greatest recorded values.
     fn kinematics(&mut self, config: &KinematicsConfig) {
         for (i, entry) in config.entries.iter().enumerate() {
             let known = (self.input)(&entry.input);
@@ -426,7 +426,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Counts above what an element can tell apart.
+    /// Warns of a channel `count` whose type can't represent large counts.
     fn counts(&mut self, config: &VoxelizeConfig) {
         if config.channels.iter().any(|channel| channel.to_string() == "count") {
             let problem = format!(
@@ -482,7 +482,7 @@ impl Checker<'_> {
     }
 }
 
-/// A sample of the least of each value that was seen, and one of the most; of zeros, if none was seen.
+/// Makes a sample of the least of each recorded value, and one of the greatest. A value that was not recorded is 0.
 fn extremes(known: &StreamFacts, width: usize) -> [Message; 2] {
     [0, 1].map(|end| {
         let mut message = Message::default();
@@ -490,7 +490,7 @@ fn extremes(known: &StreamFacts, width: usize) -> [Message; 2] {
             let values = payload.column::<f64>(0);
             values.fill(0.0);
             for (value, seen) in values.iter_mut().zip(&known.extremes) {
-                // Of a value that was never finite nothing is known.
+                // A value that was never finite has no extremes.
                 *value = if seen[0] <= seen[1] { seen[end] } else { 0.0 };
             }
             header.timestamp_ns.set(1);
@@ -502,7 +502,7 @@ fn extremes(known: &StreamFacts, width: usize) -> [Message; 2] {
     })
 }
 
-/// The joints that a refused sample should have.
+/// Names the joints that a refused sample should have.
 fn what_is_allowed(error: &InputError, chain: &Chain) -> String {
     let names: Vec<&str> = chain.joints().iter().map(|joint| joint.name.as_str()).collect();
     let names = names.join(", ");

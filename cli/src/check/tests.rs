@@ -1,5 +1,4 @@
-//! A configuration of every key, and what becomes of it with one of them wrong: what is said of it is in words of its
-//! language, and names the key.
+//! Tests of a configuration with every key, one of them wrong: the finding names the key, in the language of configurations.
 
 use super::files::alone;
 use super::findings::Findings;
@@ -108,7 +107,7 @@ nodes:
   - { id: policy, path: policy.py, inputs: { a: group/a } }
 ";
 
-/// Words of Rust that no user of a configuration knows.
+/// Words of Rust that users of a configuration do not know.
 const OF_RUST: [&str; 35] = [
     "usize",
     "isize",
@@ -147,17 +146,17 @@ const OF_RUST: [&str; 35] = [
     "untagged",
 ];
 
-/// Parts of errors that name the other one of two keys that don't go together.
+/// Parts of errors that name the other of two keys that do not go together.
 const OF_TWO: [&str; 5] = [
     "observations a second (allowed",
     "interpolation: it is missing",
     "no modality `",
-    // A chain, and the file of its robot.
+    // The file of a chain's robot.
     "arm.urdf: ",
     "(os error",
 ];
 
-/// In place of a value.
+/// Wrong values that take the place of a right one.
 const WRONG: [&str; 16] = [
     "null",
     "true",
@@ -180,7 +179,7 @@ const WRONG: [&str; 16] = [
 /// Place of a value: keys and indices.
 type Place = Vec<Value>;
 
-/// Every value below one, with its place.
+/// Collects the places of all values below `value`.
 fn places(value: &Value, at: &mut Place, found: &mut Vec<Place>) {
     let entries: Vec<(Value, &Value)> = match value {
         Value::Mapping(map) => map.iter().map(|(key, value)| (key.clone(), value)).collect(),
@@ -202,7 +201,7 @@ fn at<'a>(value: &'a mut Value, place: &[Value]) -> &'a mut Value {
     })
 }
 
-/// A folder that goes with this value.
+/// Temporary folder that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -221,7 +220,7 @@ impl Drop for Folder {
     }
 }
 
-/// Each way to get one value of a text wrong: the place, what is wrong with it, and the text.
+/// Makes each mistake in one value of a text. Returns its place, the mistake and the wrong text.
 fn mistakes(text: &str) -> Vec<(Place, &'static str, String)> {
     let whole: Value = serde_yaml::from_str(text).unwrap();
     let mut found = Vec::new();
@@ -247,7 +246,7 @@ fn mistakes(text: &str) -> Vec<(Place, &'static str, String)> {
     mistakes
 }
 
-/// Findings for a text.
+/// Writes a text to the file, and returns the findings of `check`.
 fn said(file: &Path, text: &str, check: impl Fn(&mut Findings) -> eyre::Result<()>) -> Vec<(Level, String)> {
     std::fs::write(file, text).unwrap();
     let mut findings = Findings::default();
@@ -261,7 +260,7 @@ fn said(file: &Path, text: &str, check: impl Fn(&mut Findings) -> eyre::Result<(
         .collect()
 }
 
-/// Words that a user would not understand.
+/// Finds a word that a user would not understand.
 fn rust(words: &str, of: &str) -> Option<String> {
     let word = OF_RUST.iter().find(|word| words.contains(*word))?;
     Some(format!("`{word}` in: {words}\n  {of}"))
@@ -383,7 +382,7 @@ fn a_chain_that_may_not_be_meant_is_a_warning() {
         .into();
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(told[0].is_empty(), "{:?}", told[0].len());
-    // Once, though two entries name it.
+    // The warning comes once, though two entries name the chain.
     assert_eq!(told[1].len(), 1);
     let (level, at, problem) = &told[1][0];
     assert!(*level == Level::Warning && at == "chains: arm");

@@ -1,4 +1,4 @@
-//! Values that are allowed, and look as if they were meant in another unit.
+//! Warnings about values that are allowed, but look as if they were meant in another unit.
 
 use super::findings::OfSection;
 use crate::output::{bytes, figure};
@@ -7,7 +7,7 @@ use robocache::ops::clock::ClockConfig;
 use robocache::ops::group::GroupingConfig;
 use robocache::ops::voxelize::VoxelizeConfig;
 
-/// Durations, in ms from the least to the most, that a robot has a use for.
+/// The least and the greatest plausible value, in ms if the name of a constant does not say another unit.
 type Plausible = (f64, f64);
 
 const HOUR_MS: f64 = 3_600_000.0;
@@ -17,30 +17,30 @@ const WAIT: Plausible = (1.0, 60_000.0);
 const AGE: Plausible = (0.1, HOUR_MS);
 /// Plausible corrections of stamps.
 const LATENCY: Plausible = (0.05, 10_000.0);
-/// Steps that are a clock that was set, and no longer jitter.
+/// Plausible steps of stamps from which on a clock was set.
 const JUMP: Plausible = (1.0, 24.0 * HOUR_MS);
 /// Plausible windows for the estimate of a clock.
 const CLOCK: Plausible = (100.0, HOUR_MS);
 
-/// The rows of an observation may span this.
+/// Greatest plausible time that the rows of an observation span.
 const SPAN_S: f64 = 600.0;
-/// Rates of grids that a robot has a use for, Hz.
+/// Plausible rates of a grid, Hz.
 const RATE_HZ: Plausible = (0.01, 10_000.0);
-/// Rate of copying that is hardly ever meant, bytes a second.
+/// Greatest plausible rate of copying, bytes a second.
 pub const MANY_BYTES: f64 = 1e9;
-/// The edge of a voxel, metres.
+/// Plausible edges of a voxel, metres.
 const VOXEL_M: Plausible = (0.001, 10.0);
 /// Greatest plausible distance of a sensor from the origin of its robot, metres.
 const MOUNTED_M: f64 = 100.0;
 
-/// The problem with a duration that is not plausible. `unit` is `ms` or `s`.
+/// Describes the problem with a duration that is not plausible. `unit` is `ms` or `s`.
 pub fn implausible(value: f64, unit: &str, (least, most): Plausible) -> Option<String> {
     let in_ms = if unit == "s" { 1e3 } else { 1.0 };
     let ms = value.abs() * in_ms;
     if ms == 0.0 || (least..=most).contains(&ms) {
         return None;
     }
-    // The unit that it may have been meant in, and how many of `unit` that is.
+    // The unit that may have been meant, and its size in `unit`.
     let others: &[(&str, f64)] = match (unit, ms < least) {
         ("s", true) => &[],
         ("s", false) => &[("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)],
@@ -63,12 +63,12 @@ pub fn implausible(value: f64, unit: &str, (least, most): Plausible) -> Option<S
     ))
 }
 
-/// A number without digits that nobody wrote.
+/// Formats a number without digits that come from rounding.
 fn exact(value: f64) -> String {
     ((value * 1e6).round() / 1e6).to_string()
 }
 
-/// A duration in the unit that people would name it in.
+/// Formats a duration in the usual unit for its length.
 fn span(ms: f64) -> String {
     let (value, unit) = match ms {
         ..1.0 => (ms * 1e3, "us"),
@@ -124,7 +124,7 @@ impl OfSection<'_> {
         self.size(config);
     }
 
-    /// Checks that a machine can make observations of this size at this rate.
+    /// Warns of observations with a rate, a span or a size that is not plausible.
     fn size(&mut self, config: &AlignConfig) {
         let (least, most) = RATE_HZ;
         if !(least..=most).contains(&config.rate_hz) {

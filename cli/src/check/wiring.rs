@@ -17,7 +17,7 @@ use robocache::app::plugins::RecordConfig;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Checks the nodes of a dataflow that are robocache's. One of them should read `config`, if that is given.
+/// Checks the nodes of robocache in a dataflow. If `config` is given, one of them should read it.
 pub fn check(file: &Path, config: Option<&Path>, findings: &mut Findings) -> eyre::Result<()> {
     let dataflow = Dataflow::read(file)?;
     let folder = file.parent().unwrap_or(Path::new(""));
@@ -69,7 +69,7 @@ pub fn check(file: &Path, config: Option<&Path>, findings: &mut Findings) -> eyr
     configs.sort();
     configs.dedup();
     for config in configs {
-        // Sections that no node of this dataflow reads, too.
+        // Sections that no node of this dataflow reads are checked, too.
         files::read_sections(config, checker.findings);
         files::datasets(config, checker.findings);
         checker.recorded(config, &own);

@@ -1,4 +1,4 @@
-//! Tables as text, read and written.
+//! Source and sinks of tables as text, CSV or TSV.
 
 use super::{Problems, Refused, Remarks, Sink, Source};
 use clap::ValueEnum;
@@ -25,7 +25,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// The unit of times, if it was said.
+    /// The unit of times, if `--unit` gives it.
     pub fn unit(&self) -> Option<TimeUnit> {
         self.unit.map(TimeUnit::from)
     }
@@ -51,12 +51,12 @@ impl From<Unit> for TimeUnit {
     }
 }
 
-/// The tables of a folder.
+/// Lists the tables of a folder.
 pub fn files(folder: &Path) -> Vec<PathBuf> {
     files_called(folder, &["csv", "tsv"])
 }
 
-/// The files of a folder with one of these extensions, in any case.
+/// Lists the files of a folder with one of these extensions, in upper or lower case.
 fn files_called(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let is_called = |path: &PathBuf| {
@@ -68,7 +68,7 @@ fn files_called(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// The rows of tables, one table after the other.
+/// Source of the rows of tables, one table after the other.
 pub struct CsvSource {
     readers: Vec<Reader>,
     at: usize,
@@ -129,7 +129,7 @@ impl Source for CsvSource {
                 Ok(Some(stream)) => return Ok(Some(self.readers[self.at].stream(stream))),
                 Ok(None) => self.at += 1,
                 Err(error) => {
-                    // There is no row behind a part that can't be read at all.
+                    // After an I/O error no further row of the table can be read.
                     self.at += usize::from(matches!(error, Error::Io { .. }));
                     self.problems.push(error);
                 }
@@ -164,7 +164,7 @@ impl Sink for Writer {
     }
 }
 
-/// One table, which is one stream.
+/// Sink of one stream, which becomes one table.
 pub struct Table {
     writer: Writer,
     path: PathBuf,
@@ -172,7 +172,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Writes it to `made`; errors call it `path`.
+    /// Creates the table at `made`; errors name it `path`.
     pub fn create(made: &Path, path: &Path) -> Self {
         Self {
             writer: Writer::of_file(made),
@@ -205,7 +205,7 @@ impl Sink for Table {
     }
 }
 
-/// The reason why streams are not one table.
+/// Explains why these streams can't be one table.
 pub fn one_table(streams: &[impl AsRef<str>]) -> String {
     let names: Vec<String> = streams.iter().map(|name| format!("`{}`", name.as_ref())).collect();
     let came = match names.is_empty() {

@@ -1,4 +1,5 @@
-//! Damaged recordings: every reader says the same of what is broken. `ROBOCACHE_DAMAGED_RECORDINGS` says how many are tried.
+//! Damaged recordings, of which every reader reports the same broken parts. `ROBOCACHE_DAMAGED_RECORDINGS` sets the number of
+//! recordings that are tried.
 
 #![allow(clippy::unwrap_used)]
 
@@ -50,7 +51,7 @@ fn message(stream: &str, i: usize) -> Message {
     message
 }
 
-/// The files of a recording, one of which a recorder went on in.
+/// Writes a recording in which one stream is resumed in a second file, and returns its files.
 fn recorded(folder: &Path) -> Vec<(String, Vec<u8>)> {
     for part in 0..2 {
         let mut writer = recording::Writer::create_or_resume(folder, "run")
@@ -72,7 +73,7 @@ fn recorded(folder: &Path) -> Vec<(String, Vec<u8>)> {
         .into()
 }
 
-/// Cuts, flips bits, zeroes a run or appends garbage.
+/// Cuts a file, flips bits, zeroes a range or appends garbage, at random.
 fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
     let at = random.below(bytes.len());
     match random.below(4) {
@@ -91,7 +92,7 @@ fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Parts that can't be read by random access, as Python does.
+/// Lists the parts that can't be read by random access, which Python uses.
 fn indexed(folder: &Path) -> Result<Vec<String>, String> {
     let mut problems = Vec::new();
     for stream in recording::streams(folder).map_err(|error| error.to_string())? {
@@ -110,13 +111,13 @@ fn set(problems: &[String]) -> BTreeSet<&str> {
 #[test]
 fn every_reader_says_the_same_of_what_is_broken() {
     let count: usize = std::env::var("ROBOCACHE_DAMAGED_RECORDINGS").map_or(400, |count| count.parse().unwrap());
-    // In memory: all of it is written and synced again and again.
+    // In memory, as all files are written and synced again and again.
     let folder = Path::new("/dev/shm").join(format!("robocache-damaged-recordings-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     let (at, out, page) = (folder.join("recording"), folder.join("out"), folder.join("page.html"));
     let files = recorded(&at);
     let (mut told, mut silent, mut refusing) = (0, 0, 0);
-    // Panics of Arrow are caught, and made errors.
+    // Panics of Arrow are caught and become errors, so they are not printed.
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if !panic.location().is_some_and(|at| at.file().contains("/arrow-")) {
@@ -139,12 +140,12 @@ fn every_reader_says_the_same_of_what_is_broken() {
         let broken = set(&info.problems);
         assert_eq!(set(&paged.problems), broken, "round {round}: report");
         assert_eq!(set(&indexed), broken, "round {round}: Python");
-        // Parts that convert can't write are reported beside it.
+        // `convert` also reports the parts that it can't write.
         let refused = converted.streams.iter().filter(|stream| stream.refused > 0).count();
         let more: Vec<_> = set(&converted.problems).difference(&broken).copied().collect();
         assert!(set(&converted.problems).is_superset(&broken), "round {round}: convert");
         assert_eq!(more.len(), refused, "round {round}: {more:?}");
-        // Whatever is lost is told.
+        // Every loss is reported.
         let messages: u64 = converted
             .streams
             .iter()

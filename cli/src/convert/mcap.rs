@@ -1,18 +1,18 @@
-//! MCAP files and folders of rosbag2, read and written.
+//! Source and sink of MCAP files; the source reads folders of rosbag2, too.
 
 use super::{Problems, Refused, Remarks, Sink, Source};
 use robocache::formats::mcap::{Reader, Writer};
 use robocache::stream::{Message, Selection, TimeUnit};
 use std::path::Path;
 
-/// The messages of a bag, in the order of its files.
+/// Source of the messages of a bag, in the order of its files.
 pub struct McapSource {
     reader: Reader,
     problems: Problems,
 }
 
 impl McapSource {
-    /// `selections` is what a configuration wants of its inputs, `unit` that of stamps which are numbers.
+    /// Opens a bag. `unit` is the unit of stamps that are plain numbers; `selections` say how a configuration reads its inputs.
     pub fn open(path: &Path, unit: Option<TimeUnit>, selections: &[(String, Selection)]) -> eyre::Result<Self> {
         let mut reader = Reader::open(path)?;
         if let Some(unit) = unit {

@@ -1,4 +1,4 @@
-//! `robocache convert`: between recordings and the files of other software.
+//! `robocache convert`: converts between recordings and the files of other software.
 
 mod csv;
 #[cfg(test)]
@@ -79,7 +79,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Format of `path`, which exists.
+    /// Detects the format of `path`, which must exist.
     pub fn of_input(path: &Path) -> eyre::Result<Self> {
         let about = fs::metadata(path).map_err(|error| eyre!("{}: {error}", path.display()))?;
         let extension = path
@@ -105,7 +105,7 @@ impl Format {
         }
     }
 
-    /// The files of a folder of this form that are of another, and so not read, in words.
+    /// Names the files of a folder that are not read because they have another format than the folder.
     pub fn not_read(self, folder: &Path) -> Option<String> {
         let of = |path: &Path| {
             let extension = path.extension()?.to_str()?;
@@ -137,7 +137,7 @@ impl Format {
         })
     }
 
-    /// Format of `path`, which does not exist yet: by its name, else a recording.
+    /// Chooses the format of an output by the extension of its name; a recording if the extension is unknown.
     fn of_output(path: &Path) -> eyre::Result<Self> {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("mcap") => Ok(Self::Mcap),
@@ -151,7 +151,7 @@ impl Format {
     }
 }
 
-/// Opens what messages are read from, as a file or a folder of this form. `selections` is what a configuration wants of its inputs.
+/// Opens a file or a folder of this format as a source of messages. `selections` say how a configuration reads its inputs.
 pub fn open(
     path: &Path,
     format: Format,
@@ -168,21 +168,22 @@ pub fn open(
 
 /// A source of messages.
 pub trait Source {
-    /// Makes `message` the next one. Returns the name of its stream, `None` at the end.
+    /// Reads the next message into `message`. Returns the name of its stream, or `None` at the end.
     ///
     /// # Errors
-    /// The problem that ends the reading. Parts that can be left out are left out, and told by [`told`](Self::told).
+    /// The problem that ends the reading. Parts that can be left out are left out, and reported by
+    /// [`remarks`](Self::remarks).
     fn next_into(&mut self, message: &mut Message) -> eyre::Result<Option<&str>>;
 
-    /// Remarks after everything is read.
+    /// Returns the remarks on the files, after everything is read.
     fn remarks(&mut self) -> Remarks;
 
-    /// The streams, if they are known before they are read.
+    /// The names of the streams, if they are known before messages are read.
     fn streams(&self) -> Option<Vec<String>> {
         None
     }
 
-    /// A file that belongs beside a recording of it: its name and text.
+    /// The name and the text of a file to be written into a recording that is made from this source.
     fn beside(&self) -> Option<(&'static str, String)> {
         None
     }
@@ -193,10 +194,10 @@ trait Sink {
     /// Writes a message.
     ///
     /// # Errors
-    /// The reason why this message can't be written; others may follow.
+    /// The reason why this message, or any further one, can't be written.
     fn append(&mut self, stream: &str, message: &Message) -> Result<(), Refused>;
 
-    /// Writes what waits.
+    /// Writes all messages that are still buffered.
     ///
     /// # Errors
     /// The part that can't be written.
@@ -205,7 +206,7 @@ trait Sink {
 
 /// The reason why a message is not written.
 enum Refused {
-    /// The message has no place there. Others may have.
+    /// The output has no place for this message; other messages may follow.
     Message(String),
     /// Nothing more can be written.
     All(eyre::Report),
@@ -220,7 +221,7 @@ impl From<Error> for Refused {
     }
 }
 
-/// Parts that can't be read, in the order in which they come.
+/// Parts that can't be read, in the order in which they were found.
 #[derive(Default)]
 struct Problems {
     first: Vec<String>,
@@ -228,7 +229,7 @@ struct Problems {
 }
 
 impl Problems {
-    /// Number of problems that are told one by one.
+    /// Maximum number of problems that are listed one by one.
     const LISTED: usize = 20;
 
     fn push(&mut self, problem: impl ToString) {
@@ -311,7 +312,7 @@ fn convert(args: &Args) -> eyre::Result<Converted> {
             } else {
                 Vec::new()
             } {
-                // What an operation takes is read as it takes it.
+                // A stream that an operation takes, too, is read as the operation takes it.
                 if !selections.iter().any(|(input, _)| *input == stream) {
                     selections.push((stream, selection));
                 }
@@ -381,7 +382,7 @@ fn convert(args: &Args) -> eyre::Result<Converted> {
     })
 }
 
-/// The inputs of a configuration for which nothing came, in words.
+/// Names the inputs of a configuration for which no stream has messages.
 fn unmatched<'a>(file: &Path, inputs: impl Iterator<Item = &'a str>, streams: &[StreamCounts]) -> Option<String> {
     let is_there = |input: &str| {
         let name = robocache::formats::file_name(input);
@@ -402,7 +403,8 @@ fn unmatched<'a>(file: &Path, inputs: impl Iterator<Item = &'a str>, streams: &[
     (!missing.is_empty()).then(words)
 }
 
-/// Copies every message. Returns how many of which stream, and of each stream why the first was not written that was not.
+/// Copies every message. Returns the counts of each stream, and for each stream the reason why its first refused message was not
+/// written.
 fn copy(
     source: &mut dyn Source,
     sink: &mut dyn Sink,

@@ -1,4 +1,4 @@
-//! Recordings, read and written.
+//! Source and sink of recordings.
 
 use super::{Problems, Refused, Remarks, Sink, Source};
 use robocache::formats::file_name;
@@ -7,7 +7,7 @@ use robocache::stream::{Message, Selection};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The messages of a recording, in the order in which they came if that is known, else in that of their stamps.
+/// Source of the messages of a recording, in the order of their arrivals if these are known, else of their stamps.
 pub struct RecordingSource {
     reader: Reader,
     /// Each stream, and how a configuration reads it.
@@ -68,14 +68,15 @@ impl Source for RecordingSource {
     }
 }
 
-/// A batch has messages of less than a second, and not more bytes than this unless it has one message: what is cut off a file
-/// is then not more.
+/// Maximum bytes of a batch with more than one message. A batch also spans less than a second. If a file is cut off, not more than
+/// a batch is lost.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// A new recording.
+/// Sink that writes a new recording.
 pub struct RecordingSink {
     writer: Writer,
-    /// Batches end by the times of their messages and by their size, so that the same messages make the same files.
+    /// Instant of the first message, by the writer's clock. The clock follows the times of messages, so that the same messages make
+    /// the same batches and files.
     start: Instant,
     first_ns: Option<i64>,
     now: Instant,
@@ -94,7 +95,7 @@ impl RecordingSink {
         })
     }
 
-    /// Time at which a message came, or was made, by the writer's clock, which does not go back.
+    /// Returns the time of a message's arrival, or of its stamp if it has none, by the writer's clock, which never goes back.
     fn now(&mut self, message: &Message) -> Instant {
         let time_ns = message.arrival_ns.unwrap_or(message.timestamp_ns());
         let since_ns = time_ns.saturating_sub(*self.first_ns.get_or_insert(time_ns));

@@ -1,4 +1,4 @@
-//! An output that is whole or not there: it is made in a folder beside its place, and moved from there by one rename.
+//! Output that is either whole or not there: it is written in a folder beside its place, and moved from there by one rename.
 
 use eyre::{WrapErr, bail, eyre};
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
@@ -8,24 +8,25 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Suffix of the folder's name, behind that of the output.
+/// Suffix that makes the name of the folder from the name of the output.
 const SUFFIX: &str = ".robocache-partial";
 
-/// Most folders for tries: a run that dies leaves one for each try of the next, and more than this are not an accident.
+/// Maximum number of attempts to claim the folder. An attempt fails if another run removes the folder, or if leftovers were
+/// removed.
 const TRIES: usize = 16;
 
-/// An output that is being made. Where it is not [finished](Self::finish), nothing of it stays.
+/// Output that is being written. It is removed on drop, unless it is [finished](Self::finish).
 pub struct Whole {
     output: PathBuf,
-    /// The folder in which it is made.
+    /// The folder in which the output is written.
     partial: PathBuf,
-    /// Keeps other runs off for as long as this process lives.
+    /// Lock of the folder, which keeps other runs off for as long as this process lives.
     _lock: File,
     is_finished: bool,
 }
 
 impl Whole {
-    /// Begins an output. `discards` removes what a run that did not end has left of it.
+    /// Begins an output. If `discards` is true, the leftovers of a run that did not end are removed.
     ///
     /// # Errors
     /// The output exists already, another run is making it, or a run that did not end has left something and `discards`
@@ -59,21 +60,21 @@ impl Whole {
         bail!("{}: other runs make and remove it", partial.display())
     }
 
-    /// Path at which the output is to be made: nothing is there yet.
+    /// Path at which to write the output; nothing is there yet.
     pub fn path(&self) -> PathBuf {
         self.partial.join(self.output.file_name().unwrap_or_default())
     }
 
-    /// Moves it to its place, once it is on the disk.
+    /// Syncs the output to the disk, and moves it to its place.
     ///
     /// # Errors
-    /// The output can't be put on the disk, or something came to be in its place meanwhile.
+    /// The output can't be synced or moved, or a file appeared in its place meanwhile.
     pub fn finish(mut self) -> eyre::Result<()> {
         let made = self.path();
         sync(&made).wrap_err_with(|| made.display().to_string())?;
         let moved = renameat_with(CWD, &made, CWD, &self.output, RenameFlags::NOREPLACE);
         let moved = match moved {
-            // The file system can't tell.
+            // The file system does not know `NOREPLACE`.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) if fs::symlink_metadata(&self.output).is_err() => {
                 fs::rename(&made, &self.output)
             }
@@ -84,7 +85,7 @@ impl Whole {
             _ => eyre!("{}: {error}", self.output.display()),
         })?;
         self.is_finished = true;
-        // It is in its place; a loss of power may still take it from there.
+        // The output is in its place. Without this sync, a loss of power could still undo the rename.
         let folder = self.partial.parent().filter(|folder| !folder.as_os_str().is_empty());
         let _ = File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
         let _ = fs::remove_dir(&self.partial);
@@ -100,7 +101,7 @@ impl Drop for Whole {
     }
 }
 
-/// Makes the folder, and locks it. `None`: another run was at it at the same time.
+/// Creates and locks the folder. Returns `None` if the folder was removed meanwhile, so that the caller tries again.
 fn claim(partial: &Path, output: &Path, discards: bool) -> eyre::Result<Option<File>> {
     let at = || partial.display().to_string();
     let is_new = match fs::create_dir(partial) {
@@ -113,17 +114,17 @@ fn claim(partial: &Path, output: &Path, discards: bool) -> eyre::Result<Option<F
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).wrap_err_with(at),
     };
-    // A run that looks whether this one is dead holds the lock for a moment.
+    // Another run may hold the lock for a moment, to check if the run that made the folder is dead.
     let how = if is_new {
         FlockOperation::LockExclusive
     } else {
         FlockOperation::NonBlockingLockExclusive
     };
-    // Where nothing can be locked, a folder that is there may be anybody's.
+    // If the file system has no locks, a run that still writes can't be told from a dead one.
     if let Err(Errno::WOULDBLOCK) = flock(&folder, how) {
         bail!("{}: another run is making {}", at(), output.display());
     }
-    // Whoever held the lock before may have removed the folder.
+    // The previous holder of the lock may have removed the folder.
     let (held, there) = (folder.metadata()?, fs::metadata(partial));
     if !there.is_ok_and(|there| (there.dev(), there.ino()) == (held.dev(), held.ino())) {
         return Ok(None);
@@ -142,7 +143,7 @@ fn claim(partial: &Path, output: &Path, discards: bool) -> eyre::Result<Option<F
     Ok(None)
 }
 
-/// Waits until a file, or a folder with all that is in it, is on the disk.
+/// Syncs a file, or a folder with everything in it, to the disk.
 fn sync(path: &Path) -> std::io::Result<()> {
     if fs::symlink_metadata(path)?.is_dir() {
         for entry in fs::read_dir(path)? {
@@ -156,7 +157,7 @@ fn sync(path: &Path) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    /// An output in a folder of its own.
+    /// Path of an output in a folder of its own, which does not exist yet.
     fn output(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("robocache-whole-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
@@ -180,7 +181,7 @@ mod tests {
                 fs::write(made, "b").unwrap();
             }
             assert!(!out.exists());
-            // The second run is refused at once, also with the option.
+            // A second run is refused at once, with `discards`, too.
             for discards in [false, true] {
                 assert!(words(Whole::begin(&out, discards)).contains("another run is making"));
             }
@@ -211,11 +212,11 @@ mod tests {
         );
         let whole = Whole::begin(&out, true).unwrap();
         assert!(!whole.path().exists());
-        // One that fails leaves nothing.
+        // A run that fails leaves nothing.
         fs::write(whole.path(), "half").unwrap();
         drop(whole);
         assert_eq!(fs::read_dir(out.parent().unwrap()).unwrap().count(), 0);
-        // A file that is in the way at the end is not written over.
+        // A file that is in the way at the end is not overwritten.
         let whole = Whole::begin(&out, false).unwrap();
         fs::write(whole.path(), "new").unwrap();
         fs::write(&out, "old").unwrap();

@@ -1,4 +1,4 @@
-//! The drivers of GPUs and their devices.
+//! Checks the drivers of GPUs and their devices.
 
 use super::Check;
 use crate::output::{Level, figure};
@@ -9,14 +9,14 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-/// Points of the cloud that the CPU and a device make the same grid of.
+/// Number of points in the cloud from which the CPU and a device must make the same grid.
 const POINTS: usize = 20_000;
 
 pub fn checks(root: &Path) -> Vec<Check> {
     Kind::ALL.into_iter().flat_map(|kind| of_kind(kind, root)).collect()
 }
 
-/// The driver of a kind, and each of its devices.
+/// Checks the driver of a kind, and each of its devices.
 fn of_kind(kind: Kind, root: &Path) -> Vec<Check> {
     let (name, installed) = match kind {
         Kind::Cuda => ("NVIDIA driver", nvidia_module(root)),
@@ -49,7 +49,7 @@ fn of_kind(kind: Kind, root: &Path) -> Vec<Check> {
     checks
 }
 
-/// The version of NVIDIA's kernel module, if it is loaded: the first word of what it says of itself that is numbers and
+/// Says which version of NVIDIA's kernel module is loaded, if one is: the first word of its version file with only digits and
 /// points.
 fn nvidia_module(root: &Path) -> Option<String> {
     let text = fs::read_to_string(root.join("proc/driver/nvidia/version")).ok()?;
@@ -58,7 +58,7 @@ fn nvidia_module(root: &Path) -> Option<String> {
     Some(format!("{version} is loaded"))
 }
 
-/// The device file of AMD's kernel module, if it is there, and whether the user may open it.
+/// Says if the user can open the device file of AMD's kernel module; `None` if the file does not exist.
 fn amd_module(root: &Path) -> Option<String> {
     let file = root.join("dev/kfd");
     if !file.exists() {
@@ -70,7 +70,7 @@ fn amd_module(root: &Path) -> Option<String> {
     })
 }
 
-/// Has a device make a grid, and compares it with the CPU's.
+/// Makes a grid on a device, and compares it with the CPU's.
 fn device(kind: Kind, ordinal: usize) -> Check {
     let name = format!("{kind}:{ordinal}");
     let choice = DeviceChoice::Gpu(kind, Some(ordinal));
@@ -78,7 +78,7 @@ fn device(kind: Kind, ordinal: usize) -> Check {
         let placement = Placement::resolve(choice, None)?;
         let called = placement.gpu().map_or_else(String::new, |gpu| gpu.name().to_owned());
         let (expected, _, _) = grid(&Placement::cpu("to compare with"))?;
-        // The first time it is loaded, and the kernels with it.
+        // The first run also loads the device and the kernels, and is not timed.
         grid(&placement)?;
         let (came, device, ms) = grid(&placement)?;
         let differing = placement.gpu().map_or(Ok(0), arithmetic::differing)?;
@@ -114,7 +114,7 @@ fn device(kind: Kind, ordinal: usize) -> Check {
     }
 }
 
-/// A grid of a cloud, as bytes; where it was made, and in how many ms.
+/// Makes a grid of a cloud. Returns its bytes, the device that made it, and the time in ms.
 fn grid(placement: &Placement) -> Result<(Vec<u8>, Device, f64), Box<dyn std::error::Error>> {
     let config = VoxelizeConfig {
         origin_m: [-8.0; 3],
@@ -131,7 +131,7 @@ fn grid(placement: &Placement) -> Result<(Vec<u8>, Device, f64), Box<dyn std::er
     let mut voxelizer = Voxelizer::new(&config, placement)?;
     let mut cloud = Message::new(&placement.host_memory());
     cloud.write(&Layout::flat(Dtype::Float32, 3 * POINTS), |payload, header| {
-        // Spread by a generator of Lehmer's, some of it outside the grid.
+        // Random points of a Lehmer generator, some of them outside the grid.
         let mut state = 1u64;
         payload.column::<f32>(0).fill_with(|| {
             state = state * 48_271 % 0x7fff_ffff;

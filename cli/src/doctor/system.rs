@@ -8,11 +8,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Shared memory that a dataflow with clouds asks for: dora's pools and our rings lie there.
+/// Bytes of shared memory that a dataflow with clouds needs, for dora's pools and our rings.
 const SHARED_MEMORY: u64 = 256 << 20;
-/// Sockets and files of a node among dozens of others.
+/// Number of open files that a node needs among dozens of nodes, sockets included.
 const OPEN_FILES: u64 = 1024;
-/// A clock that may be further off than this is of little use for stamps of several machines, us.
+/// Largest error of the clock, us, at which stamps of several machines can still be compared.
 const CLOCK_ERROR_US: i64 = 10_000;
 
 pub fn shared_memory(root: &Path) -> Check {
@@ -57,7 +57,7 @@ pub fn shared_memory(root: &Path) -> Check {
     }
 }
 
-/// Checks that something keeps the real-time clock right.
+/// Checks that the real-time clock is synchronized.
 pub fn clock() -> Check {
     let name = "clock";
     // SAFETY: all zeros are a valid `timex`, and mean that nothing is to be set.
@@ -109,7 +109,7 @@ pub fn limits() -> [Check; 2] {
     [files, Check::new(Level::Ok, "locked memory", in_bytes)]
 }
 
-/// Checks how the clock rate of the CPU is chosen, if the kernel tells it.
+/// Checks the governor of the CPU's clock rate, if the kernel names it.
 pub fn governor(root: &Path) -> Option<Check> {
     let cores = fs::read_dir(root.join("sys/devices/system/cpu")).ok()?;
     let files = cores.filter_map(|core| Some(core.ok()?.path().join("cpufreq/scaling_governor")));
@@ -132,7 +132,7 @@ pub fn governor(root: &Path) -> Option<Check> {
     })
 }
 
-/// The release of Jetson Linux, if it is one.
+/// Reports the release of Jetson Linux, if the machine runs it.
 pub fn jetson(root: &Path) -> Option<Check> {
     let text = fs::read_to_string(root.join("etc/nv_tegra_release")).ok()?;
     let line = text.lines().next().unwrap_or_default().trim_start_matches('#').trim();

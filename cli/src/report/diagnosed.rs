@@ -1,4 +1,4 @@
-//! Reports of the nodes, made once a second while it was recorded: the output `diagnostics`.
+//! Recorded outputs `diagnostics`: the reports that each node made once a second.
 
 use crate::track::{MOST_POINTS, Tracks};
 use robocache::app::key::diagnostics;
@@ -6,7 +6,7 @@ use robocache::stream::{Column, Message, MetadataRef};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Columns that are drawn of an input, and their titles.
+/// Columns of an input that are drawn, and the names of their lines.
 const OF_AN_INPUT: [(&str, &str); 4] = [
     ("delay_p50_ns", "capture to publication p50"),
     ("delay_p99_ns", "capture to publication p99"),
@@ -14,7 +14,7 @@ const OF_AN_INPUT: [(&str, &str); 4] = [
     ("age_p99_ns", "age p99"),
 ];
 
-/// Percentile that is drawn of the node, from its metadata, by key.
+/// Reads a percentile, ms, from an entry of a node's metadata; `None` if the entry is not a percentile.
 fn percentile(key: &str, value: MetadataRef<'_>) -> Option<f64> {
     let (name, in_a_ms) = match key.rsplit_once('_')? {
         (name, "ns") => (name, 1e6),
@@ -34,7 +34,7 @@ fn percentile(key: &str, value: MetadataRef<'_>) -> Option<f64> {
 /// A recorded stream of diagnostics.
 pub struct Diagnosed {
     pub stream: String,
-    /// Percentiles of the node as a whole, and those of each of its inputs, ms.
+    /// Charts of the percentiles of the whole node and of each input, ms.
     pub charts: Vec<Chart>,
     pub inputs: BTreeMap<String, Input>,
 }
@@ -46,16 +46,16 @@ pub struct Chart {
     pub tracks: Tracks,
 }
 
-/// Last report on an input.
+/// The last report on an input.
 #[derive(Default, Serialize)]
 pub struct Input {
     message: String,
-    /// Known numbers by column.
+    /// Numbers that are known, by column.
     numbers: BTreeMap<String, f64>,
 }
 
 impl Diagnosed {
-    /// `None` if this message is of another stream.
+    /// Begins a stream of diagnostics; `None` if the message is not a report of diagnostics.
     pub fn of(stream: &str, message: &Message) -> Option<Self> {
         let is_one = ["level", "messages", "rate_hz"]
             .iter()
@@ -69,7 +69,7 @@ impl Diagnosed {
 
     pub fn message(&mut self, message: &Message) {
         let stamp_ns = message.timestamp_ns();
-        // In the order of the keys' declaration, which a recording does not keep.
+        // Keys are put in the order of their declaration, which a recording does not keep.
         let place = |key: &str| diagnostics::ALL.iter().position(|(known, _)| *known == key);
         let mut entries: Vec<_> = message.header.iter().collect();
         entries.sort_by_key(|(key, _)| place(key).unwrap_or(usize::MAX));
@@ -94,7 +94,7 @@ impl Diagnosed {
             };
             let numbers = message.columns().iter();
             let numbers = numbers.filter_map(|column| Some((column.name.clone(), number(column, row)?)));
-            // An unknown value is -1.
+            // An unknown value is recorded as -1; figures of a clock may be negative.
             let numbers: BTreeMap<String, f64> = numbers
                 .filter(|(name, value)| *value >= 0.0 || name.starts_with("clock"))
                 .collect();
@@ -126,12 +126,12 @@ impl Chart {
     }
 }
 
-/// Text in a row of a column of text.
+/// Reads the text in a row of a column; `None` if the column does not hold text.
 fn text(column: &Column, row: usize) -> Option<String> {
     Some(column.texts()?.nth(row)?.to_owned())
 }
 
-/// Number in a row of a column of numbers.
+/// Reads the number in a row of a column; `None` if the column does not hold numbers.
 fn number(column: &Column, row: usize) -> Option<f64> {
     if !column.offsets.is_empty() || row >= column.values().len() {
         return None;

@@ -2,19 +2,19 @@
 
 use serde::Serialize;
 
-/// Bars in a decade.
+/// Number of bars in a decade.
 const DECADE: f64 = 10.0;
 
-/// The least time that is told from 0, ns.
+/// The least time that has a bar, ns.
 const LEAST_NS: i64 = 1000;
 
-/// Times up to a year.
+/// Number of bars: times up to 10^14 us, or three years.
 const BARS: usize = 140;
 
-/// Counts of times. Bar i is of those from 10^(i / 10) us up to the next bar.
+/// Counts of times. Bar i counts times from 10^(i / 10) us up to the next bar.
 #[derive(Default, Serialize)]
 pub struct Histogram {
-    /// Times below a microsecond, and those that are less than none.
+    /// Number of times below a microsecond, with negative ones.
     below: u64,
     bars: Vec<u64>,
 }
@@ -26,7 +26,7 @@ impl Histogram {
             return;
         }
         let bar = (ns as f64 / LEAST_NS as f64).log10() * DECADE;
-        // A power of ten as a float may lie below it.
+        // The logarithm may be rounded to just below the start of the bar.
         let bar = ((bar + 1e-9) as usize).min(BARS - 1);
         if bar >= self.bars.len() {
             self.bars.resize(bar + 1, 0);

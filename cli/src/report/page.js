@@ -1,5 +1,5 @@
 "use strict";
-// Shows what stands in the element `data`. Texts of the recording get into the page as texts alone.
+// Shows the contents of the element `data`. Texts of the recording are inserted as text, never as HTML.
 const data = JSON.parse(document.getElementById("data").textContent);
 const main = document.querySelector("main");
 const COLOURS = ["#2563eb", "#d97706", "#059669", "#dc2626", "#7c3aed", "#0891b2", "#be185d", "#4d7c0f"];
@@ -15,7 +15,7 @@ function add(parent, tag, text, name) {
   return element;
 }
 
-// Three digits that say something, as the command writes them.
+// Formats a number with up to three significant digits, as the command does.
 function figure(value) {
   if (value === null || value === undefined) return "–";
   const size = Math.abs(value);
@@ -30,7 +30,7 @@ function figure(value) {
 
 const whole = (value) => (value === null || value === undefined ? "–" : String(value));
 
-// Headings that begin with `<` stand over columns of text.
+// Adds a table. A `<` before a heading marks a column of text.
 function table(parent, headings, rows) {
   const element = add(add(parent, "div", null, "scroll"), "table");
   const isText = headings.map((heading) => heading.startsWith("<"));
@@ -47,7 +47,7 @@ function width() {
   return Math.max(320, main.clientWidth - 40);
 }
 
-// `series`: name, values, and optionally colour and dash. Below the lines is drawn what `under` draws.
+// Each of `series` has a name, values, and optionally a colour and a dash. `options.under` draws below the lines.
 function plot(parent, times, series, options) {
   const place = add(parent, "div");
   const wide = () => Math.min(width(), options.width || Infinity);
@@ -88,7 +88,7 @@ function shade(times, valid, epochs) {
     if (valid) {
       for (let i = 0; i < times.length; i++) {
         if (valid[i] === null || valid[i] === 1) continue;
-        // Half way to the neighbours.
+        // A shade reaches half way to the neighbours.
         const from = i > 0 ? (times[i - 1] + times[i]) / 2 : times[i];
         const to = i + 1 < times.length ? (times[i] + times[i + 1]) / 2 : times[i];
         const left = x(from);
@@ -109,8 +109,8 @@ function shade(times, valid, epochs) {
   };
 }
 
-// Of a pair of points that stand for several times, the first has the least values and the second the greatest: the pair is
-// not valid where both are 0, and partly valid where the first alone is.
+// If a pair of points covers several times, the first has the least values and the second the greatest. The pair is not valid if
+// both are 0, and partly valid if only the first is 0.
 function validity(values, isPaired) {
   if (!isPaired) return values;
   const shown = values.slice();
@@ -137,7 +137,7 @@ function summary(parent, of) {
   table(parent, ["<stream", "valid %", "age p50", "p99", "max ms"], rows);
 }
 
-// How the lines of a stretch come about, in words.
+// Says what a point of a stretch stands for.
 function grain(stretch) {
   return stretch.width_s > 0
     ? `Two points stand for up to ${figure(stretch.width_s * 1000)} ms: the least and the greatest value in it.`
@@ -174,11 +174,11 @@ function traces(parent, output) {
   });
 }
 
-// Channels of several streams, in one chart: a line for each, and for each part of it.
+// Draws channels of several streams in one chart: a line for each part of a channel.
 function chosen(parent, channels) {
   const parts = channels.flatMap(({ name, stretches }) => stretches.map((stretch, i) => ({ name: i > 0 ? `${name}, part ${i + 1}` : name, stretch })));
   const tables = parts.map(({ stretch }) => [stretch.times_s, stretch.columns[0]]);
-  // 2: what is missing in a line stays so at the times of the others.
+  // Mode 2: a missing value of a line is missing at the times of other lines, too.
   const [times, ...values] = uPlot.join(tables, tables.map(() => [0, 2]));
   plot(parent, times, parts.map(({ name }, i) => ({ name, values: values[i] })), { height: 300 });
   const widest = parts.reduce((widest, { stretch }) => (stretch.width_s > widest.width_s ? stretch : widest), parts[0].stretch);
@@ -200,7 +200,7 @@ function ages(parent, output) {
   });
 }
 
-// Bar i is of times from 10^(i / 10) us up to the next one.
+// Draws a histogram. Bar i counts times from 10^(i / 10) us up to the next bar.
 function histogram(parent, name, of, spread) {
   if (!spread) return;
   const place = add(parent, "div");

@@ -1,4 +1,4 @@
-//! The page: one HTML file with all that it shows in it.
+//! The page: one HTML file that loads nothing else.
 
 use super::diagnosed::{Chart, Input};
 use super::histogram::Histogram;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-// The script that draws lines, with its licence, which must stand in all copies.
+// uPlot, which draws the lines, and its licence, which all copies must contain.
 const UPLOT: &str = include_str!("../../vendor/uplot/uPlot.iife.min.js");
 const UPLOT_STYLE: &str = include_str!("../../vendor/uplot/uPlot.min.css");
 const UPLOT_LICENCE: &str = include_str!("../../vendor/uplot/LICENSE");
@@ -21,7 +21,7 @@ const STYLE: &str = include_str!("page.css");
 #[derive(Serialize)]
 struct Data<'a> {
     figures: &'a Figures,
-    /// The first stamp of the recording, from which times are counted, as text: JavaScript's numbers do not hold it.
+    /// The first stamp of the recording, from which times are counted; as text, as JavaScript's numbers can't hold it.
     origin_ns: String,
     channels: Vec<Drawn<'a>>,
     outputs: Vec<Output<'a>>,
@@ -50,7 +50,7 @@ struct Lane<'a> {
     channels: &'a [String],
     all_channels: usize,
     is_observed: bool,
-    /// The first of its columns.
+    /// Index of the lane's first column.
     column: usize,
 }
 
@@ -58,7 +58,7 @@ struct Lane<'a> {
 struct Stretch {
     times_s: Vec<f64>,
     columns: Vec<Vec<Option<f32>>>,
-    /// The time that a pair of points stands for; 0 if each point is of one time.
+    /// Time that a pair of points covers; 0 if each point has one time.
     width_s: f64,
 }
 
@@ -92,7 +92,7 @@ struct ConfigFile<'a> {
 struct Provenance {
     /// Version of robocache that made the page.
     version: &'static str,
-    /// Time of making it, ms since 1970.
+    /// Time at which the page was made, ms since 1970.
     at_ms: u64,
     machine: String,
 }
@@ -100,7 +100,7 @@ struct Provenance {
 /// First line of a page.
 pub const START: &str = "<!doctype html>";
 
-/// The page of these figures and drawings, after its start.
+/// Formats the page of these figures and drawings, without `START`.
 pub fn text(figures: &Figures, drawings: &Drawings, config: Option<(&Path, &str)>) -> eyre::Result<String> {
     let origin_ns = figures
         .info
@@ -139,7 +139,7 @@ pub fn text(figures: &Figures, drawings: &Drawings, config: Option<(&Path, &str)
             machine: machine(),
         },
     };
-    // In JSON `<` stands in texts alone, and there it may be written like this: no text ends the element.
+    // In JSON, `<` occurs only in texts, and may be escaped there: so no text can end the element.
     let data = serde_json::to_string(&data)?.replace('<', "\\u003c");
     Ok(format!(
         "
@@ -219,7 +219,7 @@ fn drawn(chart: &Chart, origin_ns: i64) -> Drawn<'_> {
 fn stretches(tracks: &Tracks, origin_ns: i64) -> Vec<Stretch> {
     let stretch = |track: &crate::track::Track| {
         let lines = track.lines();
-        // A value beyond float32 is drawn at the end of its range.
+        // A value beyond float32 is drawn at the end of float32's range.
         let single = |value: f64| value.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
         Stretch {
             times_s: lines.times_ns.iter().map(|&ns| seconds(ns, origin_ns)).collect(),
@@ -234,12 +234,12 @@ fn stretches(tracks: &Tracks, origin_ns: i64) -> Vec<Stretch> {
     tracks.stretches.iter().map(stretch).collect()
 }
 
-/// From the origin, to a microsecond.
+/// Returns the seconds since the origin, rounded to a microsecond.
 fn seconds(ns: i64, origin_ns: i64) -> f64 {
     ((i128::from(ns) - i128::from(origin_ns)) as f64 / 1e3).round() / 1e6
 }
 
-/// The machine, in words.
+/// Describes the machine.
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Contents of an output or a stream over time, as they are drawn.
+//! Values of an output or a stream over time, as they are drawn.
 
 use super::histogram::Histogram;
 use crate::channel::{self, newest_row};
@@ -9,21 +9,21 @@ use robocache::stream::{Header, Message, form};
 use robocache::time::ns_to_ms;
 use std::ops::Range;
 
-/// The first channels of a stream that are drawn.
+/// Maximum number of channels of a stream that are drawn.
 const MOST_CHANNELS: usize = 8;
 
-/// Changes of epoch that are marked.
+/// Maximum number of changes of the epoch that are marked.
 const MOST_MARKS: usize = 1000;
 
 /// An output of observations, or a stream as it was recorded.
 pub struct Watched {
     pub name: String,
-    /// True if a configuration makes it here; false if it was recorded.
+    /// True if a configuration made the output for this report; false if it was recorded.
     pub is_computed: bool,
     pub lanes: Vec<Lane>,
-    /// `None` before the first message.
+    /// Points of all lanes; `None` before the first message.
     pub tracks: Option<Tracks>,
-    /// Times at which the epoch goes up, ns, and its values.
+    /// Times at which the epoch goes up, ns, each with the new epoch.
     pub epochs: Vec<(i64, i64)>,
     pub waits: Histogram,
     pub delays: Histogram,
@@ -32,17 +32,17 @@ pub struct Watched {
     sample: Vec<f64>,
 }
 
-/// A stream of an observation, or one that is drawn by itself.
+/// A stream of an observation, or a stream that is drawn by itself.
 pub struct Lane {
     pub name: String,
     pub max_age_ms: Option<f64>,
     /// Names of the channels that are drawn.
     pub channels: Vec<String>,
-    /// Number of its channels.
+    /// Number of channels that the stream has.
     pub all_channels: usize,
-    /// True if the first of its columns are validity, 0 or 1, and age, ms. Its channels follow.
+    /// True if the lane's first columns are validity, 0 or 1, and age, ms. The channels follow.
     pub is_observed: bool,
-    /// Place of its channels in a sample.
+    /// Range of the drawn channels in a sample.
     values: Range<usize>,
 }
 
@@ -51,7 +51,7 @@ impl Lane {
         self.channels.len() + if self.is_observed { 2 } else { 0 }
     }
 
-    /// Makes the chart of these values of a sample.
+    /// Makes the lane of these values of a sample.
     fn new(name: &str, message: &Message, values: Range<usize>, is_observed: bool) -> Self {
         let drawn = values.start..values.end.min(values.start + MOST_CHANNELS);
         let strip = |channel: String| match channel.strip_prefix(&format!(".{name}")) {
@@ -85,12 +85,12 @@ impl Watched {
         }
     }
 
-    /// True if nothing came that can be drawn.
+    /// True if there was no message that can be drawn.
     pub fn is_empty(&self) -> bool {
         self.tracks.is_none()
     }
 
-    /// Takes the ages that its section allows.
+    /// Sets the greatest allowed age of each lane, from the section of the operation.
     pub fn limit_ages(&mut self, config: Option<&AlignConfig>) {
         for lane in &mut self.lanes {
             let modality = config.and_then(|config| config.modalities.iter().find(|of| of.input == lane.name));
@@ -107,7 +107,7 @@ impl Watched {
         }
     }
 
-    /// Takes an observation; other messages are none.
+    /// Adds an observation; other messages are ignored.
     pub fn observation(&mut self, message: &Message) {
         let header = &message.header;
         if form::modalities.get(header).is_none() || align::key::error.get(header).is_some() {
@@ -147,7 +147,7 @@ impl Watched {
         tracks.push(stamp_ns, &self.row);
     }
 
-    /// Takes the samples of a stream as it was recorded.
+    /// Adds the samples of a message of a recorded stream.
     pub fn samples(&mut self, message: &Message, sample: &mut Vec<f64>) -> Result<(), String> {
         if self.tracks.is_none() {
             let all = 0..channel::sample_len(message)?;
@@ -161,7 +161,7 @@ impl Watched {
     }
 }
 
-/// Validity and age, ns, of each stream in the newest row of an observation; the age is below 0 if nobody knows it.
+/// Returns the validity and the age, ns, of each stream in the newest row of an observation; an unknown age is negative.
 fn newest(header: &Header) -> impl Iterator<Item = (bool, i64)> {
     let (modalities, attached) = (form::modalities.get(header), align::key::attached.get(header));
     let valid = newest_row(header.valid.get(), modalities);

@@ -9,10 +9,10 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A node that has not written for so long hangs, or is gone.
+/// Age of a status file, s, beyond which its node hangs or was killed.
 const STALE_S: f64 = 3.0;
 
-/// A status is some kB.
+/// Maximum size of a status file, which usually has a few kB.
 const MOST_BYTES: u64 = 16 << 20;
 
 /// Status of all nodes.
@@ -25,12 +25,12 @@ pub struct Status {
 /// Status of a node.
 #[derive(Serialize)]
 pub struct Node {
-    /// Name of its file.
+    /// Name of the node's file, without `.json`.
     pub name: String,
     pub level: Level,
-    /// The problem of a file that is of no use, or out of date.
+    /// The reason why the file can't be used, or is out of date.
     pub problem: Option<String>,
-    /// Since it was written.
+    /// Time since the report was written, s; negative if the node's clock is ahead.
     pub age_s: Option<f64>,
     pub report: Option<Report>,
 }
@@ -42,7 +42,7 @@ struct Version {
 }
 
 impl Status {
-    /// Reads every file of a folder.
+    /// Reads every status file of a folder.
     pub fn read(folder: &Path) -> eyre::Result<Self> {
         let refused = |error: io::Error| eyre::eyre!("{}: {error}", folder.display());
         let mut nodes = Vec::new();
@@ -50,7 +50,7 @@ impl Status {
             let path = entry.map_err(refused)?.path();
             let name = path.file_stem().map(|name| clean(&name.to_string_lossy()));
             let is_status = path.extension().is_some_and(|extension| extension == "json");
-            // Nodes make their files under names that begin with a dot.
+            // While a node writes its file, the file's name begins with a dot.
             if let Some(name) = name.filter(|name| is_status && !name.starts_with('.')) {
                 nodes.push(Node::read(name, &path, now_ns()));
             }
@@ -62,8 +62,8 @@ impl Status {
         })
     }
 
-    /// True if there are nodes, and none of them is in error or stale. Nodes that have written nothing hang, or did not
-    /// start.
+    /// True if there are nodes, and each has ended or is neither in error nor stale. If there is no file, the nodes hang, or did
+    /// not start.
     pub fn is_well(&self) -> bool {
         let mut nodes = self.nodes.iter();
         !self.nodes.is_empty() && nodes.all(|node| node.is_ended() || node.level <= Level::Warn)
@@ -99,16 +99,16 @@ impl Node {
         }
     }
 
-    /// True if it has ended in order.
+    /// True if the node has ended in order.
     pub fn is_ended(&self) -> bool {
         self.report.as_ref().is_some_and(|report| report.ended)
     }
 }
 
-/// Reads a file. What is wrong with it is the error.
+/// Reads a status file. The error says what is wrong with it.
 fn read(path: &Path) -> Result<Report, String> {
     let unread = |error: io::Error| format!("its file can't be read: {error}");
-    // To open a pipe might take for ever.
+    // Opening a pipe could block for ever.
     if !fs::metadata(path).map_err(unread)?.is_file() {
         return Err("it is not a file".to_owned());
     }
@@ -137,7 +137,7 @@ fn read(path: &Path) -> Result<Report, String> {
     Ok(report)
 }
 
-/// A text without what a terminal would take for commands.
+/// Escapes the characters that a terminal would take for commands.
 fn clean(text: &str) -> String {
     plain(text).into_owned()
 }
@@ -152,7 +152,7 @@ pub mod tests {
     use super::*;
     use robocache::app::Row;
 
-    /// A node that was looked at so long after it wrote its status.
+    /// Reads a node `age_s` after it wrote `report`.
     pub fn node(report: &Report, age_s: f64) -> Node {
         let folder = std::env::temp_dir().join(format!("robocache-top-{}-{age_s}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
@@ -163,7 +163,7 @@ pub mod tests {
         node
     }
 
-    /// A fuse with a good, a bad and an unknown stream.
+    /// Makes the report of a fuse node with a good, a bad and a stale stream.
     pub fn fuse() -> Report {
         let force = Row {
             operation: "fuse".into(),

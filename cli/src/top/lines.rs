@@ -1,11 +1,11 @@
-//! A line for each node, and below it one for each of its inputs.
+//! Lines of the table: one for each node, and below it one for each of its inputs.
 
 use super::files::{Node, Status};
 use crate::output::{bytes, figure, figure_or_dash, plain};
 use robocache::app::{Level, Report, Row};
 use robocache::time::ns_to_ms;
 
-/// Headings of the columns; `<` for those of text. The times of an input are ages, those of a node the waits of its
+/// Headings of the columns; `<` marks those of text. The times of an input are ages; the times of a node are the waits of its
 /// observations.
 pub const HEADINGS: [&str; 10] = [
     "<node, input",
@@ -28,7 +28,7 @@ pub struct Line {
     pub is_ended: bool,
 }
 
-/// The lines of all nodes.
+/// Makes the lines of all nodes.
 pub fn of(status: &Status) -> Vec<Line> {
     let lines = |node: &Node| {
         let rows = node.report.iter().flat_map(|report| &report.inputs);
@@ -109,7 +109,7 @@ pub struct Reason {
     text: String,
 }
 
-/// Problems of the nodes that have not ended, the worst first.
+/// Lists the problems of the nodes that have not ended, the worst first.
 pub fn reasons(status: &Status) -> Vec<Reason> {
     let running = status.nodes.iter().filter(|node| !node.is_ended());
     let mut reasons: Vec<Reason> = running.flat_map(of).collect();
@@ -144,7 +144,7 @@ pub fn reasons(status: &Status) -> Vec<Reason> {
 }
 
 impl Reason {
-    /// Lays the table out in lines of `width` characters: the rest goes on below.
+    /// Wraps the reason into lines of `width` characters, behind its level.
     pub fn lines(&self, width: usize) -> Vec<String> {
         const INDENT: usize = 7;
         let room = width.saturating_sub(INDENT).max(1);
@@ -159,7 +159,7 @@ impl Reason {
             if !line.is_empty() {
                 line.push(' ');
             }
-            // A word that is longer than a line is cut.
+            // A word that is longer than a line is split.
             while rest.len() > room {
                 lines.push(rest.drain(..room).collect());
             }

@@ -1,4 +1,4 @@
-//! `robocache top`: how the nodes of a running dataflow are, by their status files.
+//! `robocache top`: shows the state of the nodes of a running dataflow, by their status files.
 
 mod files;
 mod lines;
@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Period of writing the file for Prometheus: a node exporter is usually asked every 15 s.
+/// Period of writing the file for Prometheus, which usually scrapes a node exporter every 15 s.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 
-/// The width of a line if nobody says it.
+/// Width of a line if standard output is not a terminal.
 const WIDTH: usize = 80;
 
 /// Shows how the nodes of a running dataflow are

@@ -1,5 +1,5 @@
-//! The figures for Prometheus: <https://prometheus.io/docs/instrumenting/exposition_formats/>, as a file that its node exporter
-//! reads (`--collector.textfile.directory`).
+//! Metrics for Prometheus, as a file that its node exporter reads (`--collector.textfile.directory`). The format is
+//! <https://prometheus.io/docs/instrumenting/exposition_formats/>.
 
 use super::files::{Node, Status};
 use crate::output;
@@ -9,20 +9,20 @@ use robocache::ops::{self, clock};
 use std::fmt::{Display, Write as _};
 use std::path::Path;
 
-/// First line of a file.
+/// Beginning of the file, by which a file of an earlier run is recognised.
 const START: &str = "# HELP robocache_up";
 
-/// Writes the figures of all nodes.
+/// Writes the metrics of all nodes.
 pub fn write(file: &Path, status: &Status) -> eyre::Result<()> {
     let text = of(status);
     output::write(file, START, text.strip_prefix(START).unwrap_or(&text))
 }
 
-/// Metrics, each with its series together, as the format wants it.
+/// Text of the metrics. The series of one metric stand together, as the format demands.
 #[derive(Default)]
 struct Metrics(String);
 
-/// A value of a text or of a number.
+/// Labels of a series: names and texts.
 type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl Metrics {
@@ -43,7 +43,7 @@ impl Metrics {
         let _ = writeln!(self.0, "}} {value}");
     }
 
-    /// A series of an input of a node, with a label more.
+    /// Appends a series of a node's input, with one more label if it is given.
     fn of_input(&mut self, name: &str, (node, row): (&str, &Row), more: Option<(&str, &str)>, value: f64) {
         let own = [("node", node), ("operation", &row.operation), ("input", &row.input)];
         match more {
@@ -72,11 +72,11 @@ fn seconds(ns: Option<i64>) -> Option<f64> {
     ns.map(|ns| ns as f64 / 1e9)
 }
 
-/// A number of a node.
+/// Reads one metric of a node.
 type OfNode = fn(&Node, &Report) -> f64;
-/// Quantiles of a node or of an input, s.
+/// Reads up to three quantiles of a node or of an input, s.
 type Quantiles<T> = fn(&T) -> [(&'static str, Option<f64>); 3];
-/// A number of an input, if it is known.
+/// Reads one metric of an input, if it is known.
 type OfInput = fn(&Row) -> Option<f64>;
 
 fn of_nodes(status: &Status, metrics: &mut Metrics) {

@@ -1,4 +1,4 @@
-//! The screen, which follows the files.
+//! Screen that is redrawn as the status files change.
 
 use super::files::Status;
 use super::lines::{self, HEADINGS, Line};
@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 /// Period of reading the files.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Shows the status of all nodes until somebody has seen enough.
+/// Shows the status of all nodes until a key ends the command.
 pub fn show(folder: &Path) -> eyre::Result<()> {
     if !std::io::stdout().is_terminal() {
         eyre::bail!("standard output is not a terminal (allowed there: --once, --json, --prometheus)");
     }
-    // A folder that can't be read now never can.
+    // An unreadable folder is refused before the terminal is taken over.
     let mut status = Status::read(folder)?;
     let mut terminal = ratatui::try_init()?;
     let shown = (|| {
@@ -48,7 +48,7 @@ pub fn show(folder: &Path) -> eyre::Result<()> {
     shown
 }
 
-/// The first line after a key; `None` after one that ends.
+/// Returns the first line to show after a key; `None` if the key ends the command.
 fn to(key: KeyEvent, scroll: usize) -> Option<usize> {
     const PAGE: usize = 10;
     match key.code {
@@ -63,7 +63,7 @@ fn to(key: KeyEvent, scroll: usize) -> Option<usize> {
     }
 }
 
-/// Draws the lines from `scroll` on, or from as far down as there are any, and says where that is.
+/// Draws the lines from `scroll` on, which is limited so that the screen is filled. Returns the limited `scroll`.
 fn draw(status: &Status, scroll: usize, frame: &mut Frame<'_>) -> usize {
     let [top, middle, bottom] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)]).areas(frame.area());
@@ -80,7 +80,7 @@ fn draw(status: &Status, scroll: usize, frame: &mut Frame<'_>) -> usize {
     let reasons: Vec<Text<'_>> = reasons.collect();
     let room = usize::from(middle.height).saturating_sub(1);
     let scroll = scroll.min((reasons.len() + lines.len()).saturating_sub(room));
-    // Problems go off the screen first.
+    // Problems stand above the table, and scroll off the screen first.
     let shown = scroll.min(reasons.len());
     let height = u16::try_from(reasons.len() - shown).unwrap_or(u16::MAX);
     let [upper, lower] =
@@ -107,7 +107,7 @@ fn table(lines: &[Line], scroll: usize) -> Table<'_> {
         let cells = lines.iter().map(|line| line.cells[column].chars().count());
         let widest = cells.chain([heading(column).chars().count()]).max().unwrap_or(0);
         let widest = u16::try_from(widest.min(40)).unwrap_or(40);
-        // Where there is not room enough, long names are cut, and not numbers.
+        // If the screen is too narrow, long names are cut, not numbers.
         match column {
             0 => Constraint::Max(widest),
             _ => Constraint::Length(widest),
@@ -127,7 +127,7 @@ fn heading(column: usize) -> &'static str {
     HEADINGS[column].trim_start_matches('<')
 }
 
-/// Text stands to the left, numbers to the right.
+/// Makes a cell, with text aligned left and numbers right.
 fn cell(column: usize, text: &str) -> Cell<'_> {
     let text = Text::raw(text);
     Cell::new(match HEADINGS[column].starts_with('<') {

@@ -29,13 +29,13 @@ pub struct Report {
     observations: Vec<Observations>,
     grids: Vec<Grids>,
     others: Vec<Others>,
-    /// Interpolations that make values which nobody computed.
+    /// Warnings about interpolations that make wrong values.
     warnings: Vec<String>,
-    /// Faults and warnings by where they were counted.
+    /// Faults and warnings, by the place where they were counted.
     faults: Vec<Faults>,
     /// Inputs that the recording lacks.
     missing: Vec<String>,
-    /// Streams of the recording that nothing takes.
+    /// Streams of the recording that no operation takes.
     unused: Vec<String>,
     /// Parts of the recording that can't be read.
     problems: Vec<String>,
@@ -50,17 +50,18 @@ pub struct Observations {
     pub output: String,
     pub count: u64,
     rate_hz: Option<f64>,
-    /// The fewest in a whole second of the recording between the first and the last.
+    /// The fewest observations in a second that lies wholly between the first and the last.
     fewest_in_a_second: Option<u64>,
-    /// Targets between the first observation and the last that have none; of a stream's, samples.
+    /// Number of targets without an observation between the first and the last one. If a stream triggers, its samples are the
+    /// targets.
     missed: Option<u64>,
     late_samples: i64,
     epoch: i64,
     refused: u64,
     wait_ms: Option<Spread>,
-    /// From the target to the arrival of the message that made it due.
+    /// Time from the target to the arrival of the message that made the observation due.
     delay_ms: Option<Spread>,
-    /// Time that the operation took.
+    /// Computing time of an observation.
     compute_ms: Option<Spread>,
     streams: Vec<Validity>,
 }
@@ -88,7 +89,7 @@ struct Grids {
 struct Others {
     output: String,
     count: u64,
-    /// Rows of an output of kinematics; `None` of other operations.
+    /// Rows of an output of kinematics; `None` for other operations.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     rows: Option<Rows>,
 }
@@ -97,13 +98,13 @@ struct Others {
 #[derive(Serialize)]
 struct Rows {
     rows: u64,
-    /// Share of the rows.
+    /// Share of the rows that are valid.
     valid: f64,
     /// Rows with a joint more than a turn beyond its limits.
     implausible: u64,
-    /// Number of times that joints could not follow from those before.
+    /// Number of times that joints could not follow from the previous joints.
     posture_changes: i64,
-    /// Stamp of the first message with one, ns.
+    /// Stamp of the first message with such a change, ns.
     first_change_ns: Option<i64>,
 }
 
@@ -126,7 +127,7 @@ pub struct Run<'a> {
     pub operations: &'a [Operation],
     pub inputs: &'a [String],
     pub fed: &'a Replayed,
-    /// The message after which the rest was left out, and the operation whose targets fell due.
+    /// The leap at which the trial ended, and the operation whose targets fell due.
     pub leap: Option<(Leap, &'a Operation)>,
     pub took: Duration,
     pub order: Order,
@@ -206,7 +207,7 @@ impl Report {
     }
 }
 
-/// The product of kinematics that an output is.
+/// Returns the product of kinematics that an output holds.
 fn product_of(output: &str, operations: &[Operation]) -> Option<Product> {
     let of_entry = |operation: &Operation, entry: &KinematicsEntry| {
         let mut made = entry.outputs().zip(&entry.make);
@@ -218,7 +219,7 @@ fn product_of(output: &str, operations: &[Operation]) -> Option<Product> {
     })
 }
 
-/// Warnings of `check` about the interpolation of outputs of kinematics.
+/// Lists the warnings of `check` about the interpolation of outputs of kinematics.
 fn warnings(operations: &[Operation]) -> Vec<String> {
     let of_operation = |operation: &Operation| {
         let Section::Observe(config) = &operation.section else {
@@ -232,14 +233,14 @@ fn warnings(operations: &[Operation]) -> Vec<String> {
     operations.iter().flat_map(of_operation).collect()
 }
 
-/// Messages a second, by the first stamp and the last.
+/// Returns the messages a second, from the first to the last stamp.
 fn rate(counts: &Counts) -> Option<f64> {
     let (first, last) = counts.span_ns?;
     let span = ns_to_s(last.saturating_sub(first));
     (span > 0.0).then(|| (counts.messages - 1) as f64 / span)
 }
 
-/// The section of the operation that publishes an output of observations.
+/// Finds the section of the operation that publishes an output of observations.
 pub fn section_of<'a>(output: &str, operations: &'a [Operation]) -> Option<&'a AlignConfig> {
     operations.iter().find_map(|operation| match &operation.section {
         Section::Observe(config) => {
@@ -281,20 +282,20 @@ impl Observations {
         }
     }
 
-    /// The stream that is valid in the fewest, and in how many of 1.
+    /// Returns the stream that is valid in the smallest share of observations, and the share.
     pub fn worst(&self) -> Option<(&str, f64)> {
         let streams = self.streams.iter().map(|stream| (stream.name.as_str(), stream.valid));
         streams.min_by(|(_, a), (_, b)| a.total_cmp(b))
     }
 }
 
-/// The fewest in a second that is wholly between the first and the last.
+/// Returns the fewest messages in a second that lies wholly between the first and the last.
 fn fewest(counts: &Counts) -> Option<u64> {
     let (&first, _) = counts.seconds.first_key_value()?;
     let (&last, _) = counts.seconds.last_key_value()?;
     let between = Some(last - first - 1).filter(|&seconds| seconds > 0)?;
     let some = counts.seconds.range(first + 1..last).map(|(_, &count)| count);
-    // A second without any is not among them.
+    // A second without a message has no entry.
     if (some.clone().count() as i64) < between {
         Some(0)
     } else {
@@ -302,7 +303,7 @@ fn fewest(counts: &Counts) -> Option<u64> {
     }
 }
 
-/// Number of observations that are missing. It is not known after a clock jump.
+/// Counts the observations that are missing; `None` after a clock jump.
 fn missed(config: &AlignConfig, counts: &Counts, run: &Run<'_>) -> Option<u64> {
     if counts.epoch > 0 {
         return None;
@@ -353,7 +354,7 @@ impl Rows {
         }
     }
 
-    /// The reason why an output of them is of no use, if so.
+    /// Returns the reason why an output with these rows is of no use, or `None`.
     fn refusal(&self, output: &str, min_valid: f64) -> Option<String> {
         let Self {
             rows,
@@ -376,8 +377,8 @@ impl Rows {
     }
 }
 
-/// The reason why there are less than half as many observations as the streams that are waited for have time for, if
-/// so.
+/// Checks the number of observations. Returns the problem if the stamps of a stream that is waited for have room for more than
+/// twice as many.
 fn too_few(of: &Observations, run: &Run<'_>) -> Option<String> {
     let config = section_of(&of.output, run.operations).filter(|_| !has_clock(run.operations))?;
     let period_ns = period_ns(config)?;
@@ -405,7 +406,7 @@ fn too_few(of: &Observations, run: &Run<'_>) -> Option<String> {
     })
 }
 
-/// The verdict on the configuration, with the reason.
+/// Judges the configuration. Returns true if it works, and the verdict with its reason.
 fn verdict(
     (observations, grids, others): (&[Observations], &[Grids], &[Others]),
     missing: &[String],
@@ -568,7 +569,7 @@ pub fn text(report: &Report) -> String {
     text
 }
 
-/// Problems with their places, and missing streams.
+/// Formats the faults with their places and causes, and the streams that are missing or not used.
 pub fn causes(report: &Report) -> String {
     let mut text = String::new();
     for fault in &report.faults {

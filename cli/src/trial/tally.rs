@@ -1,4 +1,4 @@
-//! Counts what operations publish.
+//! Counts of the messages that operations publish.
 
 use crate::channel::newest_row;
 use robocache::app::{Fault, Sink};
@@ -8,32 +8,32 @@ use std::collections::BTreeMap;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Further from its arrival than this, the stamp of a message is of another clock, ns.
+/// Distance of a stamp from the arrival, ns, beyond which they are of different clocks.
 const OTHER_CLOCK_NS: u64 = 3_600_000_000_000;
 
-/// Published messages by output, outputs in the order of their first message.
+/// Counts of the messages of each output, with outputs in the order of their first message.
 pub struct Tally<'a> {
     pub outputs: Vec<(String, Counts)>,
-    /// Arrival of the message that is being worked on.
+    /// Arrival of the message that is being processed.
     pub arrival_ns: Option<i64>,
     memory: Message,
     watch: &'a mut dyn FnMut(&str, &Message),
 }
 
-/// Messages of one output.
+/// Counts of the messages of one output.
 #[derive(Default)]
 pub struct Counts {
     pub messages: u64,
-    /// Messages by the whole second that their stamps lie in.
+    /// Number of messages in each whole second, by their stamps.
     pub seconds: BTreeMap<i64, u64>,
-    /// The first stamp and the last.
+    /// The least and the greatest stamp.
     pub span_ns: Option<(i64, i64)>,
     pub is_observation: bool,
     pub is_grid: bool,
     /// Streams of observations.
     pub streams: Vec<Coverage>,
     pub waits_ns: Vec<i64>,
-    /// From their targets to the arrival of the messages that made them due.
+    /// Times from targets to the arrivals of the messages that made the observations due.
     pub delays_ns: Vec<i64>,
     pub computes_ns: Vec<i64>,
     pub late: i64,
@@ -42,11 +42,11 @@ pub struct Counts {
     pub refused: u64,
     /// Points of grids.
     pub points: Points,
-    /// Rows of what kinematics makes.
+    /// Rows of an output of kinematics.
     pub rows: Rows,
 }
 
-/// Share of a stream in the newest rows of observations.
+/// Validity and ages of a stream in the newest rows of observations.
 #[derive(Default)]
 pub struct Coverage {
     pub name: String,
@@ -60,7 +60,7 @@ pub struct Rows {
     pub valid: u64,
     /// Rows with a joint far beyond its limits.
     pub implausible: u64,
-    /// Changes of posture, and the stamp of the first message with one, ns.
+    /// Number of changes of posture; `first_change_ns` is the stamp of the first message with one.
     pub changes: i64,
     pub first_change_ns: Option<i64>,
 }
@@ -75,7 +75,7 @@ pub struct Points {
 }
 
 impl<'a> Tally<'a> {
-    /// `watch` gets every message, and its output.
+    /// Creates a tally. `watch` gets every message with the name of its output.
     pub fn new(watch: &'a mut dyn FnMut(&str, &Message)) -> Self {
         Self {
             outputs: Vec::new(),
@@ -179,13 +179,13 @@ impl Rows {
     }
 }
 
-/// From the stamp of a message to its arrival, if both are of one clock.
+/// Returns the time from the stamp of a message to its arrival, if both are of one clock.
 pub fn delay_ns(message: &Message) -> Option<i64> {
     let delay_ns = message.arrival_ns?.checked_sub(message.timestamp_ns())?;
     Some(delay_ns).filter(|delay| delay.unsigned_abs() <= OTHER_CLOCK_NS)
 }
 
-/// Time that an operation took for a result.
+/// Returns the time that an operation took for a result.
 pub fn compute_ns(header: &Header) -> Option<i64> {
     ops::key::compute_us.get(header).map(|us| (us * 1e3).round() as i64)
 }

@@ -1,4 +1,4 @@
-//! Mistakes planted in the project's own files, and what is found of each.
+//! Mistakes planted in the project's own files, each with the expected finding.
 
 /// A mistake in the project's own files: the right text `from`, and the wrong one `to` in its place.
 pub struct Mistake {
@@ -45,7 +45,7 @@ const fn sensors(from: &'static str, to: &'static str, found: (&'static str, &'s
 }
 
 pub const MISTAKES: &[Mistake] = &[
-    // What the library refuses.
+    // Settings that the library refuses.
     demo(
         "max_wait_ms: 100",
         "max_wait: 100",
@@ -60,7 +60,7 @@ pub const MISTAKES: &[Mistake] = &[
         "interpolation: closest",
         ("error", "fuse", "`closest` is not an interpolation"),
     ),
-    // Slips of the pen, of which each names what may be meant.
+    // Misspelt names: the finding suggests the right one.
     demo(
         "interpolation: nearest",
         "interpolation: neerest",
@@ -120,7 +120,7 @@ pub const MISTAKES: &[Mistake] = &[
             "`sample` is not allowed, did you mean `samples`? (allowed: period, samples)",
         ),
     ),
-    // In the language of configurations, with the place.
+    // Values of a wrong type: the finding names the place, in the language of configurations.
     demo(
         "rate_hz: 30  ",
         "rate_hz: fast",
@@ -158,7 +158,7 @@ pub const MISTAKES: &[Mistake] = &[
             "fuse: the key `window` is given twice (allowed: once) at line 27 column 3",
         ),
     ),
-    // Units.
+    // Values in a wrong unit.
     demo(
         "max_wait_ms: 100",
         "max_wait_ms: 0.2",
@@ -359,7 +359,7 @@ pub const MISTAKES: &[Mistake] = &[
         "trigger: { request: camera }",
         ("error", "fuse", "camera"),
     ),
-    // Between the nodes.
+    // Wiring between the nodes.
     wiring(
         "      proprio: { source: robot/proprio, queue_size: 500 }\n",
         "",
@@ -493,7 +493,7 @@ pub const MISTAKES: &[Mistake] = &[
         "robocache-fuse\n    args: --config robot.yml",
         ("error", "configuration", "it can't be read"),
     ),
-    // Sensors of one's own, of which only the configuration tells.
+    // Foreign sensors, about which only the configuration tells something.
     sensors(
         "max_wait_ms: 150",
         "max_wait_ms: null",

@@ -1,4 +1,4 @@
-//! Findings of what would stop a node at its start, a conversion, or a dataflow on this machine.
+//! Tests of findings that would stop a node at its start, a conversion, or a dataflow on this machine.
 
 use super::mistakes::DEMO;
 use super::{check, project, replace, says, unrecorded};
@@ -18,7 +18,7 @@ fn a_recorder_that_would_not_start_is_an_error() {
     assert!(code == 2 && found.len() == 1 && says(&found[0], refused), "{found:#?}");
 }
 
-/// Reports an error that stops a node at its start and that only its place and its wiring show.
+/// Reports errors that stop a node at its start, some of which only the wiring of the dataflow shows.
 #[test]
 fn a_start_that_would_fail_is_an_error() {
     let flow = "nodes:
@@ -180,7 +180,7 @@ fn a_pool_holds_messages_of_each_output() {
         folder.write("flow.yml", &dataflow);
         check(&folder.0, &["--dataflow", "flow.yml"]).1
     };
-    // A grid is 1 MiB: four of one output fit, and not four of all three.
+    // A grid is 1 MiB: four grids of one output fit, but not four of each of three outputs.
     let found_in_5 = found("5MB");
     let expected = (
         "warning",
@@ -194,7 +194,7 @@ fn a_pool_holds_messages_of_each_output() {
     assert_eq!(found("13MB"), [] as [Value; 0]);
 }
 
-/// Refuses what `convert --to lerobot` does, by the same code.
+/// Refuses the mistakes that `convert --to lerobot` refuses, by the same code.
 #[test]
 fn mistakes_in_what_becomes_a_dataset_are_found() {
     let robot = std::fs::read_to_string(root().join("examples/lerobot/config.yml")).unwrap();

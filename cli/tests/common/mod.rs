@@ -1,6 +1,6 @@
-//! Runs the command, and makes what it looks at.
+//! Runs the command, and makes its inputs.
 
-// Each test takes a part of it.
+// Each test uses only a part of the module.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use robocache::prelude::*;
@@ -13,12 +13,12 @@ use std::time::Instant;
 
 pub const MS: i64 = 1_000_000;
 
-/// The project.
+/// The folder of the project.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// A folder that goes with this value.
+/// Temporary folder that is removed on drop.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -48,7 +48,7 @@ impl Drop for Folder {
     }
 }
 
-/// Output of the command.
+/// Exit code and outputs of the command.
 pub struct Done {
     pub code: i32,
     pub out: String,
@@ -61,7 +61,7 @@ impl Done {
     }
 }
 
-/// The command with these words, to be changed and then [`done`].
+/// Creates the command with these words, to be run with [`done`].
 pub fn command<S: AsRef<std::ffi::OsStr>>(words: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_robocache"));
     command
@@ -86,7 +86,7 @@ pub fn run<S: AsRef<std::ffi::OsStr>>(words: impl IntoIterator<Item = S>) -> Don
     done(&mut command(words))
 }
 
-/// A message of one sample.
+/// Makes a message of one sample.
 pub fn sample(stamp_ns: i64, values: &[f32]) -> Message {
     let mut message = Message::default();
     message.write(&Layout::flat(Dtype::Float32, values.len()), |payload, header| {
@@ -96,7 +96,7 @@ pub fn sample(stamp_ns: i64, values: &[f32]) -> Message {
     message
 }
 
-/// Records these messages of these streams.
+/// Records messages, each with its stream.
 pub fn record<'a>(folder: &Path, messages: impl IntoIterator<Item = (&'a str, Message)>) {
     let mut writer = recording::Writer::create(folder).unwrap();
     for (stream, message) in messages {
@@ -105,7 +105,7 @@ pub fn record<'a>(folder: &Path, messages: impl IntoIterator<Item = (&'a str, Me
     writer.finish().unwrap();
 }
 
-/// Records them with the arrivals that they say.
+/// Records messages, each with its stream, with the messages' own arrivals.
 pub fn record_with_arrivals<'a>(folder: &Path, messages: impl IntoIterator<Item = (&'a str, Message)>) {
     let mut writer = recording::Writer::create(folder).unwrap().with_arrivals_of_messages();
     for (stream, message) in messages {
@@ -114,7 +114,7 @@ pub fn record_with_arrivals<'a>(folder: &Path, messages: impl IntoIterator<Item 
     writer.finish().unwrap();
 }
 
-/// Two streams on common stamps.
+/// Configuration of a fuse with the streams `a` and `b`.
 pub const FUSE: &str = "
 fuse:
   rate_hz: 100
@@ -124,14 +124,14 @@ fuse:
     - { input: b, dim: 2, interpolation: linear, max_gap_ms: 15 }
 ";
 
-/// Records two seconds of them at 100 Hz, `b` without its second half, stamped 1 ms after the grid.
+/// Records two seconds of `a` and `b` at 100 Hz; `b` lacks its second half, and is stamped 1 ms after the grid.
 pub fn half(folder: &Folder) {
     let a = (0..=200).map(|i| ("a", sample(i * 10 * MS, &[i as f32])));
     let b = (0..=100).map(|i| ("b", sample(i * 10 * MS + MS, &[1.0, 2.0])));
     record(&folder.path("recording"), a.chain(b));
 }
 
-/// Records these streams of the simulated robot, as fast as it goes; `sim` is its section.
+/// Records these streams of the simulated robot, as fast as possible; `sim` is its section.
 pub fn record_robot(folder: &Path, sim: &str, streams: &[&str]) {
     let config = format!("plugins: [sim: {sim}, record: {{ path: {} }}]", folder.display());
     let mut graph = App::new()

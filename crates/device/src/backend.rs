@@ -1,36 +1,36 @@
 //! Chooses between the two implementations of an operation, message by message.
 //!
-//! With `auto` it is explore, then commit: of each size of work, by powers of two, both implementations are timed a few
-//! times, and the faster one does the rest. A device without memory is left alone for a time that grows exponentially.
+//! `auto` explores, then commits: for each size of work, by powers of two, both implementations are timed a few times, and the
+//! faster one does the rest. A device that ran out of memory is left alone for a time that grows exponentially.
 
 use super::gpu::{DeviceFault, Gpu};
 use super::{Device, Placement};
 use std::time::{Duration, Instant};
 
-/// Time for which a device without memory is left alone at first.
+/// Time for which a device that ran out of memory is left alone at first.
 pub const FIRST_RETRY: Duration = Duration::from_secs(10);
 
-/// Longest time for which it is left alone: the time doubles each time that memory is lacking again soon after.
+/// Longest time for which a device that ran out of memory is left alone. The time doubles if memory is lacking again soon after.
 pub const LONGEST_RETRY: Duration = Duration::from_secs(320);
 
-/// A piece of an operation's work, which the CPU's implementation and the GPU's do alike: with the same bits.
+/// A piece of an operation's work, which the CPU's implementation and the GPU's do with the same bits.
 pub trait Work {
     /// The CPU's implementation.
     type Cpu;
-    /// The GPU's.
+    /// The GPU's implementation.
     type Gpu;
-    /// Result of both.
+    /// Result of either implementation.
     type Done;
-    /// Failure of the GPU's.
+    /// Failure of the GPU's implementation.
     type Fault;
 
-    /// Does it on the CPU.
+    /// Does the work on the CPU.
     fn on_cpu(&mut self, cpu: &mut Self::Cpu) -> Self::Done;
 
-    /// Does it on a GPU.
+    /// Does the work on a GPU.
     ///
     /// # Errors
-    /// The device's error. It can be done on the CPU then.
+    /// The device's error. The work can be done on the CPU then.
     fn on_gpu(&mut self, gpu: &mut Self::Gpu) -> Result<Self::Done, Self::Fault>;
 }
 
@@ -39,19 +39,19 @@ pub trait Work {
 /// Both give the same values, so `auto` goes by time alone: it times both on each size of work. Work below a
 /// floor goes to the CPU without a trial, since a launch alone takes longer.
 ///
-/// When the device has no memory, work of that size and more goes to the CPU for [`FIRST_RETRY`], and for twice as long
-/// each time that it happens again, up to [`LONGEST_RETRY`]. Then the trials begin anew. After any other failure of the
-/// device, `auto` stays on the CPU; a device that was asked for by name is [lost](Self::take_lost).
+/// If the device runs out of memory, work of that size and more goes to the CPU for [`FIRST_RETRY`]. The time doubles each time
+/// that this happens again, up to [`LONGEST_RETRY`]. After that time the trials begin anew. After any other failure of the device,
+/// `auto` stays on the CPU; a device that was asked for by name is [lost](Self::take_lost).
 pub struct Backend<G> {
     operation: &'static str,
     on_gpu: Option<G>,
     gpu: Option<Gpu>,
-    /// With `auto` only.
+    /// Measured times, with `auto` only.
     trials: Option<Trials>,
-    /// Work from this size on did not fit the device's memory.
+    /// Least size of work that did not fit the device's memory.
     too_large: usize,
     shortage: Backoff,
-    /// The same, of memory for results that stay on the device.
+    /// Back-off after a lack of memory for results that stay on the device.
     shortage_for_results: Backoff,
     is_auto: bool,
     lost: Option<DeviceFault>,
@@ -60,7 +60,7 @@ pub struct Backend<G> {
 impl<G> Backend<G> {
     /// The backend of an operation on the devices of `placement`, where `open` makes the GPU implementation.
     ///
-    /// `floor` is the size of work, bytes, under which `auto` leaves it to the CPU.
+    /// `auto` leaves work of fewer than `floor` bytes to the CPU.
     ///
     /// # Errors
     /// The error of `open`, unless the choice is `auto`: the CPU then does all the work.
@@ -93,7 +93,7 @@ impl<G> Backend<G> {
         })
     }
 
-    /// The backend of a device that was asked for by name, which `on_gpu` has opened.
+    /// The backend of a device that was asked for by name, with an open GPU implementation.
     #[cfg(test)]
     pub(super) fn opened(operation: &'static str, on_gpu: G) -> Self {
         let none = |_: &[Gpu]| -> Result<G, std::convert::Infallible> { unreachable!("there is no device") };
@@ -104,8 +104,8 @@ impl<G> Backend<G> {
         }
     }
 
-    /// Does work of `bytes` bytes on the GPU if it is to do it, and on the CPU otherwise or where that failed: see
-    /// [`gpu_for_work`](Self::gpu_for_work). Returns the device, too.
+    /// Does work of `bytes` bytes: on the GPU if [`gpu_for_work`](Self::gpu_for_work) chooses the GPU, and on the CPU otherwise or
+    /// if the GPU fails. Also returns the device that did the work.
     pub fn run<W>(&mut self, work: &mut W, cpu: &mut W::Cpu, bytes: usize, stays: bool) -> (W::Done, Device)
     where
         W: Work<Gpu = G, Fault = DeviceFault>,
@@ -119,10 +119,10 @@ impl<G> Backend<G> {
         (work.on_cpu(cpu), Device::Cpu)
     }
 
-    /// The GPU implementation, if it is to do the work of `work` bytes.
+    /// The GPU implementation, if it is to do work of `work` bytes.
     ///
-    /// A result that `stays` on the device, for the next operation, is made there from the floor on, without a trial: the
-    /// times of this operation would not show what the next one saves.
+    /// If the result `stays` on the device for the next operation, work of the floor's size and more goes there without a trial.
+    /// The times of this operation would not show what the next operation saves.
     pub fn gpu_for_work(&mut self, work: usize, stays: bool) -> Option<&mut G> {
         self.end_shortage();
         let is_wanted = self.trials.as_ref().is_none_or(|trials| match stays {
@@ -147,19 +147,19 @@ impl<G> Backend<G> {
         }
     }
 
-    /// The device whose memory inputs may come in; none while it is short of memory.
+    /// The device in whose memory inputs may lie; `None` while it is short of memory.
     pub fn input_gpu(&self) -> Option<&Gpu> {
         self.gpu().filter(|_| !self.shortage.is_on(Instant::now))
     }
 
-    /// The GPU implementation, for an input in the memory of its device; none while that is short of memory.
+    /// The GPU implementation, for an input in the memory of its device; `None` while the device is short of memory.
     pub(super) fn gpu_for_input(&mut self) -> Option<&mut G> {
         self.end_shortage();
         let is_short = self.shortage.is_on(Instant::now);
         self.on_gpu.as_mut().filter(|_| !is_short)
     }
 
-    /// The device on which results may stay for the next operation; none while it is short of memory for them.
+    /// The device on which results may stay for the next operation; `None` while it is short of memory for them.
     pub fn output_gpu(&mut self) -> Option<&Gpu> {
         if self.on_gpu.is_some() && self.shortage_for_results.ends(Instant::now) {
             tracing::info!("{}: results stay on {} again", self.operation, self.device());
@@ -178,7 +178,7 @@ impl<G> Backend<G> {
         );
     }
 
-    /// The GPU implementation, whatever the work: for what is on its device already.
+    /// The GPU implementation, whatever the work, for data that are on its device already.
     pub fn on_gpu(&mut self) -> Option<&mut G> {
         self.on_gpu.as_mut()
     }
@@ -215,8 +215,8 @@ impl<G> Backend<G> {
 
     /// Reports that the GPU implementation failed on `work` bytes, 0 for an input. The CPU has to do the work again.
     ///
-    /// Where memory was lacking, work of this size and more goes to the CPU for a while, and no input is taken on the
-    /// device. After any other failure the GPU implementation is dropped.
+    /// If memory was lacking, work of this size and more goes to the CPU for a while, and no input is taken on the device. After
+    /// any other failure the GPU implementation is dropped.
     pub fn failed(&mut self, work: usize, error: DeviceFault) {
         if error.is_memory() {
             self.too_large = self.too_large.min(work);
@@ -247,7 +247,7 @@ impl<G> Backend<G> {
     }
 }
 
-/// Exponential back-off: how long a device that had no memory is not asked for it.
+/// Exponential back-off: the time for which a device that ran out of memory is not asked for memory again.
 #[derive(Default)]
 struct Backoff {
     until: Option<Instant>,
@@ -256,7 +256,7 @@ struct Backoff {
 }
 
 impl Backoff {
-    /// Begins, since there was no memory, or goes on if it has begun already. Gives the time that is left.
+    /// Begins the back-off after a lack of memory; one that has begun already goes on. Returns the time that is left.
     fn begins(&mut self, now: Instant) -> Duration {
         if let Some(until) = self.until.filter(|&until| self.is_on && now < until) {
             return until - now;
@@ -271,12 +271,12 @@ impl Backoff {
         self.lasts
     }
 
-    /// True if it goes on. The clock is read only if it does.
+    /// True while the back-off lasts. The clock is read only if one has begun.
     fn is_on(&self, now: impl FnOnce() -> Instant) -> bool {
         self.is_on && self.until.is_some_and(|until| now() < until)
     }
 
-    /// True once it has just ended.
+    /// True once, at the first call after the end of the back-off.
     fn ends(&mut self, now: impl FnOnce() -> Instant) -> bool {
         let ends = self.is_on && !self.is_on(now);
         self.is_on &= !ends;
@@ -290,8 +290,8 @@ struct Trials {
     sizes: [Size; usize::BITS as usize],
 }
 
-/// Number of times that each is timed; the least time counts. On a device the first time does not count, since it loads
-/// the kernels.
+/// Number of times that each implementation is timed; the least time counts. On a device the first time does not count, since it
+/// loads the kernels.
 const CPU_TRIALS: u8 = 3;
 const GPU_TRIALS: u8 = 4;
 
@@ -325,7 +325,7 @@ impl Trials {
         }
     }
 
-    /// Adds a time. With the last one that is needed, gives the least times of the CPU and of the GPU.
+    /// Adds a time. With the last time that is needed, returns the least times of the CPU and of the GPU.
     fn add(&mut self, work: usize, on: Device, time: Duration) -> Option<(Duration, Duration)> {
         if work < self.floor {
             return None;
@@ -354,7 +354,7 @@ mod tests {
 
     const FLOOR: usize = 1 << 10;
 
-    /// Runs work of one size until the better side is known, and says how often each side was taken.
+    /// Runs work of one size until the better side is known, and returns how often each side was taken.
     fn decide(trials: &mut Trials, work: usize, cpu_us: u64, gpu_us: u64) -> (u32, u32) {
         let mut taken = (0, 0);
         loop {

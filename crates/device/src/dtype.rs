@@ -58,21 +58,20 @@ dtypes! {
 }
 
 impl Dtype {
-    /// Its number in the kernels: that of `enum Dtype` of kernels/types.cuh, which is in the order of [`Self::ALL`].
+    /// The type's number in the kernels, as in `enum Dtype` of kernels/types.cuh: its index in [`Self::ALL`].
     pub fn code(self) -> u32 {
         Self::ALL.iter().position(|&each| each == self).unwrap_or(0) as u32
     }
 
-    /// The type of that name.
+    /// Looks up a type by its name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
 
-    /// Checks that memory of this type may be taken as elements of `T`: as what it is, as bytes, or bfloat16 as the uint16
-    /// that it travels as.
+    /// Checks that elements of this type may be read as `T`: as the same type, as bytes, or bfloat16 as its uint16 bits.
     ///
     /// # Panics
-    /// If it may not.
+    /// If they may not.
     #[track_caller]
     pub fn assert_is<T: Primitive>(self) {
         let is_bits = T::DTYPE == Self::UInt16 && self == Self::BFloat16;
@@ -83,7 +82,7 @@ impl Dtype {
         );
     }
 
-    /// The Arrow type that it travels as.
+    /// The Arrow type of the elements in messages.
     pub const fn arrow_type(self) -> DataType {
         match self {
             Self::Float32 => DataType::Float32,
@@ -115,7 +114,7 @@ impl Dtype {
         }
     }
 
-    /// True if the nearest value of this float type is finite.
+    /// True if `value`, rounded to this float type, is finite.
     pub fn holds(self, value: f32) -> bool {
         match self {
             Self::Float16 => f16::from_f32(value).is_finite(),
@@ -146,7 +145,7 @@ impl<'de> Deserialize<'de> for Dtype {
 
 /// A Rust type that elements can be read and written as.
 pub trait Primitive: Pod {
-    /// Name of the type in messages.
+    /// The element type that this Rust type stands for.
     const DTYPE: Dtype;
 }
 
@@ -160,7 +159,7 @@ pub trait Element: Float<Real = f32> {
 
 impl<T: Float<Real = f32>> Element for T {}
 
-/// Host elements of a type known at run time.
+/// Elements in host memory, of a type that is known at run time.
 #[derive(Clone, Copy, Debug)]
 pub struct Values<'a> {
     dtype: Dtype,
@@ -230,10 +229,10 @@ impl AsFloat for bf16 {
 }
 
 impl<'a> Values<'a> {
-    /// Elements of `dtype` in `bytes`, which must be aligned for them and hold a whole number of them.
+    /// Takes `bytes` as elements of `dtype`. The bytes must be aligned for these, and hold a whole number of them.
     ///
     /// # Panics
-    /// If it is not so.
+    /// If the bytes are not aligned, or do not hold a whole number of elements.
     pub fn new(dtype: Dtype, bytes: &'a [u8]) -> Self {
         let size = dtype.size();
         assert!(
@@ -245,7 +244,7 @@ impl<'a> Values<'a> {
         Self { dtype, bytes }
     }
 
-    /// float32 elements.
+    /// Takes a slice of float32.
     pub fn from_f32(values: &'a [f32]) -> Self {
         Self::new(Dtype::Float32, bytemuck::cast_slice(values))
     }
@@ -260,7 +259,7 @@ impl<'a> Values<'a> {
         self.bytes.len() / self.dtype.size()
     }
 
-    /// True if there are none.
+    /// True if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -289,7 +288,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Converts each element to the nearest float32, into `out`, which has as many.
+    /// Converts each element to the nearest float32, into `out` of the same length.
     ///
     /// # Panics
     /// If the lengths differ.
@@ -298,15 +297,15 @@ impl<'a> Values<'a> {
         self.strided_to_f32(0, 1, out);
     }
 
-    /// Appends each element, as the nearest float64.
+    /// Appends each element to `out`, as the nearest float64.
     pub fn to_f64(&self, out: &mut Vec<f64>) {
         with_type!(self.dtype, T => out.extend(self.as_slice::<T>().iter().map(|value| value.as_f64())));
     }
 
-    /// Writes an element as text, in the fewest digits that give it back.
+    /// Writes an element as text, in the fewest digits that read back as the same value.
     ///
     /// # Errors
-    /// As of `out`.
+    /// The error of `out`.
     pub fn write(&self, i: usize, out: &mut impl fmt::Write) -> fmt::Result {
         with_type!(self.dtype, T => write!(out, "{}", self.as_slice::<T>()[i]))
     }

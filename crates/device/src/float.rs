@@ -3,30 +3,29 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use robocache_geometry::Real;
 
-/// A float type that samples come in or values go out in: float32, float64, float16 or bfloat16.
+/// A float type of samples or of published values: float32, float64, float16 or bfloat16.
 ///
-/// Loops over slices of it vectorize, and are inlined, so that a caller that was compiled for wider vectors gets them
-/// for those. They change no result: each lane computes what a scalar would.
+/// Loops over slices vectorize, and are inlined, so that a caller that is compiled for wider vectors uses those. Vectors change no
+/// result: each lane computes what a scalar would.
 pub trait Float: Primitive + Send + Sync {
     /// True if a slice converts faster than its elements one by one.
     const CONVERTS_SLICES: bool = false;
-    /// The type that its values are computed in: float64 for itself, float32 for the others.
+    /// The type in which values are computed: float64 for float64, float32 for the other types.
     type Real: Real + Float<Real = Self::Real>;
     /// The nearest value of this type, ties to even.
     fn from_f32(value: f32) -> Self;
     /// The value, exactly.
     fn to_real(self) -> Self::Real;
-    /// The nearest value of this type, ties to even, of a number that is not NaN.
+    /// Rounds a number that is not NaN to the nearest value of this type, ties to even.
     fn from_real(value: Self::Real) -> Self;
-    /// A number whose highest bit is set for a NaN and an infinity: or-ing that over many values has no branch.
+    /// A number whose highest bit is set if the value is NaN or infinite. Or-ing this bit over many values needs no branch.
     fn nonfinite_bit(self) -> u32;
     /// True if there is no NaN and no infinity among `values`.
     fn all_finite(values: &[Self]) -> bool;
-    /// True if they are finite, and small enough for everything between any two of them to be computed without
-    /// overflow.
+    /// True if all `values` are finite, and small enough that interpolating between any two of them can't overflow.
     fn all_moderate(values: &[Self]) -> bool;
 
-    /// [`to_real`](Self::to_real) of each element of a slice of the same length.
+    /// Applies [`to_real`](Self::to_real) to each element. Both slices have the same length.
     #[inline(always)]
     fn to_reals(values: &[Self], out: &mut [Self::Real]) {
         for (out, &value) in out.iter_mut().zip(values) {
@@ -34,7 +33,7 @@ pub trait Float: Primitive + Send + Sync {
         }
     }
 
-    /// [`from_real`](Self::from_real) of each element of a slice of the same length.
+    /// Applies [`from_real`](Self::from_real) to each element. Both slices have the same length.
     #[inline(always)]
     fn from_reals(values: &[Self::Real], out: &mut [Self]) {
         for (out, &value) in out.iter_mut().zip(values) {
@@ -43,12 +42,12 @@ pub trait Float: Primitive + Send + Sync {
     }
 }
 
-/// Number of elements that are converted at a time, if slices are: they fit the nearest cache.
+/// Number of elements that are converted at a time, if slices are converted. They fit the L1 cache.
 const PIECE: usize = 64;
 
-/// Writes `f(a[i], b[i])`, computed in float32 or float64, to each `out[i]`. All have the same length.
+/// Writes `f(a[i], b[i])`, computed in float32 or float64, to each `out[i]`. All slices have the same length.
 ///
-/// Returns whether all that it wrote is finite. Where the caller does not ask, that costs nothing.
+/// Returns whether all written values are finite. A caller that ignores this does not pay for it.
 #[inline(always)]
 pub fn zip_map<S: Float, T: Float<Real = S::Real>>(
     a: &[S],
@@ -80,9 +79,10 @@ pub fn zip_map<S: Float, T: Float<Real = S::Real>>(
     finite
 }
 
-/// Writes the nearest value of type `T` to each element; of the same type, its bits. Both have the same length.
+/// Converts each element to the nearest value of type `T`; if the types are the same, copies its bits. Both slices have the same
+/// length.
 ///
-/// Returns whether all that it wrote is finite, which a copy of the same type is taken to be.
+/// Returns whether all written values are finite. A copy of the same type is not checked, and counts as finite.
 #[inline(always)]
 pub fn convert<S: Float, T: Float<Real = S::Real>>(values: &[S], out: &mut [T]) -> bool {
     if S::DTYPE == T::DTYPE {
@@ -110,9 +110,8 @@ pub fn convert<S: Float, T: Float<Real = S::Real>>(values: &[S], out: &mut [T]) 
     finite && nonfinite >> 31 == 0
 }
 
-/// True if the exponents of all `values` are such that adding `$step`, a multiple of an exponent's lowest bit, does not
-/// carry into the sign, which has been cleared: with that bit itself as the step, they are finite. Or-ing this over all
-/// values has no branch and vectorizes for every width.
+/// True if adding `$step`, a multiple of the exponent's lowest bit, does not carry into the cleared sign of any value. If `$step`
+/// is that bit itself, the values are then finite. Or-ing the sums needs no branch and vectorizes for every width.
 macro_rules! exponents_below {
     ($values:expr, $Bits:ty, $step:expr) => {{
         let bits: &[$Bits] = bytemuck::cast_slice($values);
@@ -124,7 +123,7 @@ macro_rules! exponents_below {
     }};
 }
 
-/// Implements the trait for a type that values are computed in, with `$mantissa` bits of mantissa.
+/// Implements the trait for float32 or float64, with `$mantissa` bits of mantissa.
 macro_rules! real {
     ($T:ty, $Bits:ty, $mantissa:literal) => {
         impl Float for $T {
@@ -168,7 +167,7 @@ real!(f32, u32, 23);
 real!(f64, u64, 52);
 
 impl Float for f16 {
-    /// Converts by the CPU's instructions, for which converting one by one looks each time.
+    /// The CPU's instructions convert slices. Converting one by one would check each time whether the CPU has them.
     const CONVERTS_SLICES: bool = true;
     type Real = f32;
 
@@ -227,7 +226,7 @@ impl Float for bf16 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
     }
 
-    /// Without the branch that a NaN would need.
+    /// Rounds without the branch that a NaN would need.
     #[inline(always)]
     fn from_real(value: f32) -> Self {
         let bits = value.to_bits();
@@ -272,7 +271,8 @@ mod tests {
         }
     }
 
-    /// The middle between the two ends of what counts as moderate, and of all that is finite.
+    /// Checks whether the middle between a value and its negative is finite: for the largest moderate value, and for the largest
+    /// value.
     fn middles<T: Float>(moderate: T, largest: T, negate: impl Fn(T) -> T) -> [bool; 2] {
         [moderate, largest].map(|end| {
             let mut out = [end];
@@ -317,7 +317,7 @@ mod tests {
         assert!(f32::all_finite(&[]));
     }
 
-    /// Slices of every length, across the pieces that are converted at a time.
+    /// Slices shorter than a piece that is converted at a time, as long, and longer.
     #[test]
     fn slices_convert_as_their_elements_do() {
         fn check<T: Float<Real = f32> + PartialEq + std::fmt::Debug>(from_f32: impl Fn(f32) -> T) {

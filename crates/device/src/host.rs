@@ -3,7 +3,7 @@ use bytemuck::{Pod, Zeroable};
 use std::alloc::Layout;
 use std::collections::TryReserveError;
 
-/// Source of the memory of host buffers. Clones are the same source; the default is pageable memory.
+/// Source of memory for host buffers. Clones are the same source; the default is pageable memory.
 #[derive(Clone, Default)]
 pub struct HostMemory {
     page_locked_by: Option<Gpu>,
@@ -15,9 +15,9 @@ impl HostMemory {
         Self::default()
     }
 
-    /// Memory that the device of `gpu` reads and writes by itself, several times as fast as the driver copies pageable
-    /// memory. It is used for large buffers only, since locking pages takes the driver 100 us and more. Where the driver
-    /// has none left, buffers are pageable: copies are slower then, and nothing else changes.
+    /// Memory that the device of `gpu` reads and writes by itself (DMA), several times as fast as the driver copies pageable
+    /// memory. It is used for large buffers only, since locking pages takes the driver 100 us and more. If the driver has no
+    /// page-locked memory left, buffers are pageable: copies are slower then, and nothing else changes.
     pub fn page_locked(gpu: &Gpu) -> Self {
         Self {
             page_locked_by: Some(gpu.clone()),
@@ -32,7 +32,7 @@ const PAGE_LOCKED_BYTES: usize = 1 << 16;
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// Allocates `lines` lines of zeros, which for large sizes the system has at hand: `vec!` would write them.
+/// Allocates `lines` cache lines of zeros. For large sizes the system gives pages that are zero already; `vec!` would write them.
 fn zeroed(lines: usize) -> Vec<Line> {
     if lines == 0 {
         return Vec::new();
@@ -78,7 +78,7 @@ impl HostBuf {
         }
     }
 
-    /// Sets the length in bytes. Bytes that were not there before are zero or left over from an earlier use.
+    /// Sets the length in bytes. New bytes are zero or left over from an earlier use.
     pub fn resize(&mut self, bytes: usize) {
         if bytes > self.all().len() {
             self.grow(bytes);
@@ -86,7 +86,8 @@ impl HostBuf {
         self.bytes = bytes;
     }
 
-    /// Gets memory for `bytes` bytes in all, so that growing to them allocates nothing. It stays untouched until then.
+    /// Reserves memory for `bytes` bytes in all, so that growing to this size allocates nothing. The memory stays untouched until
+    /// then. A buffer that is page-locked already reserves nothing.
     ///
     /// # Errors
     /// The pageable memory does not suffice.
@@ -125,7 +126,7 @@ impl HostBuf {
         }
         let lines = bytes.div_ceil(size_of::<Line>());
         match &mut self.memory {
-            // Pages that are new are zero already.
+            // New pages are zero already.
             Memory::Pageable(memory) if memory.capacity() == 0 => *memory = zeroed(lines),
             Memory::Pageable(memory) => memory.resize(lines, Line::zeroed()),
             Memory::PageLocked(locked) => {

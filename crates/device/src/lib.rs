@@ -1,12 +1,12 @@
 //! Places of data and types of elements.
 //!
-//! Residence is in the type: what the CPU can read is a [`HostBuf`] or a slice; memory of a GPU is a [`gpu::DeviceBuf`].
-//! Handing one to an operation of the other is a compile error, and every copy between them is written out.
+//! The type of a buffer says where its data lie: memory that the CPU can read is a [`HostBuf`] or a slice; memory of a GPU is a
+//! [`gpu::DeviceBuf`]. Handing one to an operation of the other is a compile error, and every copy between them is an explicit
+//! call.
 //!
-//! [`Placement`] says which devices there are to use, [`Backend`] which of two implementations does a piece of work, and
-//! [`Resident`] where the state of an operation lives.
-//! The drivers are the features `cuda` and `hip`, on by default. Without them no device can be opened: `auto` means the CPU,
-//! and asking for a device by name is an error.
+//! [`Placement`] holds the devices to use. [`Backend`] chooses whether the CPU or the GPU does a piece of work, and [`Resident`]
+//! where the state of an operation lives. The drivers are the features `cuda` and `hip`, on by default. Without them no device can
+//! be opened: `auto` means the CPU, and asking for a device by name is an error.
 
 #![warn(unreachable_pub)]
 
@@ -31,10 +31,10 @@ use gpu::Kind;
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
 
-/// Choice that the key `device` of a configuration makes.
+/// Choice of a device, by the key `device` of a configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// Whichever is quicker for the work at hand; the CPU if there is no other device.
+    /// The CPU or a GPU, whichever is quicker for the work at hand; the CPU if there is no GPU.
     #[default]
     Auto,
     /// The CPU backend.
@@ -43,7 +43,7 @@ pub enum DeviceChoice {
     Gpu(Kind, Option<usize>),
 }
 
-/// A device that something was computed on.
+/// A device: the CPU or a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// The CPU.
@@ -53,13 +53,13 @@ pub enum Device {
 }
 
 impl DeviceChoice {
-    /// The texts that name a choice, for a refusal.
+    /// Lists the texts that name a choice, for an error.
     fn allowed() -> String {
         let kinds = Kind::ALL.map(|kind| format!(", {kind}, {kind}:N"));
         format!("auto, cpu{}", kinds.concat())
     }
 
-    /// The choice that a text names, if it names one.
+    /// Parses a choice, such as `cuda:0`.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "auto" => Some(Self::Auto),

@@ -11,7 +11,7 @@ pub struct Placement {
     reason: String,
 }
 
-/// The devices that were asked for can't be used.
+/// The reason why the devices that were asked for can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     /// A device that was asked for by name can't be used.
@@ -24,15 +24,15 @@ pub enum DeviceError {
         /// A device of another kind, if there is one and none of the kind that was asked for.
         other: Option<Device>,
     },
-    /// `devices:` beside a `device:` that names another one.
+    /// `devices:` stands beside a `device:` that it can't go with.
     #[error("{asked:?} does not go with `device: {choice}` (allowed with it: auto{})", Kind::ALL.map(|kind| format!(", {kind}")).concat())]
     Conflict {
-        /// `devices:`.
+        /// The value of `devices:`.
         asked: Vec<usize>,
-        /// `device:`.
+        /// The value of `device:`.
         choice: DeviceChoice,
     },
-    /// `devices:` with none, or with one twice.
+    /// `devices:` is empty, or has a device twice.
     #[error("{0:?} is not allowed (ordinals of GPUs, at least one, each once)")]
     Devices(Vec<usize>),
 }
@@ -67,11 +67,11 @@ impl Placement {
         }
     }
 
-    /// Opens the devices. With `devices`, batches are shared among those, and the first one does everything else.
+    /// Opens the devices. If `devices` are given, batches are shared among them, and the first one does all other work.
     ///
     /// # Errors
-    /// If a device was asked for by name and can't be used, as none can without its feature, `cuda` or `hip`. `auto` takes the
-    /// CPU then.
+    /// If a device was asked for by name and can't be used, as always without its feature, `cuda` or `hip`. `auto` takes the CPU
+    /// instead. Also if `devices` is empty, has a device twice, or can't go with `choice`.
     pub fn resolve(choice: DeviceChoice, devices: Option<&[usize]>) -> Result<Self, DeviceError> {
         let named = match (choice, devices) {
             (DeviceChoice::Auto | DeviceChoice::Gpu(_, None), Some(devices)) => {
@@ -115,15 +115,14 @@ impl Placement {
         }
     }
 
-    /// The same, with a limit to the device memory that each operation holds.
+    /// Sets a limit to the device memory that each operation holds.
     #[must_use]
     pub fn with_max_bytes(mut self, max_bytes: Option<usize>) -> Self {
         self.max_bytes = max_bytes;
         self
     }
 
-    /// The CPU alone, for an operation whose configuration asks for what GPUs can't do. A line of the log says so where there
-    /// would be a device.
+    /// The CPU alone, for an operation whose configuration GPUs can't do. Logs a warning with the reason if there is a GPU.
     pub fn without_gpu(&self, operation: &str, reason: &str) -> Self {
         if self.gpu().is_some() {
             tracing::warn!("{operation}: on the CPU: {reason}");
@@ -131,7 +130,7 @@ impl Placement {
         Self::cpu(reason)
     }
 
-    /// The device of work that is not shared among several; `None`: the CPU.
+    /// The GPU for work that is not shared among several; `None` for the CPU.
     pub fn gpu(&self) -> Option<&Gpu> {
         self.gpus.first()
     }
@@ -141,7 +140,7 @@ impl Placement {
         &self.gpus
     }
 
-    /// Source of messages' memory: page-locked if a device is to read and write them.
+    /// Source of memory for messages: page-locked if a GPU is to read and write them.
     pub fn host_memory(&self) -> HostMemory {
         self.gpu().map_or_else(HostMemory::pageable, HostMemory::page_locked)
     }
@@ -157,8 +156,8 @@ impl Placement {
     }
 }
 
-/// The kind that `auto` takes: the first whose driver can be used, of those that are verified. Else the first that the
-/// program has a part for, whose driver says what is missing.
+/// Chooses the kind that `auto` takes: the first verified kind whose driver can be used, else the first verified kind that the
+/// program was built with. The driver of the latter says what is missing.
 fn kind_for_auto() -> Kind {
     let verified = || Kind::ALL.into_iter().filter(|kind| kind.is_verified());
     let is_built = |kind: &Kind| !matches!(kind.driver(), Err(Unavailable::NotBuilt(_)));
@@ -167,7 +166,7 @@ fn kind_for_auto() -> Kind {
     found.or_else(|| verified().find(is_built)).unwrap_or(first)
 }
 
-/// The first device of another kind, if the driver of this one can't be used.
+/// The first device of another kind, if the driver of this kind can't be used.
 fn other_than(kind: Kind, error: &DeviceFault) -> Option<Device> {
     let is_missing = |error: &DeviceFault| matches!(error, DeviceFault::Unavailable(reason) if !matches!(reason, Unavailable::NoSuchDevice { .. }));
     let mut others = Kind::ALL
@@ -177,7 +176,7 @@ fn other_than(kind: Kind, error: &DeviceFault) -> Option<Device> {
     Some(Device::Gpu(other, 0))
 }
 
-/// The words for such a device.
+/// Words for an error, about a device of another kind.
 fn there_is(other: Option<Device>) -> String {
     other.map_or_else(String::new, |device| format!("; there is {device}"))
 }
@@ -188,7 +187,7 @@ impl fmt::Debug for Placement {
     }
 }
 
-/// The devices, and why it is those, for the log.
+/// Writes the devices, and the reason for choosing them, for the log.
 impl fmt::Display for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.gpus.is_empty() {

@@ -1,4 +1,5 @@
-//! A home for state that lives on a device: chosen once, and after a failure brought back or said to be reset.
+//! State of an operation that may live on a device. After a failure it comes back to the host, or the caller learns that it is
+//! lost.
 
 use super::gpu::{DeviceFault, Gpu};
 use super::{Backend, Device};
@@ -6,17 +7,17 @@ use std::time::Duration;
 
 /// State of an operation that may live on a device, beside a host side that is always there.
 ///
-/// The host side holds all of the state, or what is left of it while the device holds the rest. It knows which: work that
-/// moves state to the device notes it there.
+/// The host side holds all of the state, or a part while the device holds the rest. Work that moves state to the device notes this
+/// on the host side.
 pub trait State {
     /// The host side.
     type Host;
 
-    /// Returns true if the device holds state that `host` lacks.
+    /// True if the device holds state that `host` lacks.
     fn is_on_device(host: &Self::Host) -> bool;
 
-    /// Moves the state that only the device holds back to `host`, and gives the device's memory back. Afterwards the device
-    /// holds nothing, whatever is returned.
+    /// Moves the state that only the device holds back to `host`, and frees the device's memory. Afterwards the device holds
+    /// nothing, even after an error.
     ///
     /// # Errors
     /// Returns the device's fault. State that did not come back is lost, and [`is_on_device`](Self::is_on_device) stays true
@@ -30,25 +31,25 @@ pub trait State {
 pub enum Outcome<T> {
     /// The device did the work.
     Done(T),
-    /// The work is still to be done, on the host, which holds all of the state: the device was not chosen, or it failed
-    /// and the state came back.
+    /// The host still has to do the work, and holds all of the state: the device was not chosen, or it failed and the state came
+    /// back.
     FellBack,
-    /// The work is still to be done, on the host, and the state that only the device held is lost: the host side has to
-    /// begin anew first, and the user has to be told.
+    /// The host still has to do the work, and the state that only the device held is lost. The host side has to begin anew first,
+    /// and the user has to be told.
     Reset,
 }
 
 /// State `S` of an operation that a device may hold, with the choice of the device.
 ///
-/// State moves to the device with an input that lies there, by the work that [takes](Self::take_input) it, and stays: work
-/// on it is never moved by a trial. Only work on state that the host holds goes to where it is quicker. When the device
-/// fails, the state comes back to the host, or is lost, and every caller has to say what happens then.
+/// State moves to the device with an input that lies there, by the work that [takes](Self::take_input) the input. From then on it
+/// stays: no trial moves work on it. Only work on state that the host holds goes to the quicker side. If the device fails, the
+/// state comes back to the host or is lost, and every caller has to handle both.
 ///
-/// Work that returns a fault must have left the state as it was, since it is done again on the host. If a part of it may
-/// be done by then, the work itself has to keep what is needed to undo it in `bring_back`.
+/// Work that returns a fault must have left the state as it was, since the host does the work again. If a part of the work may be
+/// done by then, it has to keep what `bring_back` needs to undo that part.
 ///
-/// A fault is logged. Under a device that was asked for by name the operation ends after any but a lack of memory:
-/// [`take_lost`](Self::take_lost) gives the fault, and the outcome is what it would be without.
+/// A fault is logged. If the device was asked for by name, the operation ends after any fault but a lack of memory:
+/// [`take_lost`](Self::take_lost) returns the fault. The outcome is the same as with `auto`.
 ///
 /// ```
 /// use robocache_device::gpu::DeviceFault;
@@ -97,13 +98,13 @@ pub struct Resident<S> {
 }
 
 impl<S: State> Resident<S> {
-    /// Makes the home of the state that the backend's GPU implementation holds.
+    /// Wraps a backend whose GPU implementation holds the state.
     pub fn new(backend: Backend<S>) -> Self {
         Self { backend }
     }
 
-    /// Takes an input that lies in the memory of the device: with it the state may move there. The host takes it while the
-    /// device is short of memory.
+    /// Takes an input that lies in the memory of the device; the state may move there with it. While the device is short of memory,
+    /// the host takes the input.
     pub fn take_input<T>(
         &mut self,
         host: &mut S::Host,
@@ -117,7 +118,7 @@ impl<S: State> Resident<S> {
         self.outcome(host, 0, done)
     }
 
-    /// Updates the state, by an input of the host, where it is: on the device if any of it is there.
+    /// Updates the state with an input of the host: on the device if any of the state is there.
     pub fn update<T>(
         &mut self,
         host: &mut S::Host,
@@ -128,8 +129,8 @@ impl<S: State> Resident<S> {
         self.outcome(host, 0, done)
     }
 
-    /// Computes `bytes` bytes from the state: on the device if any of the state is there, else where that is quicker. A
-    /// result that `stays` is wanted on the device. The work leaves the state where it is; [`took`](Self::took) ends a trial.
+    /// Computes `bytes` bytes from the state: on the device if any of the state is there, else on the quicker side. A result that
+    /// `stays` is wanted on the device. The work leaves the state where it is; [`took`](Self::took) ends a trial.
     pub fn compute<T>(
         &mut self,
         host: &mut S::Host,
@@ -157,7 +158,7 @@ impl<S: State> Resident<S> {
         self.backend.on_gpu().is_some() && S::is_on_device(host)
     }
 
-    /// The outcome of work that the device did not do. State that should be there then is lost.
+    /// The outcome of work that the device did not do. State that only the device held is then lost.
     fn left<T>(host: &S::Host) -> Outcome<T> {
         match S::is_on_device(host) {
             true => Outcome::Reset,
@@ -165,10 +166,10 @@ impl<S: State> Resident<S> {
         }
     }
 
-    /// Reports that the device failed at work of `bytes` bytes, 0 for an input, outside of the calls above: what they made
-    /// could not be handed on, say. Never gives [`Outcome::Done`].
+    /// Reports that the device failed outside of the calls above, as when a result could not be handed on. `bytes` is the size of
+    /// the work, 0 for an input. Never returns [`Outcome::Done`].
     pub fn failed<T>(&mut self, host: &mut S::Host, bytes: usize, fault: DeviceFault) -> Outcome<T> {
-        // Before the backend gives up a device that failed for good: its memory may be readable still.
+        // The backend has not yet given up a device that failed for good: its memory may still be readable.
         let brought_back = self.backend.on_gpu().map_or(Ok(()), |state| state.bring_back(host));
         let is_memory = fault.is_memory();
         self.backend.failed(bytes, fault);
@@ -181,7 +182,7 @@ impl<S: State> Resident<S> {
         Self::left(host)
     }
 
-    /// Returns the state on the device, to read results of the work before: they are there until the next work.
+    /// Returns the state on the device, to read the results of the last work: they are there until the next work.
     pub fn on_gpu(&mut self) -> Option<&mut S> {
         self.backend.on_gpu()
     }
@@ -222,7 +223,7 @@ mod tests {
     use super::*;
     use crate::gpu::SliceError;
 
-    /// Numbers on a device, whose memory can be read or not.
+    /// Numbers on a device. If `unreadable` is set, bringing them back fails with this fault.
     struct Numbers {
         held: Vec<u32>,
         unreadable: Option<DeviceFault>,
@@ -266,7 +267,7 @@ mod tests {
         })
     }
 
-    /// Two numbers on a device that was asked for by name, whose memory can be read or not.
+    /// Puts two numbers on a device that was asked for by name. If `unreadable` is set, bringing them back fails.
     fn two(unreadable: Option<DeviceFault>) -> (Resident<Numbers>, HostNumbers) {
         let held = Vec::new();
         let mut resident = Resident::new(Backend::opened("test", Numbers { held, unreadable }));
@@ -300,7 +301,7 @@ mod tests {
         assert_eq!(updated, Outcome::FellBack);
     }
 
-    /// A fault of each kind, while the memory can be read or not: what is left, and why the operation ends.
+    /// Faults of each kind, with readable and unreadable memory: the outcome, and the fault that ends the operation.
     #[test]
     fn a_failure_brings_the_state_back_or_says_that_it_is_lost() {
         let cases = [
@@ -326,7 +327,7 @@ mod tests {
         let (mut resident, mut host) = two(Some(end(9)));
         let fails = |_: &mut _, _: &mut _| -> Result<(), _> { Err(end(8)) };
         assert_eq!(resident.update(&mut host, fails), Outcome::Reset);
-        // Nobody looked.
+        // The caller ignores the loss.
         let none = |_: &mut _, _: &mut _| -> Result<(), _> { unreachable!("the device is gone") };
         assert_eq!(resident.update(&mut host, none), Outcome::Reset);
         assert_eq!(resident.take_input(&mut host, none), Outcome::Reset);

@@ -1,6 +1,6 @@
 //! Sine, cosine and arc tangent with the same bits on every machine.
 //!
-//! `f64::sin` is the platform's and may differ in the last bit from one machine to the next. These use only additions,
+//! `f64::sin` is the platform's and may differ in the last bit from one machine to the next. The functions here use only additions,
 //! multiplications, divisions and square roots, which IEEE 754 fixes.
 
 use std::f64::consts::TAU;
@@ -33,8 +33,8 @@ pub fn arc(sine: f64, cosine: f64) -> f64 {
 
 /// `(sin, cos)` of `turns` full turns, to within 3e-16.
 ///
-/// Quarter turns are exact: the sine of half a turn is 0, not 1.2e-16. The polynomials are Taylor's on an eighth of a turn to either side of the nearest quarter; what they leave out is
-/// below 1e-16 there.
+/// Quarter turns are exact: the sine of half a turn is 0, not 1.2e-16. The polynomials are Taylor's, within an eighth of a turn of
+/// the nearest quarter; the terms that they leave out are below 1e-16 there.
 pub fn sin_cos_of_turns(turns: f64) -> (f64, f64) {
     let quarter = (turns * 4.0).round();
     let a = (turns - quarter * 0.25) * TAU;

@@ -1,7 +1,7 @@
 //! Sine and cosine in float32 and float64 as polynomials, with the same bits on every machine and device.
 //!
-//! They use only additions and multiplications, so that a kernel computes them, too. [`angle`](crate::angle) has those of the
-//! host, which are right for angles of any size.
+//! They use only additions and multiplications, so that a kernel computes them, too. [`angle`](crate::angle) has functions for the
+//! host, which take angles of any size.
 
 use crate::Real;
 
@@ -10,20 +10,20 @@ pub const MAX_ANGLE: f64 = 8192.0;
 
 /// The constants of [`sin_cos`] in one type.
 pub trait Polynomials: Sized + 'static {
-    /// Rounds what is added to it to an integer, ties to even, and keeps that integer in its lowest bits.
+    /// Number that rounds its addend to an integer, ties to even. The lowest bits of the sum are then that integer.
     const ROUNDS: Self;
-    /// Quarter turns of a radian, 2 / pi.
+    /// Number of quarter turns in a radian, 2 / pi.
     const QUARTERS: Self;
-    /// A quarter turn, pi / 2, as a sum of three numbers. The first two are short: their multiples are exact.
+    /// A quarter turn, pi / 2, as a sum of three numbers. The first two have few digits, so that their multiples are exact.
     const QUARTER: [Self; 3];
     /// Coefficients of (sin r - r) / r^3 as a polynomial in r^2, the highest power first.
     const SINE: &'static [Self];
     /// Coefficients of (cos r - 1 + r^2 / 2) / r^4 as a polynomial in r^2, the highest power first.
     const COSINE: &'static [Self];
-    /// Sine and cosine of an angle from those of the rest behind `quarters` quarter turns: exchanged behind an odd number, and with
-    /// other signs in the second half and the two middle quarters.
+    /// Sine and cosine of an angle, from those of the remainder that is left after `quarters` quarter turns. They are exchanged
+    /// after an odd number of quarters. The sine changes sign in the second half turn, the cosine in the two middle quarters.
     ///
-    /// The number of quarters is in the lowest bits of `quarters`. Masks in place of choices: they vectorize better.
+    /// The number of quarters is in the lowest bits of `quarters`. Masks take the place of branches, since they vectorize better.
     fn behind_quarters(quarters: Self, sine: Self, cosine: Self) -> (Self, Self);
 }
 
@@ -108,7 +108,7 @@ fn horner<R: Real>(x: R, coefficients: &[R]) -> R {
 mod tests {
     use super::*;
 
-    /// Angles up to the largest: small ones, multiples of a quarter turn, and others.
+    /// Angles up to the largest: multiples of a quarter turn, a grid, and very small ones.
     fn angles() -> impl Iterator<Item = f64> {
         let quarters = (-5215..=5215).map(|i| f64::from(i) * std::f64::consts::FRAC_PI_2);
         let others = (-100_000..=100_000).map(|i| f64::from(i) * 0.081_919_99);

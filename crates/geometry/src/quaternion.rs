@@ -17,7 +17,8 @@ pub fn from_rows<R: Real>([x, y]: [[R; 3]; 2]) -> Quaternion<R> {
     let is_w = sum > zero;
     let is_x = (x[0] >= y[1]) & (x[0] >= z[2]);
     let is_y = y[1] >= z[2];
-    // Each component times 4 times the largest, which is not small. Choices in place of branches: they vectorize.
+    // Each component is multiplied by 4 times the largest one, which is not small. Selects take the place of branches, since they
+    // vectorize.
     let choose = |with_w, with_x, with_y, with_z| {
         let of_axis = if is_x {
             with_x

@@ -59,8 +59,8 @@ macro_rules! real {
 
             #[inline(always)]
             fn rint(self) -> Self {
-                // Adding 1.5 times the first number of which each neighbour is an integer rounds to one. By itself
-                // `round_ties_even` is a call where the CPU may lack the instruction.
+                // Adding 1.5 * 2^mantissa, where neighbouring floats are 1 apart, rounds to an integer. `round_ties_even` alone is
+                // a function call if the CPU may lack the instruction.
                 const ROUNDS: $T = 1.5 * (1u64 << $mantissa) as $T;
                 if self.abs() < (1u64 << ($mantissa - 1)) as $T {
                     ((self + ROUNDS) - ROUNDS).copysign(self)

@@ -63,7 +63,7 @@ impl<R: Real> RigidTransform<R> {
         }
     }
 
-    /// The transform that takes everything back: the transposed rotation, and 0 less its product with the translation.
+    /// The inverse transform: the transposed rotation, and 0 minus its product with the translation.
     pub fn inverse(&self) -> Self {
         let zero = R::from_f64(0.0);
         let rotation: [[R; 3]; 3] = std::array::from_fn(|i| self.rotation.map(|row| row[i]));
@@ -84,8 +84,8 @@ impl<R: Real> RigidTransform<R> {
 }
 
 impl RigidTransform<f64> {
-    /// The transform after a unit of time of a constant velocity, or twist: the linear one, metres, and then the rotation
-    /// vector, radians, both in the axes of the moving body.
+    /// The transform after moving for a unit of time with a constant twist. The twist is the linear velocity, metres, and then the
+    /// rotation vector, radians, both in the axes of the moving body.
     ///
     /// The exponential map of SE(3): the translation is `V v` with `V = I + b W + c W^2`, where `W` crosses the rotation vector,
     /// `b = (1 - cos a) / a^2` and `c = (a - sin a) / a^3` of the angle `a`.
@@ -112,7 +112,7 @@ impl RigidTransform<f64> {
         }
     }
 
-    /// The velocity whose [`exp`](Self::exp) is the transform; its rotation vector has an angle in [0, pi].
+    /// The twist whose [`exp`](Self::exp) is the transform; its rotation vector has an angle in [0, pi].
     pub fn log(&self) -> [f64; 6] {
         let angular: [f64; 3] = to_rotvec(self.quaternion());
         let angle = norm(angular);
@@ -133,8 +133,8 @@ impl RigidTransform<f64> {
     }
 }
 
-/// Up to this angle, radians, the fractions of [`RigidTransform::exp`] and `log` are computed as series: differences of nearly
-/// equal numbers would lose half of their digits.
+/// Greatest angle, radians, at which the fractions of [`RigidTransform::exp`] and `log` are computed as series. Their formulas have
+/// differences of nearly equal numbers, which would lose half of the digits.
 const SMALL_ANGLE: f64 = 1e-2;
 
 /// The first terms of `(1 - cos a) / a^2` and `(a - sin a) / a^3`.

@@ -6,12 +6,12 @@ use robocache_time::{Interpolation, Limits, QuaternionOrder, Rule};
 use serde::Deserialize;
 use std::ops::Range;
 
-/// Channels that are judged and filled together. A rule that it leaves out is that of what it is a group of: a modality, or
-/// the section `resample:`.
+/// Channels that are judged and filled together. A setting that a group leaves out is that of its modality, or of the section
+/// `resample:`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelGroupConfig {
-    /// From the first channel up to, but without, the second.
+    /// The first channel, and the channel after the last.
     pub channels: [usize; 2],
     /// Interpolation of values between samples.
     pub interpolation: Option<Interpolation>,
@@ -23,7 +23,7 @@ pub struct ChannelGroupConfig {
     pub extrapolate_ms: Option<f64>,
     /// `slerp`: see [`Rule::canonical`]. `None`: false.
     pub canonical: Option<bool>,
-    /// `slerp`: where w stands. `None`: `xyzw`.
+    /// `slerp`: place of w in a quaternion. `None`: `xyzw`.
     pub order: Option<QuaternionOrder>,
 }
 
@@ -35,17 +35,18 @@ pub(crate) struct ChannelGroup {
     pub rule: Rule,
 }
 
-/// Parts from which groups are made.
+/// Settings from which groups are made.
 struct ChannelGroups<'a> {
     /// Prefix of the keys in an error: `modalities[2]`, or nothing.
     key: &'a str,
-    /// Settings of the whole: its channels are all there are, if their number is known.
+    /// Settings of the whole: a modality or a section. Its channels are all channels, up to `usize::MAX` if their number is not
+    /// known.
     whole: &'a ChannelGroupConfig,
     groups: &'a [ChannelGroupConfig],
 }
 
 impl ChannelGroupConfig {
-    /// Checks the groups of a whole, which has these settings; `key` is the prefix of its keys in an error.
+    /// Checks the groups of a whole, which has the settings `self`; `key` is the prefix of its keys in an error.
     pub(crate) fn checked(&self, key: &str, groups: &[Self]) -> Result<Vec<ChannelGroup>, ConfigError> {
         let whole = self;
         ChannelGroups { key, whole, groups }.checked()
@@ -53,8 +54,8 @@ impl ChannelGroupConfig {
 }
 
 impl ChannelGroups<'_> {
-    /// The groups, sorted by channel: they follow one another from 0 on without a hole or an overlap, and where the number
-    /// of channels is known, to the last. Where there is none, the whole is one.
+    /// Checks the groups and sorts them by channel. They must follow one another from 0 on without a hole or an overlap, up to
+    /// the last channel if their number is known. Without groups, the whole is one group.
     fn checked(&self) -> Result<Vec<ChannelGroup>, ConfigError> {
         let groups = self.groups.iter().enumerate();
         let mut configs: Vec<(Option<usize>, &ChannelGroupConfig)> =
@@ -102,7 +103,7 @@ impl ChannelGroups<'_> {
         Ok(groups)
     }
 
-    /// A key of a group, or of the whole.
+    /// Returns the full name of a key of a group, or of the whole.
     fn key(&self, group: Option<usize>, key: &str) -> String {
         let dot = if self.key.is_empty() { "" } else { "." };
         match group {
@@ -115,7 +116,7 @@ impl ChannelGroups<'_> {
         group.interpolation.or(self.whole.interpolation)
     }
 
-    /// The rule of a group: what it says, else what the whole says, if its mode has a use for that.
+    /// Returns the rule of a group: its own settings, else those of the whole. Refuses a setting that no mode uses.
     fn rule(&self, g: Option<usize>, group: &ChannelGroupConfig, mode: Interpolation) -> Result<Rule, ConfigError> {
         let whole = self.whole;
         // Settings of the whole hold for those of its groups that use them.
@@ -157,7 +158,7 @@ impl ChannelGroups<'_> {
     }
 }
 
-/// Checks that a group of `channels` channels is as wide as its mode needs it; `key` names the place of its width.
+/// Checks that a group has as many channels as its mode needs; `key` names the key at fault.
 pub(crate) fn check_width(
     mode: Interpolation,
     channels: usize,
@@ -172,13 +173,13 @@ pub(crate) fn check_width(
     }
 }
 
-/// The refusal of an option that only `slerp` has.
+/// Returns the error for an option that only `slerp` has.
 fn unused_option(key: String, mode: Interpolation) -> ConfigError {
     let name = mode.name();
     ConfigError::new(key, format!("`{name}` has no use for it (allowed with: slerp)"))
 }
 
-/// Number of groups that travel in the launch parameters of kernels without a table of them, as in `kernels/time.cuh`.
+/// Most groups in the launch parameters of kernels without a table of groups, as in `kernels/time.cuh`.
 pub(crate) const MOST_GROUPS: usize = 32;
 
 /// `Group` of `kernels/time.cuh`.
@@ -212,7 +213,7 @@ impl GroupParams {
     }
 }
 
-/// Groups in the order of the kernels: rotations come first.
+/// Returns groups in the order of the kernels: rotations come first.
 pub(crate) fn rotations_first(
     groups: impl Iterator<Item = (Range<usize>, Rule)> + Clone,
 ) -> impl Iterator<Item = GroupParams> {
@@ -223,20 +224,20 @@ pub(crate) fn rotations_first(
         .map(|(channels, rule)| GroupParams::new(channels, &rule))
 }
 
-/// Number of groups that are rotations, and 1 if one is a curve, else 0.
+/// Returns the number of groups that are rotations, and 1 if one is a curve, else 0.
 pub(crate) fn count_kinds(rules: impl Iterator<Item = Rule> + Clone) -> (u32, u32) {
     let rotations = rules.clone().filter(|rule| rule.mode.is_rotation()).count() as u32;
     let mut curves = rules.filter(|rule| rule.mode.needs()[0] > 1);
     (rotations, curves.next().is_some().into())
 }
 
-/// The reason why a device can't compute groups, if it can't.
+/// Returns the reason why a device can't compute groups, if there is one.
 pub(crate) fn not_on_gpu<'a>(mut groups: impl Iterator<Item = &'a ChannelGroup>) -> Option<String> {
     let group = groups.find(|group| !group.rule.mode.is_on_gpu())?;
     Some(format!("interpolation `{}` is not on GPUs", group.rule.mode.name()))
 }
 
-/// Lists what groups share with the kernels, and the codes of their modes.
+/// Adds the struct, the constant and the mode codes that groups share with the kernels to a header.
 #[cfg(test)]
 pub(crate) fn list_shared(header: &mut crate::layout::Header) {
     let modes = Interpolation::ALL.map(|mode| (format!("{mode:?}"), mode.code()));

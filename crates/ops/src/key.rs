@@ -1,9 +1,9 @@
 //! Metadata keys that results of several operations have.
 
 robocache_stream::keys! {
-    /// Goes up by one at each clock jump: of an observation's grid, of a set's streams, of a device.
+    /// Number of clock jumps so far: of an observation's grid, of a set's streams, of a device.
     epoch: i64,
-    /// Device on which it was computed.
+    /// Device on which the result was computed.
     device: String,
     /// Time that the operation took, us.
     compute_us: f64,

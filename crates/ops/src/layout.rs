@@ -1,20 +1,20 @@
-//! Writes what Rust says of the structs, constants and codes that it shares with the kernels, as C++.
+//! Assertions in C++ of the structs, constants and codes that Rust shares with the kernels.
 //!
-//! Each operation lists its own in a test beside them, which writes a header into `target/layout`. `make check-layout`
-//! has a C++ compiler hold that against the kernels.
+//! Each operation lists its own in a test, which writes a header into `target/layout`. `make check-layout` compiles the headers
+//! against the kernels with a C++ compiler.
 
 use robocache_device::Dtype;
 use std::fmt::{Display, Write};
 use std::path::Path;
 
-/// The assertions that are compiled behind one file of kernels.
+/// C++ assertions that are compiled behind one file of kernels.
 pub(crate) struct Header {
     kernels: &'static str,
     text: String,
 }
 
 impl Header {
-    /// A header of `kernels/<kernels>.cu`, with the codes of element types, which all kernels share.
+    /// Creates the header of `kernels/<kernels>.cu`, with the codes of element types, which all kernels share.
     pub(crate) fn new(kernels: &'static str) -> Self {
         let mut header = Self {
             kernels,
@@ -31,7 +31,7 @@ impl Header {
         );
     }
 
-    /// Each variant of an enum has that number, and the kernels have no other.
+    /// Asserts the code of each variant of an enum, and that the kernels have no other variant.
     pub(crate) fn codes(&mut self, name: &str, variants: &[(String, u32)]) {
         let variants: Vec<_> = variants
             .iter()
@@ -50,17 +50,17 @@ impl Header {
         );
     }
 
-    /// A constant has that value.
+    /// Asserts the value of a constant.
     pub(crate) fn constant(&mut self, name: &str, value: impl Display) {
         self.assert(name, name, value);
     }
 
-    /// A struct has that size.
+    /// Asserts the size of a struct.
     pub(crate) fn size(&mut self, name: &str, bytes: usize) {
         self.assert(&format!("sizeof({name})"), &format!("the size of {name}"), bytes);
     }
 
-    /// A member of a struct has that offset and size. `unused` fills the end of a struct, which needs no name in C++.
+    /// Asserts the offset and the size of a member of a struct. `unused` fills the end of a struct, which needs no name in C++.
     pub(crate) fn member<S, T>(&mut self, name: &str, member: &str, offset: usize, _field: impl Fn(&S) -> &T) {
         if member != "unused" {
             let of = format!("{name}.{member}");
@@ -74,7 +74,7 @@ impl Header {
         }
     }
 
-    /// Writes it to `target/layout`.
+    /// Writes the header to `target/layout`.
     pub(crate) fn write(&self) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/layout");
         std::fs::create_dir_all(&folder).unwrap();
@@ -82,8 +82,8 @@ impl Header {
     }
 }
 
-/// Lists structs with all their fields, and the kernels' names where those differ: a field that is missing here does not
-/// compile.
+/// Asserts the layout of structs with all their fields; a field has the kernels' name if that differs. A list without one of
+/// the fields does not compile.
 macro_rules! shared_structs {
     ($header:ident: $($rust:ident = $name:literal { $($field:ident $(= $member:literal)?),* $(,)? })*) => {$(
         let _ = |value: &$rust| {
@@ -98,7 +98,7 @@ macro_rules! shared_structs {
     )*};
 }
 
-/// Lists constants, and the kernels' names where those differ.
+/// Asserts constants; a constant has the kernels' name if that differs.
 macro_rules! shared_constants {
     ($header:ident: $($rust:ident $(= $name:literal)?),* $(,)?) => {
         $($header.constant([$($name,)? stringify!($rust)][0], $rust);)*

@@ -1,5 +1,5 @@
-//! The operations, and what is asked of recordings offline: [`latency`], [`offsets`]. Each operation has a configuration
-//! that is checked once, and a CPU implementation that is its specification.
+//! The operations, and the offline analyses of recordings: [`latency`], [`offsets`]. Each operation has a configuration that is
+//! checked once, and a CPU implementation that is its specification.
 //!
 //! An operation writes into buffers that its caller owns and allocates nothing per message in steady state.
 
@@ -29,12 +29,12 @@ use robocache_time::Interpolation;
 pub struct ConfigError {
     /// The key, from the operation's section on, such as `modalities[2].dim`.
     pub key: String,
-    /// The problem: what came, and what is allowed.
+    /// The problem: the value, and the allowed values.
     pub problem: String,
 }
 
 impl ConfigError {
-    /// The value at `key` is not allowed, for the reason in `problem`.
+    /// Creates the error that the value at `key` is not allowed, for the reason in `problem`.
     pub fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
         Self {
             key: key.into(),
@@ -43,12 +43,12 @@ impl ConfigError {
     }
 }
 
-/// Element type of outputs, unless the configuration says another.
+/// Element type of outputs, unless the configuration names another.
 fn float32() -> Dtype {
     Dtype::Float32
 }
 
-/// Limit of the memory for messages that are held, MiB, unless the configuration says another.
+/// Limit of the memory for messages that are held, MiB, unless the configuration sets another.
 fn quarter_gib() -> f64 {
     256.0
 }
@@ -58,7 +58,7 @@ fn refused<T>(key: impl Into<String>, problem: impl Into<String>) -> Result<T, C
     Err(ConfigError::new(key, problem))
 }
 
-/// A duration in milliseconds from a configuration, in ns; `key` names it in the error.
+/// Converts a duration of a configuration from ms to ns; `key` names it in the error.
 pub fn duration_ns(key: impl FnOnce() -> String, ms: f64) -> Result<i64, ConfigError> {
     match (0.0..=1e12).contains(&ms) {
         true => Ok(robocache_time::ms_to_ns(ms)),
@@ -66,7 +66,7 @@ pub fn duration_ns(key: impl FnOnce() -> String, ms: f64) -> Result<i64, ConfigE
     }
 }
 
-/// A limit of memory in MiB from a configuration, in bytes; `key` names it in the error.
+/// Converts a memory limit of a configuration from MiB to bytes; `key` names it in the error.
 fn held_bytes(key: impl FnOnce() -> String, mb: f64) -> Result<usize, ConfigError> {
     match mb > 0.0 && mb <= 1e6 {
         true => Ok((mb * f64::from(1 << 20)) as usize),
@@ -77,13 +77,13 @@ fn held_bytes(key: impl FnOnce() -> String, mb: f64) -> Result<usize, ConfigErro
     }
 }
 
-/// Checks the key `from` of the input at `at`; `dim` is how many values a sample has, `None` of a cloud.
+/// Checks the key `from` of the input at `at`; `dim` is the number of values in a sample, `None` for a cloud.
 pub fn check_from(at: &str, from: Option<&FromConfig>, dim: Option<usize>) -> Result<(), ConfigError> {
     let checked = from.map_or(Ok(()), |from| from.check(dim));
     checked.map_err(|FromError { key, problem }| ConfigError::new(format!("{at}.from.{key}"), problem))
 }
 
-/// The refusal of a limit that its interpolation has no use for, so that nobody relies on it.
+/// Returns the error for a limit that the interpolation does not use, so that nobody relies on it.
 pub fn unused_limit(key: impl Into<String>, interpolation: Option<Interpolation>) -> ConfigError {
     let (name, allowed) = match interpolation {
         Some(mode) => (mode.name(), mode.limits().join(", ")),

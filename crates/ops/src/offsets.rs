@@ -1,10 +1,10 @@
 //! Differences between the clocks that stamp the streams of a recording, as far as the arrivals of their messages tell.
 //!
-//! A message arrives a little after its capture, whatever the stream. So arrival minus stamp is nearly the same for all
-//! streams whose stamps are of one clock, and a stream whose clock is 2.5 s ahead stands out by 2.5 s. Jitter, stalls and
-//! bursts only make messages late: of each quarter of a second the least delay counts, and the median of those of
-//! `WINDOW` such parts. Streams are compared with each other in each window, so that a clock that is set in the middle is
-//! seen, and a drift is seen once it has become large.
+//! A message arrives a little after its capture, whatever the stream. So arrival minus stamp is nearly the same for all streams
+//! of one clock, and a stream whose clock is 2.5 s ahead stands out by 2.5 s. Jitter, stalls and bursts only make messages
+//! late. So the least delay of each quarter of a second counts, and the median of the least delays of `WINDOW` such parts.
+//! Streams are compared in each window, so that a clock that is set in the middle is seen. A drift is seen once it has become
+//! large.
 //!
 //! ```
 //! use robocache_ops::offsets::{Offsets, Severity};
@@ -28,38 +28,39 @@ use robocache_time::{ns_to_ms, ns_to_s};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A stream that is off by more is told of,
+/// Offset of a stream from which on there is a warning, ns.
 pub const WARNED_NS: i64 = 100_000_000;
 
-/// A stream that is off by this or more is refused.
+/// Offset of a stream from which on it is refused, ns.
 pub const REFUSED_NS: i64 = 1_000_000_000;
 
-/// No message takes longer: a stream that is off by more is of another clock.
+/// Longest time that a message may take to arrive, ns: a stream that is off by more has another clock.
 const LATENCY_NS: i64 = 10_000_000_000;
 
-/// Parts of arrival time of which the least delay counts, ns.
+/// Length of a part of arrival time, of which the least delay counts, ns.
 const PART_NS: i64 = 250_000_000;
 
-/// Parts that are judged together.
+/// Number of parts in a window, which are judged together.
 const WINDOW: i64 = 16;
 
-/// Number of parts with a message that are judged at once; a slow stream is judged over as many windows as it takes.
+/// Least number of parts with a message that are judged; a slow stream is judged over as many windows as it takes.
 const LEAST_PARTS: usize = 4;
 
 /// Number of parts over which pace is measured.
 const PACE_PARTS: usize = 8;
 
-/// A stream with fewer messages, such as a map that does not change, may be of any time.
+/// Least messages of a stream that is judged: the stamps of one with fewer, such as a map that does not change, may be of any
+/// time.
 const LEAST_MESSAGES: u64 = 8;
 
-/// Share by which the pace of arrivals may differ from that of stamps. Otherwise arrivals are those of a replay, and
-/// tell nothing.
+/// Greatest share by which the pace of arrivals may differ from that of stamps. Beyond it, arrivals are of a replay and tell
+/// nothing.
 const MOST_DRIFT: f64 = 0.02;
 
 /// Part of a difference that counts as jitter, ns.
 const JITTER_NS: i64 = 50_000_000;
 
-/// Arrivals of some streams.
+/// Arrivals of some streams, from which the offsets of their clocks follow.
 #[derive(Clone, Debug, Default)]
 pub struct Offsets {
     streams: Vec<Arrivals>,
@@ -70,7 +71,7 @@ struct Arrivals {
     name: String,
     latency_ns: i64,
     messages: u64,
-    /// Parts of arrival time, by their number.
+    /// The parts of arrival time, by their indices.
     parts: BTreeMap<i64, Part>,
 }
 
@@ -87,37 +88,37 @@ impl Part {
     }
 }
 
-/// Severity of a difference.
+/// Severity of an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// [`WARNED_NS`] or more.
+    /// Off by [`WARNED_NS`] or more.
     Warned,
-    /// [`REFUSED_NS`] or more.
+    /// Off by [`REFUSED_NS`] or more.
     Refused,
 }
 
 /// A stream whose stamps are off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offset {
-    /// Its name.
+    /// The name of the stream.
     pub stream: String,
-    /// Greatest lead of its stamps over those of the others, beyond its `latency_ms`; below 0 they are behind, or its
-    /// messages take so long to arrive.
+    /// Greatest lead of its stamps over those of the others, beyond its `latency_ms`, ns. Below 0 they are behind, or its
+    /// messages take that long to arrive.
     pub ahead_ns: i64,
-    /// Lead of its stamps over their arrival there.
+    /// Lead of its stamps over their arrival when the lead is greatest, ns.
     pub of_arrival_ns: i64,
-    /// Time from the first arrival of all streams to the first such difference; 0: from the start.
+    /// Time from the first arrival of all streams to the first window in which the stream is off, ns; 0: from the start.
     pub from_ns: i64,
-    /// The streams that it is compared with, and by how much the stamps of each are ahead of their arrival.
+    /// The streams that it is compared with, each with the lead of its stamps over their arrival, ns.
     pub others: Vec<(String, i64)>,
-    /// True if most streams agree with each other and not with this one. Otherwise the others may be wrong.
+    /// True if most streams agree with each other and not with this one. Otherwise the others may be off.
     pub is_outvoted: bool,
-    /// The unit that its stamps are in, if they are the time of their arrival in another one than ns.
+    /// The unit of its stamps, if they are times of arrival in another unit than ns.
     pub unit: Option<&'static str>,
 }
 
 impl Offset {
-    /// Severity of a difference.
+    /// The severity of the offset.
     pub fn severity(&self) -> Severity {
         match self.ahead_ns.saturating_abs() {
             REFUSED_NS.. => Severity::Refused,
@@ -173,7 +174,7 @@ impl fmt::Display for Offset {
 }
 
 impl Offsets {
-    /// Nothing so far of these streams, each with its `latency_ms` in ns.
+    /// Creates an empty collection of the arrivals of these streams, each with its `latency_ms` in ns.
     pub fn new<N: Into<String>>(streams: impl IntoIterator<Item = (N, i64)>) -> Self {
         let streams = streams.into_iter().map(|(name, latency_ns)| Arrivals {
             name: name.into(),
@@ -186,13 +187,13 @@ impl Offsets {
         }
     }
 
-    /// Index of the stream with this name.
+    /// The index of the stream with this name.
     pub fn index(&self, name: &str) -> Option<usize> {
         self.streams.iter().position(|stream| stream.name == name)
     }
 
-    /// Takes a message of the stream at an index, if it says when it arrived. The stamps of observations are targets, and of no
-    /// clock.
+    /// Adds a message of the stream at index `stream`, if it has a time of arrival. Observations are left out: their stamps are
+    /// targets, and of no clock.
     pub fn message(&mut self, stream: usize, message: &Message) {
         let header = &message.header;
         let of_rows = || header.timestamps_ns.get()?.iter().copied().max();
@@ -204,8 +205,8 @@ impl Offsets {
         }
     }
 
-    /// Takes the stamp and the arrival of a message of the stream at an index. Memory is that of four pairs for each second of
-    /// arrival time in which the stream speaks.
+    /// Adds the stamp and the arrival of a message of the stream at index `stream`, ns. Memory is that of four pairs for each
+    /// second of arrival time in which the stream speaks.
     pub fn add(&mut self, stream: usize, stamp_ns: i64, arrival_ns: i64) {
         if !robocache_time::is_stamp_in_range(stamp_ns) || !robocache_time::is_stamp_in_range(arrival_ns) {
             return;
@@ -219,15 +220,14 @@ impl Offsets {
         }
     }
 
-    /// The streams whose stamps are off by [`WARNED_NS`] or more, in their order.
+    /// Returns the streams whose stamps are off by [`WARNED_NS`] or more, in their order.
     ///
-    /// There are none if arrivals tell nothing, as of a recording that was played as fast as it goes, and none of a single
-    /// stream.
+    /// Returns none for a single stream, or if arrivals tell nothing, as in a recording that was played as fast as it goes.
     pub fn judge(&self) -> Vec<Offset> {
         let heard: Vec<&Arrivals> = self.streams.iter().filter(|of| of.messages >= LEAST_MESSAGES).collect();
         let mut drifts: Vec<f64> = heard.iter().flat_map(|stream| stream.drifts()).collect();
         drifts.sort_unstable_by(f64::total_cmp);
-        // A clock of another pace, or one that was set, is that of a few streams.
+        // Only a few streams have a clock of another pace, or one that was set. So the median tells whether arrivals are live.
         let middle = drifts.get(drifts.len().saturating_sub(1) / 2);
         let firsts = heard.iter().filter_map(|stream| stream.parts.keys().next());
         let start = firsts
@@ -263,7 +263,7 @@ impl Offsets {
             }
         }
         let mut found: Vec<Offset> = worst.into_iter().flatten().collect();
-        // As long as there were two of them it could not be told; later it could.
+        // While only two streams spoke it could not be told which is off; later it could.
         let outvoted = |found: &[Offset], name: &str| found.iter().any(|of| of.is_outvoted && of.stream == name);
         let guilty: Vec<String> = found
             .iter()
@@ -276,7 +276,8 @@ impl Offsets {
 }
 
 impl Arrivals {
-    /// From each part to one that follows, by which share of it the time that passes on arrival differs from that of the stamps.
+    /// Returns, from each part to a later one, the difference between the times that pass on arrival and by the stamps, as a
+    /// share of them.
     fn drifts(&self) -> Vec<f64> {
         let parts: Vec<&Part> = self.parts.values().collect();
         let step = (parts.len() / 2).clamp(1, PACE_PARTS);
@@ -290,13 +291,13 @@ impl Arrivals {
         pairs.map(drift).collect()
     }
 
-    /// The unit of its stamps, if they are the time of their arrival in another one than ns.
+    /// Returns the unit of the stamps, if they are times of arrival in another unit than ns.
     fn unit(&self) -> Option<&'static str> {
         let (_, part) = self.parts.first_key_value()?;
         robocache_time::unit_of_stamp(part.stamp_ns, part.arrival_ns)
     }
 
-    /// The delays by the last part of the windows that they are of, in the order of time.
+    /// Returns the delay in each window, by the index of the last part of the window.
     fn windows(&self, start: i64) -> BTreeMap<i64, i64> {
         let mut windows = BTreeMap::new();
         let mut parts = self.parts.iter().peekable();
@@ -316,11 +317,11 @@ impl Arrivals {
     }
 }
 
-/// The streams that are off, by index.
+/// Returns the streams that are off, with their indices.
 ///
-/// The clock of all lies where the sum of the distances to the streams is least: between the two middle ones of the ends of
-/// what each stream allows, which is from its delay to that plus its latency. Where those two are far apart, as with two
-/// streams, it can't be told who is wrong.
+/// The clock of all lies where the sum of the distances to the streams is least. A stream allows a range from its delay to that
+/// plus its latency, and the clock is between the two middle ends of all ranges. If those two are far apart, as with two
+/// streams, it can't be told which stream is wrong.
 fn compare(streams: &[&Arrivals], delays: &[Option<i64>]) -> Vec<(usize, Offset)> {
     let known = delays.iter().enumerate();
     let known: Vec<(usize, i64)> = known.filter_map(|(i, delay)| Some((i, (*delay)?))).collect();
@@ -337,7 +338,7 @@ fn compare(streams: &[&Arrivals], delays: &[Option<i64>]) -> Vec<(usize, Offset)
     let is_agreed = high.saturating_sub(low) < WARNED_NS;
     let off = |stream: &(usize, i64)| {
         let [least, most] = allowed(stream);
-        // A delay that is less than that of the others is of a stamp ahead of theirs.
+        // A stream with less delay than the others has stamps ahead of theirs.
         match is_agreed {
             true if most < low => low.saturating_sub(most),
             true => high.saturating_sub(least).min(0),
@@ -374,7 +375,7 @@ fn compare(streams: &[&Arrivals], delays: &[Option<i64>]) -> Vec<(usize, Offset)
     found.collect()
 }
 
-/// The middle value, the lower one of two.
+/// Returns the middle value, the lower one of two.
 fn middle(values: &mut [i64]) -> Option<i64> {
     let at = values.len().checked_sub(1)? / 2;
     Some(*values.select_nth_unstable(at).1)
@@ -407,8 +408,8 @@ mod tests {
         }
     }
 
-    /// Findings as `stream by ms`, with a `?` if it can't be told who is wrong. `arrive` makes an arrival of a capture
-    /// time since the start.
+    /// Returns the findings as `stream offset`, in s, with a `?` if it can't be told which stream is wrong, and with the time
+    /// from which on it is off. The function `arrive` makes an arrival of a capture time since the start.
     fn found(streams: &[Made<'_>], arrive: impl Fn(i64) -> i64) -> Vec<String> {
         let mut offsets = Offsets::new(streams.iter().map(|made| (made.name, made.latency_ms * MS)));
         let mut state = 7_u64;
@@ -480,7 +481,7 @@ mod tests {
         assert_eq!(found(&four, live), ["a +2.5?", "b +2.5?", "c -2.5?", "d -2.5?"]);
         assert_eq!(found(&four[..3], live), ["c -2.5"]);
         assert_eq!(found(&four[..1], live), [] as [&str; 0]);
-        // A third that begins late tells.
+        // A third stream that begins late tells which is wrong.
         let mut late = made("force", 100, &right);
         late.speaks = 9 * S..20 * S;
         assert_eq!(
@@ -498,7 +499,7 @@ mod tests {
             (2500, 2000, &["camera +0.5"]),
             (-2500, -2500, &[]),
             (-2500, 2500, &["camera -2.5"]),
-            // Stamped on arrival, 200 ms after the capture: what arrives tells nothing of it.
+            // Stamped on arrival, 200 ms after the capture: arrivals tell nothing of it.
             (0, 200, &[]),
         ] {
             let off = move |_| ahead_ms;
@@ -519,7 +520,7 @@ mod tests {
                 let [joints, force] = others();
                 let said = found(&[made("camera", 30, &set), joints, force], live);
                 let from = at / 4 * 4;
-                // In a window in which it is set, most parts count.
+                // In the window in which the clock is set, most parts decide.
                 let (now, next) = (
                     format!("camera {:+.1} from {from}", by as f64 / 1e3),
                     format!("camera {:+.1} from {}", by as f64 / 1e3, from + 4),
@@ -553,7 +554,7 @@ mod tests {
         ] {
             assert_eq!(found(&streams(), arrive), [] as [&str; 0], "{what}");
         }
-        // When a bag was recorded is the stamp itself.
+        // A bag whose times of recording are the stamps themselves.
         let mut offsets = Offsets::new([("a", 0), ("b", 200 * MS), ("c", -300 * MS)]);
         for i in 0..600 {
             (0..3).for_each(|stream| offsets.add(stream, i * 33 * MS, i * 33 * MS));

@@ -1,11 +1,11 @@
-//! Writes the values at targets, group by group of channels: [`Rows`].
+//! Writes the values at targets, one group of channels at a time: [`Rows`].
 //!
-//! A [`Rule`] picks the samples of a target by its [mode](super::Interpolation) (`pick.rs`). The plain modes take the
-//! samples channel by channel with one weight (`channels.rs`); `curve.rs` has those of four samples, and `rotation.rs`
-//! those of a rotation.
+//! A [`Rule`] picks the samples of a target by its [mode](super::Interpolation) (`pick.rs`). The plain modes take the samples
+//! channel by channel with one weight (`channels.rs`); `curve.rs` has angles and the curves through four samples, and `rotation.rs`
+//! has rotations.
 //!
-//! `kernels/time.cuh` says the same of the plain modes to a device, bit for bit, and `kernels/modes.cuh` of the others;
-//! `make check-layout` holds the codes against these. Only `rotvec` is computed on the CPU alone:
+//! On a device, `kernels/time.cuh` computes the plain modes with the same bits, and `kernels/modes.cuh` the other modes.
+//! `make check-layout` compares the codes of the modes in the kernels with those here. Only `rotvec` is computed on the CPU alone:
 //! [`Interpolation::is_on_gpu`].
 
 pub use super::channels::{Written, write};
@@ -18,20 +18,19 @@ use robocache_device::{Float, Real, convert};
 use std::ops::Range;
 
 impl Rule {
-    /// True if the channels of a finite sample can be used: if they must be a rotation, they are one.
+    /// True if a finite sample can be used. If the mode is one for rotations, the channels must be a rotation.
     pub fn takes<S: Float>(&self, sample: &[S]) -> bool {
         !self.mode.is_rotation() || rotation::is_one(self.mode, sample)
     }
 
-    /// True if it picks the same samples as another, whatever the target.
+    /// True if both rules pick the same samples at every target.
     fn picks_like(&self, other: &Self) -> bool {
         let takes_one = |rule: &Self| matches!(rule.mode, Interpolation::Previous | Interpolation::Nearest);
         let modes_do = self.mode == other.mode || !takes_one(self) && !takes_one(other);
         modes_do && self.limits == other.limits
     }
 
-    /// Writes the values of some rows, [`ROWS`] at most, that are made of the samples in `picks`. What was worse so far stays
-    /// in `written`.
+    /// Writes the values of at most [`ROWS`] rows from the samples in `picks`. `written` keeps the worst outcome of each row.
     #[inline(always)]
     fn write<'a, S: Float, T: Float<Real = S::Real>>(
         &self,
@@ -50,8 +49,8 @@ impl Rule {
         }
     }
 
-    /// [`write`](Self::write) of the modes that are not plain. A call of its own: inlined, it takes the registers of the plain
-    /// ones.
+    /// Does the part of [`write`](Self::write) for modes that are not plain. It is not inlined, since that would take registers
+    /// from the plain modes.
     #[inline(never)]
     fn write_others<'a, S: Float, T: Float<Real = S::Real>>(
         &self,
@@ -71,7 +70,7 @@ impl Rule {
                     continue;
                 }
                 Pick::Sample(i) => self.hold(sample(i), out),
-                // All at once, below.
+                // Rotations are computed together, below.
                 Pick::Between { .. } if self.mode.is_rotation() => continue,
                 Pick::Between { before, after, weight } => {
                     let weight = S::Real::from_f64(weight);
@@ -93,7 +92,7 @@ impl Rule {
         }
     }
 
-    /// Writes the value at a sample's own time, or where that sample is held. Returns whether it is finite.
+    /// Writes one sample as the value: at its own time, or at a target for which it is held. Returns whether the value is finite.
     fn hold<S: Float, T: Float<Real = S::Real>>(&self, sample: &[S], out: &mut [T]) -> bool {
         match self.mode {
             Interpolation::Angle => curve::angles_between(sample, sample, S::Real::from_f64(0.0), out),
@@ -113,16 +112,16 @@ pub struct Rows<'a, T> {
     pub columns: usize,
     /// Channels that are written.
     pub channels: Range<usize>,
-    /// Value for targets without a valid one.
+    /// Value to write at targets that have no valid value.
     pub fill: T,
 }
 
 impl<T: Float> Rows<'_, T> {
-    /// Writes the value at each target, group by group of channels, or `fill` if a group has none: [`pick`], then
-    /// [`write()`] or what the mode does in its place.
+    /// Writes the value at each target, one group of channels at a time, or `fill` if a group has no valid value. [`pick`] chooses
+    /// the samples; [`write()`] or the mode's own function computes the value.
     ///
-    /// `until` says of a row how many samples are at or before its target, and each sample is one that the rules
-    /// [take](Rule::takes). `done` hears once of each row what was written, the worst of its groups.
+    /// `until` returns the number of samples at or before the target of a row. The rules must [take](Rule::takes) every sample.
+    /// `done` is called once for each row, with the worst outcome of its groups.
     #[inline(always)]
     pub fn write<'a, S: Float<Real = T::Real>>(
         self,
@@ -167,7 +166,7 @@ impl<T: Float> Rows<'_, T> {
         &mut self.out[row * self.columns..][self.channels.clone()]
     }
 
-    /// Fills a row whose value the type can't hold, and notes that.
+    /// Fills a row whose value the type can't hold, and marks it as an overflow.
     fn check(&mut self, row: usize, is_finite: bool, written: &mut [Written]) {
         if !is_finite {
             let fill = self.fill;
@@ -182,7 +181,7 @@ mod tests {
     use super::super::Limits;
     use super::*;
 
-    /// Rows in all lanes and in some, held and filled ones among them.
+    /// Compares rows that are computed together with the same rows alone; some rows are held and some are filled.
     #[test]
     fn a_value_does_not_depend_on_the_other_rows() {
         let times: Vec<i64> = (0..30).map(|i| i * 10 + i % 7 + 50 * (i / 13)).collect();

@@ -1,29 +1,29 @@
-//! Writes the channels of a row: those of the plain modes, and for the others one by one.
+//! Writes the channels of a row: `write` for the plain modes, `write_each` channel by channel for the other modes.
 
 use super::pick::Pick;
 use robocache_device::{Float, Real, convert, zip_map};
 
-/// Rows that are written at a time: groups of channels share the samples that are picked for them, and their rotations
-/// are computed side by side.
+/// Number of rows that are written at a time. Groups of channels share the samples that are picked for these rows, and the rows'
+/// rotations are computed side by side.
 pub(super) const ROWS: usize = 8;
 
-/// Value that was written for a target.
+/// Outcome of writing a target, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Written {
-    /// Its value.
+    /// The value at the target was written.
     Value,
-    /// The fill value: no sample gives it a value.
+    /// The fill value was written: the samples give no valid value.
     Fill,
-    /// The fill value: the type can't hold the value.
+    /// The fill value was written: the type can't hold the value.
     Overflow,
 }
 
-/// Writes the value of a plain mode at a target, one element for each channel, or `fill` where it has none: `previous`,
-/// `nearest` or `linear`.
+/// Writes the value of a plain mode (`previous`, `nearest` or `linear`) at a target, one element for each channel, or `fill` if
+/// there is no valid value.
 ///
-/// `sample` gives the channels of a sample, all of them finite. Where `is_moderate` they are
-/// [moderate](Float::all_moderate), too, so that no overflow needs to be looked for. The value is computed in float32,
-/// with the weight rounded to it, or of float64 samples in float64.
+/// `sample` returns the channels of a sample, all of them finite. If `is_moderate`, they are [moderate](Float::all_moderate), too,
+/// so that the check for overflow is skipped. Float64 samples are computed in float64, all others in float32, with the weight
+/// rounded to that type.
 #[inline(always)]
 pub fn write<'a, S: Float, T: Float<Real = S::Real>>(
     picked: Pick,
@@ -51,7 +51,7 @@ pub fn write<'a, S: Float, T: Float<Real = S::Real>>(
     Written::Overflow
 }
 
-/// Writes a value for each channel. Returns whether all that it wrote is finite.
+/// Writes a value for each channel. Returns whether all written values are finite.
 pub(super) fn write_each<T: Float>(out: &mut [T], value: impl Fn(usize) -> T::Real) -> bool {
     let mut is_finite = true;
     for (channel, out) in out.iter_mut().enumerate() {

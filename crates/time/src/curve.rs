@@ -1,25 +1,26 @@
 //! Angles, and the curves through four samples: `cubic` and `pchip`.
 //!
-//! Both curves are cubic Hermite: between samples a and b, `h` apart, with the tangents m and n there,
-//! `a + w (c1 + w (c2 + w c3))` with `c1 = hm`, `c2 = (3 (b - a) - 2 hm) - hn`, `c3 = (hm + hn) - 2 (b - a)`. A tangent is only
-//! ever used times `h`: what is left of the times are their ratios, which are computed in float64 and rounded once.
+//! Both curves are cubic Hermite: between samples a and b, `h` apart, with the tangents m at a and n at b,
+//! `a + w (c1 + w (c2 + w c3))` with `c1 = hm`, `c2 = (3 (b - a) - 2 hm) - hn`, `c3 = (hm + hn) - 2 (b - a)`. Tangents are only
+//! used multiplied by `h`, so that only ratios of times remain, which are computed in float64 and rounded once.
 
 use super::channels::write_each;
 use super::mode::Interpolation;
 use robocache_device::{Float, Real};
 
-/// The samples around a target between two of them.
+/// Samples around a target: two on each side of it, and the distances between them.
 pub(super) struct Knots {
-    /// The one before the two, the two, and the one after them; if an outer one is none, the inner one beside it.
+    /// Indices of the sample before the bracket, its two samples, and the sample after it. A missing outer sample is replaced by
+    /// the inner one beside it.
     pub samples: [usize; 4],
-    /// The distance of the two, ns.
+    /// Distance between the two inner samples, ns.
     inner: f64,
-    /// Distances of the sample before them, and of the one after them, ns.
+    /// Distance of each outer sample from the inner sample beside it, ns; `None` if the outer one is missing.
     outer: [Option<f64>; 2],
 }
 
 impl Knots {
-    /// A sample further than `max_gap` from its neighbour is none of the curve, as one that is not there.
+    /// Finds the samples on both sides of the bracket. An outer sample further than `max_gap` from its neighbour counts as missing.
     pub(crate) fn of(times: &[i64], before: usize, after: usize, max_gap: i64) -> Self {
         let gap = |earlier: usize| times[earlier + 1].saturating_sub(times[earlier]);
         let near = |earlier: &usize| gap(*earlier) <= max_gap;
@@ -38,21 +39,21 @@ impl Knots {
     }
 }
 
-/// The two factors of a tangent, which is made of the differences of the samples within and outside.
+/// Tangent at one end of the bracket: the factors of the difference within the bracket, and of the difference outside of this end.
 #[derive(Clone, Copy)]
 enum Tangent<R> {
-    /// `inner * within + outer * outside`: Bessel's, that of the parabola through the three samples. Where there is none
-    /// outside, the slope of the line.
+    /// `inner * within + outer * outside`: Bessel's tangent, the slope of the parabola through the three samples. Without an outer
+    /// sample it is the slope of the line.
     Parabola { inner: R, outer: R },
-    /// The weighted harmonic mean of both slopes; 0 if they differ in sign or one is 0.
+    /// The weighted harmonic mean of both slopes; 0 if they differ in sign or a slope is 0.
     Harmonic { inner: R, outer: R },
-    /// At an end: the parabola's, limited so that the curve stays monotone.
+    /// The parabola's tangent, at an end of the curve, limited so that the curve stays monotone.
     End { inner: R, outer: R },
 }
 
 impl<R: Real> Tangent<R> {
-    /// The tangent at an end of the two samples. `inner` is their distance, `outer` that of the sample beyond this end, and
-    /// `other` that of the one beyond the other end.
+    /// The tangent at one end of the bracket. The distance within the bracket is `inner`, that to the sample beyond this end
+    /// `outer`, and that to the sample beyond the other end `other`.
     fn of(mode: Interpolation, inner: f64, outer: Option<f64>, other: Option<f64>) -> Self {
         let of = R::from_f64;
         match (mode, outer, other) {
@@ -78,8 +79,8 @@ impl<R: Real> Tangent<R> {
         }
     }
 
-    /// The tangent times the distance of the two samples. `within` is the difference of the two, `outside` that of the two
-    /// beyond this end, `other` that of the two beyond the other end.
+    /// The tangent times `h`. `within` is the difference of the values within the bracket, `outside` the difference beyond this
+    /// end, and `other` the difference beyond the other end.
     fn times_h(self, within: R, outside: R, other: R) -> R {
         let zero = R::from_f64(0.0);
         let same_sign = |a: R, b: R| (a > zero && b > zero) || (a < zero && b < zero);
@@ -104,7 +105,7 @@ impl<R: Real> Tangent<R> {
     }
 }
 
-/// Writes the value of a curve between the two inner of four samples. Returns whether it is finite.
+/// Writes the value of a curve between the inner two of four samples. Returns whether all channels are finite.
 pub(super) fn between<S, T>(
     mode: Interpolation,
     knots: &Knots,
@@ -136,7 +137,7 @@ where
     })
 }
 
-/// An angle in (-pi, pi].
+/// Wraps an angle to (-pi, pi].
 #[inline(always)]
 fn wrapped<R: Real>(angle: R) -> R {
     let (pi, turn) = (R::from_f64(std::f64::consts::PI), R::from_f64(std::f64::consts::TAU));
@@ -150,7 +151,7 @@ fn wrapped<R: Real>(angle: R) -> R {
     }
 }
 
-/// Writes the angle on the shorter way from each of one sample to that of another. Returns whether all are finite.
+/// Writes, for each channel, the angle on the shorter way from one sample to another. Returns whether all angles are finite.
 pub(super) fn angles_between<S, T>(before: &[S], after: &[S], w: S::Real, out: &mut [T]) -> bool
 where
     S: Float,
@@ -158,8 +159,8 @@ where
 {
     let of = S::Real::from_f64;
     let (zero, pi, turn) = (of(0.0), of(std::f64::consts::PI), of(std::f64::consts::TAU));
-    // Where there is no turn to take away, nothing is divided, and the loop vectorizes: to add 0 turns -0 to 0, as to
-    // subtract no turns does.
+    // If no angle needs a turn taken away, nothing is divided, and the loop vectorizes. Adding 0 turns -0 into 0, as taking away 0
+    // turns does.
     let mut has_turns = false;
     for ((out, a), b) in out.iter_mut().zip(before).zip(after) {
         let (a, b) = (a.to_real(), b.to_real());
@@ -211,7 +212,7 @@ mod tests {
             for &b in &angles {
                 for w in [0.0, 0.25, 0.5, 0.999] {
                     let expected = formula(a, b, w);
-                    // Alone, and beside one that has turns.
+                    // Alone, and beside a channel whose angles have turns.
                     for (before, after) in [(&[a][..], &[b][..]), (&[a, 9.0], &[b, 2.0])] {
                         let mut out = [7.0f32; 2];
                         let is_finite = angles_between(before, after, w, &mut out[..before.len()]);

@@ -12,30 +12,29 @@ mod rotation;
 pub use mode::{Interpolation, Limits, QuaternionOrder, Rule};
 pub use pick::{Pick, pick};
 
-/// Nanoseconds of `ms` milliseconds, rounded to the nearest; half a nanosecond away from zero.
+/// Converts milliseconds to nanoseconds, rounded to the nearest; half a nanosecond rounds away from zero.
 pub fn ms_to_ns(ms: f64) -> i64 {
     (ms * 1e6).round() as i64
 }
 
-/// Milliseconds of `ns` nanoseconds, to be shown: the nearest number, so that 200,000 ns are 0.2 and not
-/// 0.19999999999999998.
+/// Converts nanoseconds to milliseconds, for display: the nearest number, so that 200,000 ns are 0.2 and not 0.19999999999999998.
 pub fn ns_to_ms(ns: i64) -> f64 {
     ns as f64 / 1e6
 }
 
-/// The same in seconds.
+/// Converts nanoseconds to seconds, for display.
 pub fn ns_to_s(ns: i64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// Stamps beyond +-2^61 ns are refused, so that differences of stamps can't overflow.
+/// True if a stamp is within +-2^61 ns. Other stamps are refused, so that differences of stamps can't overflow.
 pub fn is_stamp_in_range(stamp_ns: i64) -> bool {
     const GREATEST: i64 = 1 << 61;
     (-GREATEST..=GREATEST).contains(&stamp_ns)
 }
 
-/// The unit of a stamp that is the time of its arrival in another one than ns: within a day of it, and ten times nearer than
-/// in ns.
+/// The unit that a stamp seems to be in, if that is not ns. Read in this unit, the stamp is within a day of its arrival, and over
+/// ten times nearer to it than read in ns.
 pub fn unit_of_stamp(stamp_ns: i64, arrival_ns: i64) -> Option<&'static str> {
     const DAY_NS: u64 = 86_400_000_000_000;
     const UNITS: [(i64, &str); 3] = [
@@ -65,7 +64,7 @@ pub struct TimeGrid {
 }
 
 impl TimeGrid {
-    /// The grid of `round(1e9 / rate_hz)` ns. `rate_hz` must be in 1e-6..=1e9, or `None` comes back.
+    /// The grid with a period of `round(1e9 / rate_hz)` ns; `None` unless `rate_hz` is in 1e-6..=1e9.
     pub fn from_rate(rate_hz: f64) -> Option<Self> {
         (1e-6..=1e9).contains(&rate_hz).then(|| Self {
             period: (1e9 / rate_hz).round() as i64,

@@ -1,14 +1,14 @@
 //! The interpolation modes: names, codes in the kernels, limits, and the samples that each mode needs.
 //!
-//! How many samples a mode `needs` on each side is what the watermark of `Timeline` of the operation align waits for
-//! and `History::forget_before` keeps: up to two.
+//! A mode `needs` up to two samples on each side of a target. The watermark of `Timeline` of the operation align waits for them,
+//! and `History::forget_before` keeps them.
 //!
 //! `docs/architecture.md` lists what a new mode touches.
 
 use robocache_yaml::did_you_mean;
 use serde::{Deserialize, Deserializer, de};
 
-/// Computes the value at a target from the samples around it.
+/// Mode in which the value at a target is computed from the samples around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Interpolation {
@@ -18,15 +18,15 @@ pub enum Interpolation {
     Nearest = 1,
     /// The straight line between the two samples around the target.
     Linear = 2,
-    /// Angles, radians: the shorter way around the circle.
+    /// Angles, radians, along the shorter way around the circle.
     Angle = 3,
-    /// A unit quaternion: the shorter arc, at constant speed.
+    /// A unit quaternion, along the shorter arc at constant speed.
     Slerp = 4,
-    /// The first two rows of a rotation matrix: through [`Slerp`](Self::Slerp).
+    /// The first two rows of a rotation matrix, interpolated by [`Slerp`](Self::Slerp).
     Rot6d = 5,
-    /// The first two columns of a rotation matrix, one after the other: through [`Slerp`](Self::Slerp).
+    /// The first two columns of a rotation matrix, one after the other, interpolated by [`Slerp`](Self::Slerp).
     Rot6dColumns = 6,
-    /// A rotation vector, radians: through [`Slerp`](Self::Slerp).
+    /// A rotation vector, radians, interpolated by [`Slerp`](Self::Slerp).
     Rotvec = 7,
     /// A cubic Hermite curve with Bessel tangents.
     Cubic = 8,
@@ -49,7 +49,7 @@ impl Interpolation {
         Self::Pchip,
     ];
 
-    /// Its name in a configuration.
+    /// The mode's name in a configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Previous => "previous",
@@ -70,12 +70,12 @@ impl Interpolation {
         Self::ALL.map(Self::name).join(", ")
     }
 
-    /// Its number in the kernels: that of `enum Interpolation` of kernels/time.cuh.
+    /// The mode's number in the kernels, as in `enum Interpolation` of kernels/time.cuh.
     pub const fn code(self) -> u32 {
         self as u32
     }
 
-    /// The keys of the [`Limits`] that it uses.
+    /// The keys of the [`Limits`] that the mode uses.
     pub const fn limits(self) -> &'static [&'static str] {
         match self {
             Self::Previous | Self::Nearest => &["max_age_ms"],
@@ -83,7 +83,7 @@ impl Interpolation {
         }
     }
 
-    /// Number of samples that it needs at or before a target, and of those after it.
+    /// Number of samples that the mode needs at or before a target, and number of samples after the target.
     pub const fn needs(self) -> [usize; 2] {
         match self {
             Self::Previous => [1, 0],
@@ -102,18 +102,18 @@ impl Interpolation {
         }
     }
 
-    /// True if a value is a rotation, so that some samples can't be used.
+    /// True if values are rotations, so that samples which are not a rotation can't be used.
     pub const fn is_rotation(self) -> bool {
         self.width().is_some()
     }
 
-    /// True if it takes one sample, or two with one weight, channel by channel.
+    /// True if a value is one sample, or two samples blended with one weight, channel by channel.
     #[inline(always)]
     pub const fn is_plain(self) -> bool {
         matches!(self, Self::Previous | Self::Nearest | Self::Linear)
     }
 
-    /// True if a CUDA device computes it. A configuration with a mode that none does is computed on the CPU.
+    /// True if a GPU can compute the mode. A configuration with any other mode is computed on the CPU.
     pub const fn is_on_gpu(self) -> bool {
         !matches!(self, Self::Rotvec)
     }
@@ -160,22 +160,22 @@ impl<'de> Deserialize<'de> for QuaternionOrder {
     }
 }
 
-/// All that says how the values of a group of channels are made.
+/// Rule by which the values of a group of channels are computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
     /// Mode in which the value at a target is computed.
     pub mode: Interpolation,
-    /// Greatest distances of its samples from a target.
+    /// Greatest distances of the samples from a target.
     pub limits: Limits,
-    /// `slerp`: of the two quaternions of a rotation, the one with w >= 0. Otherwise that in the hemisphere of the sample
+    /// `slerp`: true if the quaternion of a rotation is the one with w >= 0; false if it is the one in the hemisphere of the sample
     /// before the target.
     pub canonical: bool,
-    /// `slerp`: where w stands.
+    /// `slerp`: position of w in the channels.
     pub order: QuaternionOrder,
 }
 
 impl Rule {
-    /// A mode with its limits, and no option.
+    /// A rule with this mode and these limits, and the default options.
     pub fn new(mode: Interpolation, limits: Limits) -> Self {
         Self {
             mode,
@@ -191,9 +191,9 @@ impl Rule {
 pub struct Limits {
     /// `previous` and `nearest`: the largest distance to the sample.
     pub max_age: i64,
-    /// The others: the largest distance between the two samples.
+    /// Other modes: the largest distance between the two samples.
     pub max_gap: i64,
-    /// The others, after the newest sample: for how long that one is held.
+    /// Other modes: the longest time for which the newest sample is held.
     pub extrapolate: i64,
 }
 
@@ -223,7 +223,7 @@ mod tests {
         );
     }
 
-    /// The watermark, the histories and the kernels know of no more: see the top of this file.
+    /// The watermark, the histories and the kernels allow for two samples: see the top of this file.
     #[test]
     fn no_mode_needs_more_than_two_samples_on_each_side() {
         for mode in Interpolation::ALL {

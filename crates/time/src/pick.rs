@@ -9,22 +9,22 @@ pub enum Pick {
     Invalid,
     /// The value of this sample.
     Sample(usize),
-    /// A value between two samples: for `linear`, `before + weight * (after - before)`. Which further samples count is
-    /// said by the mode.
+    /// A value between two samples: for `linear`, `before + weight * (after - before)`. The mode decides which further samples
+    /// count.
     Between {
         /// The newest sample before the target.
         before: usize,
         /// The oldest sample after the target.
         after: usize,
-        /// `(t - before) / (after - before)`, in 0..1.
+        /// `(target - before) / (after - before)` of their times, in 0..1.
         weight: f64,
     },
 }
 
 /// Picks the samples that give the value at `target`, by the ascending `times` of all samples.
 ///
-/// `until` is how many of them are at or before the target, `times.partition_point(|&t| t <= target)`: the bracket, which
-/// is found once for all groups of channels. A sample exactly at the target is picked whatever the mode.
+/// `until` is the number of samples at or before the target, `times.partition_point(|&t| t <= target)`, which is looked up once for
+/// all groups of channels. A sample exactly at the target is picked whatever the mode.
 #[inline]
 pub fn pick(times: &[i64], until: usize, target: i64, mode: Interpolation, limits: &Limits) -> Pick {
     let before = until.checked_sub(1);

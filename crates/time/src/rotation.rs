@@ -1,7 +1,7 @@
 //! Rotations: `slerp`, and `rot6d` and `rotvec` through it.
 //!
-//! Of the arithmetic, all but `rotvec` is multiplications, additions, divisions and square roots. `rotvec` needs a sine, a
-//! cosine and an arc tangent, those of [`robocache_geometry::angle`].
+//! All modes but `rotvec` use multiplications, additions, divisions and square roots alone. `rotvec` also needs a sine, a cosine
+//! and an arc tangent, from [`robocache_geometry::angle`].
 
 use super::channels::{ROWS, write_each};
 use super::mode::{Interpolation, QuaternionOrder, Rule};
@@ -10,15 +10,15 @@ use robocache_device::{Float, Real};
 use robocache_geometry::quaternion::{self, Quaternion};
 use robocache_geometry::vector::{dot, norm, rejection, unit};
 
-/// A norm under the first, or over the second, is that of no rotation.
+/// Least and greatest norm of a vector that can be part of a rotation.
 const NORMS: [f64; 2] = [1e-6, 1e18];
 
-/// Terms of the polynomial for slerp, and what the last one is multiplied by to balance the error: Eberly, A Fast and
+/// Number of terms of the polynomial for slerp, and the factor of the last term that balances the error. Source: Eberly, A Fast and
 /// Accurate Algorithm for Computing SLERP, Journal of Graphics, GPU, and Game Tools 15(3), 2011.
 const TERMS: usize = 16;
 const BALANCE: f64 = 1.92697;
 
-/// u and v of each term.
+/// Eberly's coefficients u and v of each term.
 const U_V: [[f64; 2]; TERMS] = {
     let mut terms = [[0.0; 2]; TERMS];
     let mut i = 0;
@@ -55,7 +55,7 @@ pub(super) fn hold<S: Float, T: Float<Real = S::Real>>(rule: &Rule, sample: &[S]
     }
 }
 
-/// Computes the rotation of each row that is between two samples, and hands it on.
+/// Computes the rotation of each row that is between two samples, and passes it to `put`.
 pub(super) fn between<'a, S: Float>(
     rule: &Rule,
     picks: &[Pick],
@@ -71,7 +71,7 @@ pub(super) fn between<'a, S: Float>(
             let quaternion = |i| quaternion::from_rotvec::<S::Real>(read(sample(i)));
             slerp::<S::Real, _>(picks, quaternion, |row, q| put(row, &quaternion::to_rotvec(q)));
         }
-        // The inverse of a rotation between two is the rotation between their inverses: columns are as good as rows.
+        // The inverse of an interpolated rotation is the interpolation of the inverses, so columns can be read as rows.
         _ => {
             let quaternion = |i| quaternion::from_rows(rows(sample(i)));
             slerp::<S::Real, _>(picks, quaternion, |row, q| put(row, &rot6d(q)));
@@ -92,7 +92,7 @@ fn has_direction<R: Real, const N: usize>(a: [R; N]) -> bool {
     norm >= R::from_f64(NORMS[0]) && norm <= R::from_f64(NORMS[1])
 }
 
-/// The one of a rotation's two quaternions that the rule asks for.
+/// Chooses the one of a rotation's two quaternions, `q` and `-q`, that the rule asks for.
 fn canonical<R: Real>(rule: &Rule, q: Quaternion<R>) -> Quaternion<R> {
     let w = match rule.order {
         QuaternionOrder::Xyzw => q[3],
@@ -105,8 +105,8 @@ fn canonical<R: Real>(rule: &Rule, q: Quaternion<R>) -> Quaternion<R> {
     }
 }
 
-/// The unit quaternion between those of two samples, on the shorter arc and in the hemisphere of the first, for each row that
-/// is between two. A row is a lane: each term of the polynomial waits for the one before, and loops over lanes vectorize.
+/// Computes the unit quaternion of each row that is between two samples, on the shorter arc and in the hemisphere of the first
+/// sample. A row is a SIMD lane: each term of the polynomial waits for the term before, but loops over lanes vectorize.
 fn slerp<W: Real, R: Real>(
     picks: &[Pick],
     quaternion: impl Fn(usize) -> Quaternion<R>,
@@ -143,7 +143,7 @@ fn slerp<W: Real, R: Real>(
     }
 }
 
-/// `sin(t * angle) / sin(angle)` for both weights of each row, where `less_one` is the cosine of the angle less 1.
+/// `sin(t * angle) / sin(angle)` for both weights of each row, where `less_one` is the cosine of the angle minus 1.
 #[inline(always)]
 fn shares<R: Real>(weights: &[[R; ROWS]; 2], less_one: &[R; ROWS]) -> [[R; ROWS]; 2] {
     let one = R::from_f64(1.0);
@@ -164,7 +164,7 @@ fn vectors<S: Float>(sample: &[S]) -> [[S::Real; 3]; 2] {
     [read(&sample[..3]), read(&sample[3..])]
 }
 
-/// The two rows, made orthonormal after Gram and Schmidt.
+/// Reads the two vectors of a sample and makes them orthonormal (Gram-Schmidt).
 fn rows<S: Float>(sample: &[S]) -> [[S::Real; 3]; 2] {
     let [first, second] = vectors(sample).map(unit);
     [first, unit(rejection(first, second))]

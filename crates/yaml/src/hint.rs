@@ -1,10 +1,9 @@
-//! Finds the name that a misspelt one may stand for.
+//! Finds the name that a misspelt name may stand for.
 
-/// Names that are as far apart as this, for each letter of the longer one, are different ones: a third.
+/// Number of letters, in the longer of two names, for which a single slip is allowed. Names with more slips are different.
 const LETTERS_PER_SLIP: usize = 3;
 
-/// `, did you mean ...?` if one of these names is much like what came; else nothing. It stands in an error behind
-/// what came.
+/// Returns `, did you mean ...?` if one of `names` resembles `came`, else an empty text. Errors append it to the misspelt name.
 pub fn did_you_mean(came: &str, names: &[impl AsRef<str>]) -> String {
     match closest(came, names) {
         Some(name) => format!(", did you mean `{name}`?"),
@@ -12,7 +11,7 @@ pub fn did_you_mean(came: &str, names: &[impl AsRef<str>]) -> String {
     }
 }
 
-/// Names with commas between them, `none` where there is none.
+/// Joins names with commas; `none` if there are no names.
 pub fn listed(names: &[impl AsRef<str>]) -> String {
     match names {
         [] => "none".to_owned(),
@@ -20,7 +19,7 @@ pub fn listed(names: &[impl AsRef<str>]) -> String {
     }
 }
 
-/// The name that is most like what came: a few letters differ, or it is what came and a unit.
+/// Finds the name that is most like `came`: a few letters differ, or either is the beginning of the other, as without a unit.
 fn closest<'a>(came: &str, names: &'a [impl AsRef<str>]) -> Option<&'a str> {
     let plain = |name: &str| name.to_lowercase().replace(['-', ' '], "_");
     let came = plain(came);

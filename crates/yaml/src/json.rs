@@ -1,11 +1,11 @@
 use serde_yaml::Value;
 use std::fmt;
 
-/// A value in the notation of JSON, on one line, for the log.
+/// A YAML value, shown as JSON on one line, for the log.
 pub struct Json<'a>(pub &'a Value);
 
 impl Json<'_> {
-    /// The same; of a text only its letters, as of a name.
+    /// Formats the value as JSON, but a text without quotes, like a name.
     pub fn bare(&self) -> String {
         self.0.as_str().map_or_else(|| self.to_string(), str::to_owned)
     }

@@ -1,9 +1,9 @@
-//! JSON as others write it: Python's `NaN` and `Infinity` are numbers, and an object may have a key several times.
+//! JSON as other programs write it: Python's `NaN` and `Infinity` are numbers, and an object may have a key several times.
 
-/// A text has no more lists and objects in each other than this.
+/// Greatest depth of lists and objects within each other.
 const DEEPEST: usize = 128;
 
-/// A value in JSON. The entries of an object are in their order, all those of a key among them.
+/// A JSON value. The entries of an object keep their order, and a repeated key keeps all its entries.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum JsonValue {
@@ -17,10 +17,10 @@ pub enum JsonValue {
 }
 
 impl JsonValue {
-    /// Reads a text.
+    /// Parses a JSON text.
     ///
     /// # Errors
-    /// No JSON; a number beyond float64; more than 128 lists and objects in each other.
+    /// The text is not JSON, has a number beyond float64, or has more than 128 lists and objects within each other.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parser = Parser { text, at: 0 };
         let value = parser.value(0)?;
@@ -30,7 +30,7 @@ impl JsonValue {
         }
     }
 
-    /// The first value of a key, if this is an object with one.
+    /// The first value of a key, if this is an object that has the key.
     pub fn get(&self, key: &str) -> Option<&Self> {
         match self {
             Self::Object(entries) => entries.iter().find(|(name, _)| name == key).map(|(_, value)| value),
@@ -38,7 +38,7 @@ impl JsonValue {
         }
     }
 
-    /// The text, if this is one.
+    /// The text, if this is a text.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -46,7 +46,7 @@ impl JsonValue {
         }
     }
 
-    /// The items of a list; none of anything else.
+    /// The items, if this is a list; else an empty slice.
     pub fn list(&self) -> &[Self] {
         match self {
             Self::List(items) => items,
@@ -54,7 +54,7 @@ impl JsonValue {
         }
     }
 
-    /// Its kind in words.
+    /// The kind of the value in words, for an error.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -129,19 +129,19 @@ impl<'a> Parser<'a> {
         Ok(number)
     }
 
-    /// Goes past spaces, and returns the next character.
+    /// Skips white space, and returns the next character without taking it.
     fn peek(&mut self) -> Option<char> {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len();
         self.text[self.at..].chars().next()
     }
 
-    /// Refuses the text for want of something at this place.
+    /// Returns the error that `wanted` is missing at this place.
     fn wrong<T>(&self, wanted: &str) -> Result<T, String> {
         Err(format!("no {wanted} at byte {} of the text", self.at))
     }
 
-    /// Takes one character, after spaces.
+    /// Skips white space, and takes the character `wanted`.
     fn take(&mut self, wanted: char) -> Result<(), String> {
         if self.peek() != Some(wanted) {
             return self.wrong(&format!("`{wanted}`"));
@@ -150,7 +150,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Takes what stands between two brackets, with commas between its items.
+    /// Takes items with commas between them, from one bracket to the other.
     fn items(
         &mut self,
         open: char,

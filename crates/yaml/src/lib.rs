@@ -1,4 +1,4 @@
-//! YAML texts that come from outside: a configuration, what a recording says of itself.
+//! YAML texts that come from outside: configurations, and the metadata of recordings.
 
 #![warn(unreachable_pub)]
 
@@ -16,25 +16,26 @@ pub use read::{Misread, from_value};
 use serde::de::DeserializeOwned;
 use serde_yaml::Value;
 
-/// The longest text that is read.
+/// Length of the longest text that is read, bytes.
 pub const MAX_BYTES: usize = 1 << 20;
 
-/// Brackets within one another. The parser takes a time that grows with the square of it, and refuses 128 itself.
+/// Greatest depth of brackets within one another. The parser's time grows with the square of the depth, and the parser itself
+/// refuses 128.
 const MAX_DEPTH: usize = 100;
 
 /// The reason why a text is not YAML of the expected form.
 #[derive(Debug, thiserror::Error)]
 pub enum YamlError {
-    /// More than [`MAX_BYTES`].
+    /// The text is longer than [`MAX_BYTES`].
     #[error("it is longer than {MAX_BYTES} bytes")]
     TooLong,
-    /// Brackets too deep in one another.
+    /// Brackets are too deep in one another.
     #[error("line {line}: brackets lie more than {MAX_DEPTH} deep in one another")]
     TooDeep {
         /// The line of the bracket, from 1 on.
         line: usize,
     },
-    /// More than one document.
+    /// The text has more than one document.
     #[error("it holds several documents, which lines of `---` divide (allowed: one)")]
     Several,
     /// A value that its tag, such as `!!int`, does not allow.
@@ -64,22 +65,22 @@ impl From<serde_yaml::Error> for YamlError {
     }
 }
 
-/// Reads a text of whatever form a program has for it.
+/// Reads a YAML text as a `T`.
 ///
 /// # Errors
-/// No YAML, a key that is given twice, or another form: the line or the key, what came and what is allowed.
+/// The text is not YAML, has a key twice, or is not a `T`. The error names the line or the key, what came and what is allowed.
 pub fn read_yaml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let value = value(text).map_err(|error| error.to_string())?;
     from_value(&value).map_err(|misread| misread.to_string())
 }
 
-/// Reads a text whose maps have each key once, refusing at once one that would take the parser long.
+/// Reads a text in whose maps each key stands once. A text that would take the parser long is refused at once.
 pub fn value(text: &str) -> Result<Value, YamlError> {
     from_str::<text::Unique>(text).map(|text::Unique(value)| value)
 }
 
-/// Reads a text, refusing at once one that would take the parser long. The parser takes the byte order mark that some editors
-/// put before it for a document of its own.
+/// Reads a text. A text that would take the parser long is refused at once. A byte order mark, which some editors put before the
+/// text, is removed: the parser takes it for a document of its own.
 pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     check(text)?;
@@ -145,7 +146,7 @@ mod tests {
         assert!(words.contains("several documents"), "{words}");
     }
 
-    /// Each name is ten times the one before it.
+    /// A text whose anchors each hold the anchor before ten times.
     fn aliases() -> String {
         let name = |i: u8| char::from(b'a' + i);
         let line = |i: u8| {

@@ -1,4 +1,4 @@
-//! From a value to what a program reads of it, with errors in the words of who wrote it: serde's own name Rust's types.
+//! Deserializes values, with errors in the words of the person who wrote the YAML: serde's own errors name Rust's types.
 
 use super::{Json, did_you_mean, listed};
 use serde::de::value::StrDeserializer;
@@ -13,7 +13,7 @@ use std::fmt::{self, Display};
 /// The reason why a value is refused: the key, what came and what is allowed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Misread {
-    /// Empty for the value as a whole.
+    /// Path of the refused value; empty for the value as a whole.
     path: String,
     problem: String,
 }
@@ -29,13 +29,13 @@ impl Display for Misread {
 
 impl std::error::Error for Misread {}
 
-/// Reads a value.
+/// Deserializes a value.
 pub fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, Misread> {
     T::deserialize(Read(value))
 }
 
 impl Misread {
-    /// A refusal of what stands at a key.
+    /// Makes the error that refuses the value at a key.
     pub fn at(key: &str, problem: String) -> Self {
         let path = key.to_owned();
         Self { path, problem }
@@ -53,7 +53,7 @@ impl Misread {
         })
     }
 
-    /// The same, of a value that stands at `key` or at an index such as `[3]`.
+    /// Puts `key`, or an index such as `[3]`, in front of the path.
     pub fn within(mut self, key: &str) -> Self {
         let dot = if self.path.is_empty() || self.path.starts_with('[') {
             ""
@@ -123,7 +123,7 @@ fn in_words(came: Unexpected<'_>) -> String {
     }
 }
 
-/// The expectation of serde, in the words of the person who is to write the value.
+/// Rewrites serde's expectation in the words of the person who is to write the value.
 fn allowed(expected: &str) -> String {
     let words = match expected {
         "u8" => "a whole number from 0 to 255",
@@ -279,7 +279,7 @@ impl<'de> SeqAccess<'de> for &mut List<'de> {
     }
 }
 
-/// The entries of a map that is being read, and the value of the key that was read last.
+/// The entries of a map that is being read, and the entry whose key was read last.
 struct Map<'de> {
     entries: serde_yaml::mapping::Iter<'de>,
     at: Option<(&'de Value, &'de Value)>,

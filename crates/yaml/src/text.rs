@@ -1,4 +1,5 @@
-//! From a text to values. yaml_serde's own `Value` tells of a key that is given twice with the line of its map.
+//! Reads a text into values, and refuses a key that is given twice, with its line. yaml_serde's own `Value` would name the line of
+//! the map.
 
 use serde::de::{self, DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor};
 use serde_yaml::value::{Tag, TaggedValue};
@@ -14,7 +15,7 @@ impl<'de> de::Deserialize<'de> for Unique {
     }
 }
 
-/// Reads a value; if it is a key of a map, one that the map does not have yet.
+/// Visitor that reads a value. If the value is a key, the `Mapping` is the map so far, which must not have the key yet.
 struct Any<'a>(Option<&'a Mapping>);
 
 impl<'de> DeserializeSeed<'de> for Any<'_> {

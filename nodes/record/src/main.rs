@@ -1,4 +1,4 @@
-//! Writes what is wired to it to a recording.
+//! Writes the messages of its inputs to a recording.
 
 use robocache::app::{App, plugins::RecordPlugin};
 use robocache::dora;

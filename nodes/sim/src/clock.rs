@@ -17,8 +17,8 @@ pub struct Times {
 
 /// One sensor's clock and network, sample by sample.
 ///
-/// Every sample takes the same number of random values, whether it is lost or not, so changing what is lost
-/// does not move the samples that are left.
+/// Every sample draws the same number of random values, lost or not, so that a change of the losses does not move the other
+/// samples.
 pub struct StreamClock {
     rng: ChaCha8Rng,
     start_ns: i64,
@@ -30,7 +30,7 @@ pub struct StreamClock {
     drop_rate: f64,
     /// Lost intervals, ns since the start.
     dropouts: Vec<[i64; 2]>,
-    /// Messages wait for the one before them.
+    /// True if each message waits for the message before it.
     in_order: bool,
     last_publish_ns: i64,
     next: i64,
@@ -39,7 +39,7 @@ pub struct StreamClock {
 impl StreamClock {
     /// A clock whose first sample is nominally at `start_ns`, with the random numbers of stream `number` of `seed`.
     ///
-    /// `config` is one that [`crate::config::SimConfig::validate`] takes.
+    /// `config` has passed [`crate::config::SimConfig::validate`].
     pub fn new(config: &StreamConfig, seed: u64, number: u64, start_ns: i64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(number);
@@ -74,14 +74,14 @@ impl StreamClock {
         self.nominal_ns() - self.jitter.limit_ns() + (self.latency_ns - self.latency_jitter.limit_ns()).max(0)
     }
 
-    /// Most samples that can be captured and not yet published, if the clock is moved on only when
-    /// [`Self::earliest_publish_ns`] has come.
+    /// Upper bound of the samples that are captured and not yet published, if a sample is captured only once
+    /// [`Self::earliest_publish_ns`] is reached.
     pub fn in_flight_max(&self) -> usize {
         let spread = 2 * (self.jitter.limit_ns() + self.latency_jitter.limit_ns());
         (spread / self.period_ns) as usize + 2
     }
 
-    /// Captures the next sample; none if it is lost.
+    /// Captures the next sample; `None` if it is lost.
     pub fn capture(&mut self) -> Option<Times> {
         let nominal_ns = self.nominal_ns();
         self.next += 1;
@@ -112,8 +112,8 @@ impl StreamClock {
 
 /// A bell-shaped distribution about 0: the sum of three uniform ones over `-std..std`.
 ///
-/// Its standard deviation is `std` and it ends at three of them, exactly; and unlike a cut-off normal one it
-/// needs no logarithm, which the platforms do not agree on.
+/// The standard deviation is exactly `std`, and no value is further than three deviations from 0. Unlike a truncated normal
+/// distribution it needs no logarithm, which differs between platforms.
 struct Spread {
     std_ns: f64,
 }
@@ -137,7 +137,7 @@ fn ms_ns(ms: f64) -> i64 {
     (ms * 1e6).round() as i64
 }
 
-/// Uniform over `[0, 1)`.
+/// Draws a number uniformly from `[0, 1)`.
 fn uniform(rng: &mut ChaCha8Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
@@ -245,7 +245,7 @@ mod tests {
         let (whole, lossy) = (take(&whole, 20_000), take(&lossy, 20_000));
         assert!(whole.iter().all(Option::is_some));
         assert!(lossy.iter().zip(&whole).all(|(l, w)| l.is_none() || l == w));
-        // inside the drop-out nothing, its ends included and excluded
+        // no sample is inside the drop-out, whose start belongs to it and whose end does not
         assert!(lossy[3_000..3_500].iter().all(Option::is_none));
         let lost = lossy.iter().filter(|t| t.is_none()).count() - 500;
         // 19500 draws at 0.2: 3900, standard deviation 56

@@ -1,10 +1,10 @@
-//! The section `sim:` of a config file: which sensors there are, and what their clocks and networks do wrong.
+//! The section `sim:` of a config file: the sensors, and the errors of their clocks and networks.
 
 use serde::{Deserialize, Deserializer};
 
 /// The longest latency, latency jitter or clock offset that is allowed, ms.
 pub const DELAY_MS_MAX: f64 = 60_000.0;
-/// The longest duration or drop-out, and the latest start of one, s.
+/// The longest duration of a run or a drop-out, and the latest start of a drop-out, s.
 pub const DURATION_S_MAX: f64 = 1e9;
 /// The latest start, ns since 1970; leaves room for every duration.
 pub const START_NS_MAX: i64 = 4_000_000_000_000_000_000;
@@ -13,7 +13,7 @@ pub const START_NS_MAX: i64 = 4_000_000_000_000_000_000;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{key}: {value} is not allowed, expected {allowed}")]
 pub struct ConfigError {
-    /// Path of the key, from `sim.`.
+    /// Path of the key, which begins with `sim.`.
     pub key: String,
     /// The value that was given.
     pub value: String,
@@ -27,11 +27,11 @@ pub struct ConfigError {
 pub struct SimConfig {
     /// Seed of everything random. Two runs with one seed are the same.
     pub seed: u64,
-    /// Seconds of captured time; null: for ever.
+    /// Capture time that the run covers, s; null: without end.
     pub duration_s: Option<f64>,
-    /// True time of the first sample, ns since 1970; null: when the robot is switched on.
+    /// True time of the first sample, ns since 1970; null: the time at which the robot is switched on.
     pub start_ns: Option<i64>,
-    /// Publish at the pace of the clock; false: as fast as consumers take.
+    /// True to publish in real time, false to publish as fast as consumers take the messages.
     pub real_time: bool,
     /// The sensors.
     pub streams: Streams,
@@ -49,8 +49,8 @@ impl Default for SimConfig {
     }
 }
 
-/// The sensors, by output id. A stream that is left out has its defaults, one that is null is off, and of one
-/// that is given, the keys that are left out have that stream's defaults.
+/// The sensors, by output id. A stream that is absent has its defaults, and a stream that is null is off. A key that is absent
+/// in a stream has that stream's default.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Streams {
@@ -86,15 +86,15 @@ pub struct StreamConfig {
     pub rate_hz: f64,
     /// Lead of the sensor's clock over the true time.
     pub clock_offset_ms: f64,
-    /// Standard deviation of the capture instant about its nominal one; never past three of them. Below a sixth
-    /// of the period, so that stamps of a stream always increase.
+    /// Standard deviation of the capture time about its nominal value, which it misses by at most three deviations. It is less
+    /// than a sixth of the period, so that stamps of a stream always increase.
     pub jitter_ms: f64,
-    /// From capture (of a sweep's first point) to publishing.
+    /// Time from the capture (of a sweep's first point) to the publication, without jitter.
     pub latency_ms: f64,
-    /// Standard deviation of the latency; never past three of them, and the latency never below 0. Up to the
-    /// period messages wait for the one before them; beyond it they overtake each other.
+    /// Standard deviation of the latency, which is at most three deviations from `latency_ms` and never below 0. If it is at
+    /// most the period, messages stay in order; else they overtake each other.
     pub latency_jitter_ms: f64,
-    /// Share of the samples that are lost, each by itself.
+    /// Probability with which each sample is lost, independently of the others.
     pub drop_rate: f64,
     /// Intervals in which every sample is lost.
     pub dropouts: Vec<Dropout>,
@@ -106,7 +106,7 @@ pub struct StreamConfig {
 pub struct Dropout {
     /// Seconds after the robot's start.
     pub start_s: f64,
-    /// Seconds.
+    /// Length, s.
     pub duration_s: f64,
 }
 
@@ -172,7 +172,7 @@ impl StreamConfig {
     }
 }
 
-/// [`StreamConfig`] as it is written: what is left out is taken from the stream's own defaults.
+/// [`StreamConfig`] as it is written; a key that is absent has the stream's own default.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StreamKeys {
@@ -218,7 +218,7 @@ impl SimConfig {
     /// Checks every value.
     ///
     /// # Errors
-    /// The first value that is not allowed, with its key and what is.
+    /// The first value that is not allowed, with its key and the allowed values.
     pub fn validate(&self) -> Result<(), ConfigError> {
         if let Some(duration_s) = self.duration_s {
             above_zero("sim.duration_s", duration_s, DURATION_S_MAX, " s, or null")?;

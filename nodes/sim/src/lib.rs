@@ -5,8 +5,8 @@
 //!
 //! - [`signals`] and [`lidar`]: what the sensors measure, as closed forms of true time, so that a test knows
 //!   the truth at any instant;
-//! - [`config`]: which sensors there are, and what their clocks and networks do wrong;
-//! - [`schedule`]: when each sample is captured, what its stamp says and when it is published.
+//! - [`config`]: the sensors, and the errors of their clocks and networks;
+//! - [`schedule`]: the capture time, the stamp and the publication time of each sample.
 //!
 //! Time is int64 nanoseconds throughout. Nothing here calls the platform's math library (see [`turns`]), and
 //! every random number comes from a seeded ChaCha8 stream: the same config gives the same bytes on every

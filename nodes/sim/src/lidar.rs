@@ -133,7 +133,7 @@ impl Lidar {
         }
     }
 
-    /// Casts the sweep that starts at `t0_ns` (true time) into `points`, replacing what was there.
+    /// Casts the sweep that starts at `t0_ns` (true time) into `points`, and replaces their contents.
     pub fn cast(&self, t0_ns: i64, points: &mut PointBuffers) {
         points.clear();
         for (column, &direction) in self.columns.iter().enumerate() {
@@ -152,7 +152,7 @@ impl Lidar {
     }
 }
 
-/// The scene cut by the vertical half-plane of one column, so that a ring is left with 2-D tests.
+/// The scene cut by the vertical half-plane of one column, so that its rays need only 2-D tests.
 struct Slice {
     direction: [f64; 2],
     wall: Wall,
@@ -168,11 +168,11 @@ struct Wall {
     /// Cosine of the horizontal angle of incidence.
     cos: f64,
     opening: Option<Bounds<2>>,
-    /// Position along the wall at which it is met.
+    /// Position along the wall at which the column meets it.
     along: f64,
 }
 
-/// A cylinder or box: between two horizontal distances it fills the heights of `z`.
+/// A cylinder or box: it fills the heights `z` between two horizontal distances.
 struct Prism {
     near: f64,
     far: f64,
@@ -245,7 +245,7 @@ impl Slice {
             .flatten()
             .filter_map(|ball| ball.hit(self.direction, ring))
             .for_each(&mut offer);
-        // the room is convex and everything stands inside it: what was hit already is in front of it
+        // the room is convex and all bodies are inside it: a body is hit before the room's surfaces
         if best.distance.is_finite() {
             Some(best)
         } else {
@@ -253,7 +253,7 @@ impl Slice {
         }
     }
 
-    /// Floor, roof or wall; none through an opening.
+    /// Hits the floor, the roof or the wall; `None` through an opening.
     fn room(&self, ring: &Ring) -> Option<Hit> {
         let height = self.wall.distance * ring.tan;
         if height < ROOM.min[2] {
@@ -284,7 +284,7 @@ impl Slice {
 
 impl Wall {
     fn new(direction: [f64; 2]) -> Self {
-        // distance to the wall ahead along each axis; a direction of 0 never gets there
+        // distance to the wall ahead along each axis; infinite if the direction has no part along it
         let ahead = |axis: usize| {
             let bound = if direction[axis] > 0.0 {
                 ROOM.max[axis]
@@ -322,7 +322,8 @@ impl Prism {
                 intensity: self.reflectivity * self.cos * ring.cos,
             });
         }
-        // past the near side above its top or below its bottom: through that face, if before the far side
+        // the ray passes the near side above the top or below the bottom: it hits that face if it reaches the face before the
+        // far side
         let face = if height > self.z[1] { self.z[1] } else { self.z[0] };
         let distance = face / ring.tan;
         (self.near < distance && distance < self.far).then(|| Hit {
@@ -342,7 +343,7 @@ impl Ball {
             return None;
         }
         let half_chord = half_chord_2.sqrt();
-        // ray . normal where it enters is -half_chord / radius
+        // where the ray enters, ray . normal is -half_chord / radius
         let intensity = self.reflectivity * half_chord / self.radius;
         Some(Hit {
             distance: (ahead - half_chord) * ring.cos,

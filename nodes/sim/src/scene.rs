@@ -68,9 +68,9 @@ pub enum Solid {
 /// A thing in the hall at one instant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Body {
-    /// Its shape, at its place.
+    /// Shape and position.
     pub solid: Solid,
-    /// Share of the light that it throws back.
+    /// Share of the light that the body throws back.
     pub reflectivity: f64,
 }
 
@@ -100,9 +100,9 @@ pub const STANDING: [Body; 5] = [
 
 /// Moving bodies at `t_ns`: someone walking (a cylinder), a cart (a box) and a ball in the air.
 ///
-/// The person circles the sensor at 3 m in 12 s, the cart goes round the pillars on an ellipse in 20 s, the
-/// ball circles at 7 m in 6 s (7.3 m/s) and bobs, mostly against the sky. All go counter-clockwise and are at y = 0, x > 0 (the cart:
-/// x < 0) at a multiple of a minute.
+/// The person circles the sensor at 3 m in 12 s, and the cart goes round the pillars on an ellipse in 20 s. The ball circles at
+/// 7 m in 6 s (7.3 m/s) and bobs, mostly against the sky. All go counter-clockwise and are at y = 0, x > 0 (the cart: x < 0) at
+/// every multiple of a minute.
 pub fn moving(t_ns: i64) -> [Body; 3] {
     let at = |period_ms: i64| sin_cos_of_turns(phase(t_ns, period_ms * 1_000_000));
     let (person_s, person_c) = at(12_000);

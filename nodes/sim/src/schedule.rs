@@ -19,10 +19,10 @@ pub enum Sensor {
 }
 
 impl Sensor {
-    /// All of them, in the order that ties in publishing time are broken by.
+    /// All sensors, in the order in which ties in publishing time are broken.
     pub const ALL: [Self; 4] = [Self::Camera, Self::Force, Self::Proprio, Self::Lidar];
 
-    /// Its output id, and its key in the config.
+    /// Output id of the sensor, and its key in the config.
     pub const fn id(self) -> &'static str {
         match self {
             Self::Camera => "camera",
@@ -38,7 +38,7 @@ impl Sensor {
 pub struct Event {
     /// Time of publication, in true time.
     pub publish_ns: i64,
-    /// Whose it is.
+    /// Sensor of the sample.
     pub sensor: Sensor,
     /// Time of the capture; of a sweep, its first column.
     pub true_ns: i64,
@@ -54,11 +54,11 @@ pub struct Schedule {
     end_ns: i64,
 }
 
-/// A sensor: its clock and what it has captured but not published.
+/// A sensor: its clock, and the samples that are captured but not published.
 struct Lane {
     sensor: Sensor,
     clock: StreamClock,
-    /// Publishing and capture first: the order of the heap is that of the events.
+    /// Publication time, capture time and stamp of each sample: the heap is in the order of the events.
     in_flight: BinaryHeap<Reverse<(i64, i64, i64)>>,
 }
 
@@ -98,7 +98,7 @@ impl Schedule {
 }
 
 impl Lane {
-    /// Captures one sample if it could be published by `until_ns`. Whether it did.
+    /// Captures one sample if it could be published by `until_ns`; true if it did.
     fn advance(&mut self, until_ns: i64, end_ns: i64) -> bool {
         if self.clock.nominal_ns() >= end_ns || self.clock.earliest_publish_ns() > until_ns {
             return false;
@@ -130,8 +130,7 @@ impl Iterator for Schedule {
                 .enumerate()
                 .filter_map(|(i, lane)| Some((lane.first_publish_ns()?, i)))
                 .min();
-            // an outage is walked through in step with the other streams, not all at once: until there is
-            // something to publish, the lane that is furthest behind goes on
+            // if no sample waits, as in an outage, only the lane that is furthest behind goes on: the streams stay in step
             let until_ns = match first {
                 Some((publish_ns, _)) => publish_ns,
                 None => {
@@ -235,7 +234,7 @@ mod tests {
         }
     }
 
-    /// The merge against the obvious one: every sample, then sorted.
+    /// Compares the merge with the obvious way: all samples, then sorted.
     #[test]
     fn the_merge_equals_a_sort_even_where_messages_overtake_each_other() {
         let mut config = seconds(3.0);

@@ -8,7 +8,7 @@ use crate::turns::phase;
 use robocache::geometry::angle::sin_cos_of_turns;
 use std::f64::consts::{PI, TAU};
 
-/// All signals (and the [`crate::scene`]) repeat after this long.
+/// Period of all signals (and of the [`crate::scene`]).
 pub const CYCLE_NS: i64 = 60_000_000_000;
 /// Values in a camera sample.
 pub const CAMERA_DIM: usize = 128;
@@ -142,14 +142,15 @@ pub const JOINT_ACCEL_MAX: f64 = max_bound(&JOINTS, 2);
 pub const TOOL_SPEED_MAX: f64 = YAW_RATE + PITCH.bound(1) + ROLL.bound(1);
 /// Bound of the tool's angular acceleration, rad/s^2.
 ///
-/// From `omega = yaw' e_z + pitch' e_2 + roll' e_3`, where `e_2` turns with the yaw and `e_3` with yaw and pitch.
+/// The bound follows from `omega = yaw' e_z + pitch' e_2 + roll' e_3`, where `e_2` turns with the yaw and `e_3` with yaw and
+/// pitch.
 pub const TOOL_ACCEL_MAX: f64 =
     PITCH.bound(2) + ROLL.bound(2) + PITCH.bound(1) * YAW_RATE + ROLL.bound(1) * (YAW_RATE + PITCH.bound(1));
 /// Bound of |d/dt| of every wrench component, N/s or Nm/s.
 pub const WRENCH_RATE_MAX: f64 = max_bound(&WRENCH, 1);
 /// Bound of |d2/dt2| of every wrench component, N/s^2 or Nm/s^2.
 pub const WRENCH_ACCEL_MAX: f64 = max_bound(&WRENCH, 2);
-/// Bound of |d/dt| of every camera feature, 1/s: a feature of both shortest periods.
+/// Bound of |d/dt| of every camera feature, 1/s, reached by a feature with both shortest periods.
 pub const CAMERA_RATE_MAX: f64 = wave(
     0.0,
     sine(0.7, CAMERA_SLOW_MS[0], 0.0),
@@ -168,8 +169,8 @@ pub const GRIPPER_SPEED_MAX: f64 = (GRIPPER_OPEN_M - GRIPPER_CLOSED_M) / (GRIPPE
 
 /// The seven joint angles, rad.
 ///
-/// The first six swing; the last turns without end, once in 12 s, and is reported in `(-pi, pi]`, so it jumps
-/// by a turn at each half turn: interpolate it as an angle. At a multiple of [`CYCLE_NS`] it is 0.
+/// The first six swing. The last turns without end, once in 12 s, and is reported in `(-pi, pi]`, so it jumps by a turn at each
+/// half turn: interpolate it as an angle. At a multiple of [`CYCLE_NS`] it is 0.
 pub fn joint_positions(t_ns: i64) -> [f32; 7] {
     let turn = phase(t_ns, JOINT_7_PERIOD_NS);
     let last = if turn > 0.5 { turn - 1.0 } else { turn } * TAU;
@@ -186,7 +187,7 @@ const _: () = assert!((PI_DOWN as f64) < PI);
 
 /// The tool's orientation as a unit quaternion `x y z w`.
 ///
-/// `Rz(yaw) Ry(pitch) Rx(roll)`; the yaw turns without end, once in 20 s. As from a robot's driver, w is never
+/// `Rz(yaw) Ry(pitch) Rx(roll)`; the yaw turns without end, once in 20 s. As in the data of a robot's driver, w is never
 /// negative, so the sign flips where w passes 0, twice in 40 s: interpolate along the shorter arc.
 pub fn tool_quaternion(t_ns: i64) -> [f32; 4] {
     let half = |radians: f64| sin_cos_of_turns(radians / 2.0 / TAU);

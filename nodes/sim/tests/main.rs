@@ -1,4 +1,4 @@
-//! The simulated robot: what it sends is true, and it allocates nothing.
+//! Tests that the simulated robot's samples are true, and that it allocates nothing.
 
 mod no_alloc;
 mod truth;

@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
 
-/// Counts this thread's allocations: the test harness has threads of its own.
+/// Allocator that counts this thread's allocations alone: the test harness has threads of its own.
 struct Counting;
 
 thread_local! {

@@ -1,7 +1,7 @@
-//! The robot's samples through align and fuse, against what its signals really are at the targets.
+//! Compares the robot's samples, through align and fuse, with the true signals at the targets.
 //!
-//! The bounds are those of the signals' derivatives: a line between samples h apart is off by at most h^2 / 8 times the
-//! second derivative, a sample that is held for a time by at most that time times the first.
+//! The bounds follow from the signals' derivatives. A line between samples h apart is off by at most h^2 / 8 times the second
+//! derivative. A sample that is held for a time is off by at most that time times the first derivative.
 
 use robocache::device::{Placement, Values};
 use robocache::ops::align::{AlignConfig, Aligner};
@@ -63,13 +63,13 @@ fn robot() -> SimConfig {
     sim
 }
 
-/// Errors as a share of the bound, and the number of values that were valid out of all.
+/// Counts of the observations and of valid values, and the largest error of each stream as a share of its bound.
 #[derive(Debug, Default)]
 struct Deviations {
     observations: usize,
     valid: [usize; 3],
     worst: [f64; 3],
-    /// Ages and masks that are not what the samples that came say.
+    /// Ages and masks that contradict the samples that came.
     misjudged: usize,
 }
 
@@ -85,7 +85,7 @@ impl SampleTimes {
     }
 }
 
-/// The largest error there can be, given the samples around, or none if the value must be invalid.
+/// Bounds of the first and second derivative of a signal, from which the largest possible error follows.
 struct Bound {
     rate: f64,
     accel: f64,
@@ -118,7 +118,7 @@ const JOINTS: Bound = Bound {
     accel: signals::JOINT_ACCEL_MAX,
 };
 
-/// The largest share of `bound`, and of what rounding to float32 adds to it, that a value is from the truth.
+/// Largest error of the values, each as a share of `bound` plus the rounding to float32.
 fn worst(values: &[f32], truth: &[f32], bound: f64) -> f64 {
     let share = |(&value, &truth): (&f32, &f32)| {
         let rounding = 4.0 * f64::from(f32::EPSILON) * f64::from(truth.abs().max(1.0));
@@ -127,7 +127,7 @@ fn worst(values: &[f32], truth: &[f32], bound: f64) -> f64 {
     values.iter().zip(truth).map(share).fold(0.0, f64::max)
 }
 
-/// The distance of two angles along the circle, and of two quaternions that mean the same with either sign.
+/// Larger error of the last joint's angle and the tool's quaternion, of either sign, as a share of its bound at this age.
 fn turning(values: &[f32], truth: &[f32], age: i64) -> f64 {
     let turn = f64::from(values[0] - truth[0]).rem_euclid(std::f64::consts::TAU);
     let turn = turn.min(std::f64::consts::TAU - turn);
@@ -180,7 +180,7 @@ fn row(t: i64, values: &[f32], valid: &[i64], age: &[i64], came: &[SampleTimes; 
         found.valid[stream] += valid[stream] as usize;
         found.worst[stream] = found.worst[stream].max(worst.unwrap_or(0.0));
     }
-    // a flag is that of the nearest sample, nothing between
+    // a flag has the value of the nearest sample, nothing between
     assert!(proprio[12..].iter().all(|flag| [0.0, 1.0].contains(flag)));
 }
 
@@ -229,10 +229,10 @@ fn fused_values_are_the_truth_within_the_bounds_of_the_signals() {
     assert!(found.worst.iter().all(|&share| share <= 1.0), "{found:?}");
     // nor is there much room: the bounds are nearly met
     assert!(found.worst.iter().all(|&share| share > 0.3), "{found:?}");
-    // 20 s at 60 Hz but for the start, the end, and what the first rows of windows do not have
+    // 20 s at 60 Hz, without the start, the end, and the first rows of windows
     assert!((1190..=1200).contains(&found.observations), "{found:?}");
     let rows = 4 * found.observations;
-    // the camera was away for 0.5 s less the 0.1 s it may be held, force for 0.3 s
+    // the camera was away for 0.5 s, less the 0.1 s for which its sample may be held, and force for 0.3 s
     let missing = [0.4, 0.3, 0.0].map(|seconds| (4.0 * 60.0 * seconds) as usize);
     for (valid, missing) in found.valid.iter().zip(missing) {
         assert!((rows - missing - 60..=rows - missing + 30).contains(valid), "{found:?}");
@@ -245,11 +245,11 @@ fn what_max_wait_sends_early_is_the_truth_within_the_bounds_as_well() {
     assert_eq!(found.misjudged, 0, "{found:?}");
     assert!(found.worst.iter().all(|&share| share <= 1.0), "{found:?}");
     assert!(found.observations > 1190, "{found:?}");
-    // force holds a target up for its reorder_ms and more, so that some are sent without it
+    // force delays a target by its reorder_ms and more, so that some are sent without it
     assert!(found.valid[1] > 3000, "{found:?}");
 }
 
-/// Half a camera's latency forgotten is more than the bounds leave room for, and so is a millisecond of force.
+/// A latency that is wrong by half of the camera's, or by 1 ms for force, exceeds the bounds.
 #[test]
 fn a_wrong_latency_is_seen() {
     let found = run(&config("null", 16.5));

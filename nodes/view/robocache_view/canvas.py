@@ -19,9 +19,9 @@ from robocache import messages
 from robocache_view import layout
 
 TIMELINE = "capture_time"
-# Stamps from here on (1973) are times since 1970, smaller ones times since a start.
+# Stamps from here on (1973) count from 1970, smaller stamps from a start.
 _WALL_CLOCK_NS = 10**17
-# Clocks that are further apart are different ones: those of a replay or a simulation, and that of this machine.
+# Times that are further apart are of different clocks: of a replay or a simulation, and of this machine.
 _SAME_CLOCK_NS = 3600 * 10**9
 _LEVELS = {0: "OK", 1: "WARN", 2: "ERROR", 3: "STALE"}
 _COLOURS = {
@@ -34,9 +34,9 @@ _COLOURS = {
 }
 _COLOUR_MODELS = {"rgb8": "RGB", "bgr8": "BGR", "rgba8": "RGBA", "bgra8": "BGRA", "mono8": "L"}
 _MEDIA_TYPES = {"jpeg": "image/jpeg", "jpg": "image/jpeg", "png": "image/png"}
-# Of lines, as many as have a legend: those of Okabe and Ito, which nobody mixes up, and white for their black.
+# Colours of lines, as many as a legend has: Okabe and Ito's, which everybody tells apart, with white for black.
 _LINES = [0xE69F00FF, 0x56B4E9FF, 0x009E73FF, 0xF0E442FF, 0xCC79A7FF, 0xD55E00FF, 0x0072B2FF, 0xFFFFFFFF]
-# Low to high: points of viridis, with steps between them.
+# Points of the colour map viridis, from low to high, between which colours are interpolated.
 _VIRIDIS = [(68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37)]
 _PALETTE = np.stack(
     [np.interp(np.linspace(0, 4, 256), range(5), channel) for channel in zip(*_VIRIDIS, strict=True)], axis=1
@@ -44,7 +44,7 @@ _PALETTE = np.stack(
 
 
 class Canvas:
-    """The drawing, and what it must remember: unchanged parts are not drawn again."""
+    """A drawing, and the state of its parts: unchanged parts are not drawn again."""
 
     def __init__(self, recording: rr.RecordingStream):
         self._recording = recording
@@ -58,9 +58,9 @@ class Canvas:
         self._layout = layout.Layout()
 
     def draw(self, name: str, value: Any, metadata: Mapping[str, Any]) -> None:
-        """Draws a message of the input `name`: an array or a dict of columns. What it is follows from its metadata.
+        """Draws a message of the input `name`: an array or a dict of columns. Metadata and columns tell its kind.
 
-        Raises MessageError where it is nothing that can be drawn, or contradicts itself.
+        Raises MessageError if it can't be drawn, or contradicts itself.
         """
         columns = value.keys() if isinstance(value, Mapping) else ()
         if metadata.get("error") is not None or "modalities" in metadata:
@@ -84,7 +84,7 @@ class Canvas:
             self._samples(name, value, metadata)
 
     def lay_out(self) -> None:
-        """Sends the views of what was drawn, if there are new ones."""
+        """Sends the layout of the views, if there are new views."""
         if (blueprint := self._layout.blueprint(TIMELINE)) is not None:
             self._recording.send_blueprint(blueprint)
 
@@ -122,7 +122,7 @@ class Canvas:
         self._newest_of(rc.Attached.from_event(event, key, copy=False), (name,))
 
     def _newest_of(self, stream: rc.Attached, path: tuple[str, ...]) -> None:
-        """Draws what the newest row has of an attached stream, once: many rows may have the same message."""
+        """Draws the newest row's message of an attached stream, unless it is drawn already: rows may share it."""
         if (index := int(stream.index[-1])) < 0 or stream.timestamps_ns is None:
             return
         stamp = int(stream.timestamps_ns[index])
@@ -164,7 +164,7 @@ class Canvas:
         )
 
     def _array(self, path: tuple[str, ...], array: np.ndarray, stamp: int, fields: Sequence[str] = ()) -> None:
-        """An image, or one sample of any shape."""
+        """Draws an image, or one sample of any shape."""
         self._at(stamp)
         if array.dtype == np.uint8 and array.ndim == 3 and array.shape[-1] in (1, 3, 4):
             self._log(("image", *path), rr.Image(array))
@@ -172,7 +172,7 @@ class Canvas:
             self._lines(("values", *path), array.reshape(-1).astype(np.float64), fields)
 
     def _image_struct(self, name: str, columns: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:
-        # A list of uint8, or one value that is binary.
+        # The data are a list of uint8, or one binary value.
         data = columns["data"]
         data = data if data.dtype == np.uint8 else np.frombuffer(data[0], np.uint8)
         said = {"encoding": columns["encoding"][0], **{key: int(columns[key][0]) for key in ("width", "height")}}
@@ -214,7 +214,7 @@ class Canvas:
         rows = tensor.reshape(len(stamps), -1).astype(np.float64)
         if "valid" in metadata:
             rows[messages.integers(metadata, "valid", len(stamps)) == 0] = np.nan
-        # Rows after the message's own time are a plan, such as the chunk of a policy: its first step is drawn.
+        # Rows after the message's own time are a plan, such as a policy's chunk: of a plan alone, the first is drawn.
         count = max(int(np.count_nonzero(stamps <= stamp)), 1)
         for at, row in zip(stamps[:count].tolist(), rows[:count], strict=True):
             self._at(at)
@@ -240,9 +240,9 @@ class Canvas:
                 self._text(node, f"{row}: {word}: {words}" if words else f"{row}: {word}", weight)
 
     def _lines(self, path: tuple[str, ...], values: np.ndarray, names: Sequence[str] = ()) -> None:
-        """One batch for all lines: an entity for each would make the viewer slow."""
+        """Draws all lines as one batch: an entity for each line would make the viewer slow."""
         if len(values) > layout.MAX_LINES:
-            # Bars have no gaps: what is invalid goes.
+            # Bars have no gaps: invalid values become 0, and a chart with nothing valid is cleared.
             bars = rr.Clear(recursive=False) if np.isnan(values).all() else rr.BarChart(np.nan_to_num(values))
             self._log(path, bars, len(values))
             return
@@ -257,7 +257,7 @@ class Canvas:
     def _state(self, path: tuple[str, ...], state: str) -> None:
         entity = rr.new_entity_path(list(path))
         last, newest_ns = self._states.get(entity, (None, self._time_ns))
-        # On change only. Where a clock went back, states of before stand at the times that come again.
+        # Drawn on change only. After a clock went back it is always drawn, as older states stand at these times.
         if self._time_ns >= newest_ns:
             if last == state:
                 return
@@ -286,7 +286,7 @@ class Canvas:
         self._time_ns = stamp_ns
 
     def _stamp(self, metadata: Mapping[str, Any]) -> int:
-        """The capture time of a message; of one that does not say it, when dora says that it was published."""
+        """Returns the capture time of a message, or if it has none, the time at which dora says it was published."""
         if "timestamp_ns" in metadata:
             return messages.integer(metadata, "timestamp_ns")
         match metadata.get("timestamp"):
@@ -294,7 +294,7 @@ class Canvas:
                 # Whole seconds and microseconds: a float has no room for nanoseconds since 1970.
                 return self._of_host(int(published.timestamp() // 1) * 10**9 + published.microsecond * 1000)
             case float(seconds) if math.isfinite(seconds):
-                # As nodes of the hub send it.
+                # Nodes of the hub send seconds as a float.
                 return math.floor(seconds) * 10**9 + round(seconds % 1 * 10**9)
         return messages.integer(metadata, "timestamp" if "timestamp" in metadata else "timestamp_ns")
 
@@ -302,27 +302,27 @@ class Canvas:
         return {**metadata, "timestamp_ns": self._stamp(metadata)}
 
     def _of_host(self, stamp_ns: int) -> int:
-        """A time of this machine's clock as a capture time: the last one drawn, if captures have another clock."""
+        """Converts a time of this machine's clock to a capture time: the last drawn, if captures have another clock."""
         is_same = self._time_ns is None or abs(stamp_ns - self._time_ns) < _SAME_CLOCK_NS
         return stamp_ns if is_same else self._time_ns
 
 
 def _is_image(metadata: Mapping[str, Any]) -> bool:
-    """Nodes of the hub send the encoding of samples, too, such as `jointstate`."""
+    """Tests whether a message is an image. Nodes of the hub give samples an encoding, too, such as `jointstate`."""
     encoding = metadata.get("encoding")
     return encoding is not None and ("width" in metadata or str(encoding).lower() in _MEDIA_TYPES)
 
 
 def _is_flat_cloud(value: np.ndarray, metadata: Mapping[str, Any]) -> bool:
-    """Tests whether voxelize takes the array as a cloud: rows that are not samples, of fields x, y, z among others, or
-    of these three alone."""
+    """Tests whether voxelize takes the array as a cloud: rows without stamps of their own, with fields x, y and z
+    among others, or with three values each."""
     if "timestamps_ns" in metadata:
         return False
     fields = messages.strings(metadata, "fields") if "fields" in metadata else None
     if fields is not None and not {"x", "y", "z"} <= set(fields):
         return False
     if "shape" not in metadata:
-        # As many values as names are one sample.
+        # An array with one value for each field is one sample.
         return fields is not None and value.size != len(fields)
     shape = messages.integers(metadata, "shape")
     return len(shape) == 2 and (fields is not None or shape[1] == 3)
@@ -333,7 +333,7 @@ def _frame(of: rc.Voxels | rc.Cloud) -> str:
 
 
 def _occupied(grid: rc.Voxels) -> tuple[np.ndarray, np.ndarray]:
-    """The cells that have points, [V, 3]; of each the first channel that says more than that, else its height, [V]."""
+    """Returns the cells that have points, [V, 3], and their first channel other than occupancy, else their height."""
     more = [c for c, channel in enumerate(grid.channels) if channel != "occupancy"]
     if grid.layout == "dense" and not {"occupancy", "count"} & set(grid.channels):
         cells = np.argwhere((grid.dense() != 0).any(axis=0))
@@ -347,7 +347,7 @@ def _occupied(grid: rc.Voxels) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _shaded(values: np.ndarray) -> np.ndarray:
-    """A colour for each value, from the least to the greatest of them."""
+    """Returns a colour for each value, on a scale from the least to the greatest value."""
     values = np.nan_to_num(np.asarray(values, np.float32), posinf=0.0, neginf=0.0)
     low, high = (values.min(), values.max()) if len(values) else (0.0, 0.0)
     scale = 255.0 / (high - low) if high > low else 0.0

@@ -14,9 +14,9 @@ _IN_RING = ("residence", "ring", "slot", "generation", "nbytes")
 
 
 def copied(event: Mapping[str, Any]) -> tuple[Any, dict[str, Any], int]:
-    """The payload of an event as arrays of our own, its metadata, and its bytes.
+    """Copies an event: the payload as arrays of our own, the metadata, and the size in bytes.
 
-    An array of dora's that is held keeps its sender from using the memory again.
+    An array of dora's that is held would keep its sender from reusing the memory.
     """
     value, metadata = messages.parts(event)
     if messages.is_resident(metadata):
@@ -29,20 +29,20 @@ def copied(event: Mapping[str, Any]) -> tuple[Any, dict[str, Any], int]:
 
 
 class Inbox:
-    """A queue for each input. A full one drops its oldest message, so that whoever puts never waits."""
+    """A queue for each input. A full queue drops its oldest message, so that `put` never waits."""
 
     def __init__(self, max_messages: int = 1024, max_bytes: int = 64 << 20):
         self._max_messages = max_messages
         self._max_bytes = max_bytes
         self._queues: dict[str, collections.deque[tuple[Any, int]]] = {}
         self._bytes: collections.Counter[str] = collections.Counter()
-        # The inputs that have messages: they take turns, so that a quick one does not keep a slow one waiting.
+        # The inputs that have messages, in turn, so that a fast input does not keep a slow one waiting.
         self._turns: collections.deque[str] = collections.deque()
         self._changed = threading.Condition()
         self._is_closed = False
 
     def put(self, name: str, message: Any, size: int) -> int:
-        """Adds a message of `size` bytes; returns how many of its input had to go."""
+        """Adds a message of `size` bytes; returns the number of its input's messages that were dropped."""
         with self._changed:
             queue = self._queues.setdefault(name, collections.deque())
             if not queue:
@@ -57,7 +57,7 @@ class Inbox:
             return dropped
 
     def take(self, timeout: float) -> tuple[str, Any] | None:
-        """The oldest message of the input whose turn it is; None if none comes within `timeout` seconds."""
+        """Takes the oldest message of the input whose turn it is; None if no message comes within `timeout` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._turns or self._is_closed, timeout)
             if not self._turns:
@@ -71,20 +71,20 @@ class Inbox:
             return name, message
 
     def close(self) -> None:
-        """Says that nothing comes any more."""
+        """Closes the inbox: no more messages come."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
 
     @property
     def is_closed(self) -> bool:
-        """True if nothing comes any more."""
+        """True if no more messages come."""
         with self._changed:
             return self._is_closed
 
     @property
     def is_done(self) -> bool:
-        """True if nothing waits, and nothing comes any more."""
+        """True if no message waits, and no more come."""
         with self._changed:
             return self._is_closed and not self._turns
 

@@ -1,4 +1,4 @@
-"""The views of what is drawn."""
+"""Layout of the viewer's views."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import rerun as rr
 import rerun.blueprint as rrb
 
-# Past it, values are the bars of a chart: lines make the viewer slow.
+# Most values that are drawn as lines. More are bars of a chart, as lines make the viewer slow.
 MAX_LINES = 256
-# Above it, a legend hides the lines.
+# Most lines with a legend, as a longer legend hides the lines.
 MAX_LEGEND = 8
-# Above it, lines go beside each other.
+# Most plots of lines below each other; more form a grid.
 _MAX_ROWS = 6
-# Past it, nobody sees anything. What has no view can be opened in the viewer's list of what there is.
+# Most views that can be made out. Entities without a view can be opened in the viewer's list of entities.
 _MAX_VIEWS = 100
 
 
@@ -25,8 +25,8 @@ class Layout:
         self._is_new = False
 
     def add(self, path: tuple[str, ...], entity: str, lines: int) -> None:
-        """Makes room for an entity. The kind, the first part of its path, says which view it belongs to; `lines` is how
-        many values it has."""
+        """Adds a view for an entity, unless its view is there. The kind, the first part of its path, selects the view;
+        `lines` is the number of its values."""
         kind, title = path[0], " ".join(path[1:])
         match kind:
             case "values" | "image":
@@ -58,7 +58,7 @@ class Layout:
         self._views[kind, origin] = view
 
     def blueprint(self, timeline: str) -> rrb.Blueprint | None:
-        """All views, if there are new ones since it was asked for last."""
+        """Returns all views, if there are new ones since the last call."""
         if not self._is_new:
             return None
         self._is_new = False
@@ -67,7 +67,7 @@ class Layout:
         world += [rrb.Grid(*images)] if images else []
         lines = [rrb.Grid(*values)] if len(values) > _MAX_ROWS else values
         lines += self._of("age_ms")
-        # A state takes a lane, a line none.
+        # States get more height, as each takes a lane of its own.
         left = [(view, 2) for view in world] + [(view, 1) for view in self._of("diagnostics") + self._of("log")]
         right = [(view, 1) for view in lines] + [(view, 2) for view in self._of("valid")]
         columns = [rrb.Vertical(*(view for view, _ in c), row_shares=[n for _, n in c]) for c in (left, right) if c]

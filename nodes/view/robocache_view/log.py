@@ -23,7 +23,7 @@ def say(level: str, words: str) -> None:
 
 
 class Faults:
-    """Counts what went wrong, by input and kind, and says each at most every ten seconds."""
+    """Counts faults by input and kind, and logs each kind at most every ten seconds."""
 
     def __init__(self) -> None:
         self._counts: collections.Counter[tuple[str, str]] = collections.Counter()
@@ -31,7 +31,7 @@ class Faults:
         self._lock = threading.Lock()
 
     def count(self, name: str, kind: str, words: str, times: int = 1) -> None:
-        """`words` are of this one; the line says how many of its kind there were."""
+        """Counts `times` faults of a kind. `words` describe this fault, and a line has the total of its kind, too."""
         with self._lock:
             self._counts[name, kind] += times
             now = time.monotonic()
@@ -42,7 +42,7 @@ class Faults:
         say("warn", f"{name}: {words} ({total} so far)")
 
     def sum_up(self) -> None:
-        """Says all counts, at the end."""
+        """Logs all counts, at the end."""
         with self._lock:
             for (name, kind), total in sorted(self._counts.items()):
                 say("info", f"{name}: {total} {kind}")

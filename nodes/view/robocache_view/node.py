@@ -1,7 +1,7 @@
-"""The node: one thread takes what dora brings, another draws it.
+"""The node: one thread takes dora's events, another draws them.
 
-Rerun makes whoever draws wait when a viewer is slow. Only the second thread may wait; what comes meanwhile waits in the
-inbox, and is dropped when that is full.
+Rerun makes the drawing thread wait when a viewer is slow, and only that thread may wait. Messages that come meanwhile
+wait in the inbox, which drops the oldest when it is full.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from robocache_view import __version__
 from robocache_view.inbox import Inbox, copied
 from robocache_view.log import Faults, say
 
-# How long after the last message the viewer may take.
+# Time that the viewer may take after the last message.
 _ENDS_WITHIN_S = 10.0
 _CHECK_EVERY_S = 0.5
 _RECORDING = "robocache"
 
 
 class Painter(threading.Thread):
-    """Draws what is in the inbox for as long as there is a viewer. Begins anew when one comes back."""
+    """Thread that draws the messages of the inbox while there is a viewer, and begins anew when a viewer comes back."""
 
     def __init__(self, inbox: Inbox, sink: Any, faults: Faults, gone: Callable[[str], None]):
         super().__init__(daemon=True)
@@ -51,7 +51,7 @@ class Painter(threading.Thread):
             self._gone(str(error))
 
     def _paint(self) -> None:
-        """Draws until nothing more comes, or the viewer is gone."""
+        """Draws until no more messages come, or the viewer is gone."""
         import rerun as rr
 
         from robocache_view.canvas import Canvas
@@ -79,14 +79,14 @@ class Painter(threading.Thread):
         recording.disconnect()
 
     def _is_there(self, recording: Any) -> bool:
-        """True if the viewer is still there: a connection that broke takes everything, and draws nothing."""
+        """True if the viewer is still there: a broken connection takes all messages, and draws none."""
         try:
-            # With a timeout of 0 it would never say anything.
+            # With a timeout of 0 it would never report an error.
             recording.flush(timeout_sec=0.01)
         except RuntimeError as error:
             if "timed out" in str(error):
                 return True
-            # Raises if it does not come back.
+            # Raises OSError if the viewer can't come back.
             self._sink.is_ready()
             self._faults.count("viewer", "connections lost", "the viewer is gone")
             return False
@@ -94,7 +94,7 @@ class Painter(threading.Thread):
 
 
 def run(node: Any, sink: Any) -> None:
-    """Takes messages to the end of the dataflow, or until it is interrupted."""
+    """Takes messages until the dataflow ends, or the node is interrupted."""
     inbox, faults = Inbox(), Faults()
     gone: list[str] = []
     painter = Painter(inbox, sink, faults, gone.append)
@@ -114,7 +114,7 @@ def run(node: Any, sink: Any) -> None:
 
 
 def _take(node: Any, inbox: Inbox, faults: Faults, gone: Sequence[str]) -> None:
-    """Puts what comes into the inbox, for as long as it is drawn."""
+    """Puts messages into the inbox until the dataflow ends, or drawing has failed."""
     for event in node:
         if gone:
             return
@@ -172,7 +172,7 @@ def _file(text: str) -> pathlib.Path:
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """The command line, or ROBOCACHE_VIEW if that is empty. Exits with code 2 if it can't be used."""
+    """Parses the command line, or ROBOCACHE_VIEW if that is empty. Exits with code 2 if it can't be used."""
     parser = argparse.ArgumentParser("robocache-view", description="Shows the messages that are wired to it in Rerun.")
     parser.add_argument("--version", action="version", version=f"robocache-view {__version__}")
     modes = parser.add_subparsers(dest="mode", required=True, metavar="MODE")
@@ -195,7 +195,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def opened(options: argparse.Namespace) -> Any:
-    """Opens the place to draw. Raises OSError if that fails."""
+    """Opens the place for the drawing. Raises OSError if that fails."""
     from robocache_view import sink
 
     match options.mode:
@@ -219,7 +219,7 @@ def main() -> None:
     rr.set_strict_mode(True)
     try:
         node = Node()
-        # The others start when every node is there: a viewer that can't be had must not keep them from it.
+        # The other nodes start when every node has joined: a viewer that can't be opened must not hold them up.
         sink = opened(options)
     except RuntimeError as error:
         say("error", f"dora: {str(error).partition(chr(10))[0]}")
@@ -228,6 +228,6 @@ def main() -> None:
         say("error", f"{options.mode}: {error}; nothing is drawn")
         sys.exit(1)
     run(node, sink)
-    # The thread that draws may wait for a viewer that takes nothing: nothing waits for it.
+    # The drawing thread may wait for a viewer that takes nothing: the node ends without it.
     sys.stdout.flush()
     os._exit(0)

@@ -25,7 +25,7 @@ class File:
         self._is_begun = False
 
     def is_ready(self) -> bool:
-        """Raises OSError if it broke off: begun anew, it would lose what it has."""
+        """True, or raises OSError if writing broke off: a new start would lose the contents of the file."""
         if self._is_begun:
             raise OSError(f"{self._path} can't be written any more: is the disk full?")
         return True
@@ -39,7 +39,7 @@ class File:
 
 
 class Viewer:
-    """A viewer that others started."""
+    """A viewer that somebody else started."""
 
     def __init__(self, url: str):
         self.url = url
@@ -47,7 +47,7 @@ class Viewer:
         self._address = (parsed.hostname, parsed.port)
 
     def is_ready(self) -> bool:
-        """True if somebody listens. Rerun gives up a connection that can't be made at once."""
+        """True if the viewer listens: Rerun gives up a connection that can't be made at once."""
         try:
             socket.create_connection(self._address, 1.0).close()
         except OSError:
@@ -62,7 +62,7 @@ class Viewer:
 
 
 class Child(Viewer):
-    """A viewer or a server that is started here: Rerun's own ways to start one listen on every interface."""
+    """A viewer or a server that this node starts: those that Rerun's functions start listen on every interface."""
 
     def __init__(self, bind: str, port: int, options: list[str], outlives: bool):
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind, bind)
@@ -72,7 +72,7 @@ class Child(Viewer):
         if super().is_ready():
             raise OSError(f"port {port} is taken, by another viewer perhaps: name another, `--port`")
         command = [str(program()), "--bind", bind, "--port", str(port), *options]
-        # Away from the signals of the dataflow, whose end a window may outlive.
+        # A session of its own keeps the dataflow's signals away, as a window may outlive the dataflow.
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
         deadline = time.monotonic() + _STARTS_WITHIN_S
         while not super().is_ready():
@@ -82,7 +82,7 @@ class Child(Viewer):
             time.sleep(0.05)
 
     def is_ready(self) -> bool:
-        """Raises OSError if the viewer ended: nobody starts it again."""
+        """True if the viewer listens. Raises OSError if it ended: nobody starts it again."""
         if self._process.poll() is not None:
             raise OSError(f"the viewer ended (exit code {self._process.returncode})")
         return super().is_ready()
@@ -94,7 +94,7 @@ class Child(Viewer):
 
 
 def spawned(bind: str, port: int, memory_limit: str) -> Viewer:
-    """A viewer with a window, which stays when the dataflow ends; the one that is there already, if one is."""
+    """Returns a viewer with a window, which stays when the dataflow ends: the one that is open, else a new one."""
     there = Viewer(f"rerun+http://127.0.0.1:{port}/proxy")
     if there.is_ready():
         return there
@@ -106,11 +106,11 @@ def spawned(bind: str, port: int, memory_limit: str) -> Viewer:
 
 
 def served(bind: str, port: int, web_port: int, memory_limit: str) -> Viewer:
-    """A page for browsers at `web_port`, which takes what is drawn from `port`. It ends with the dataflow."""
+    """Starts a page for browsers at `web_port`, which gets the drawing from `port`. It ends with the dataflow."""
     options = ["--serve-web", "--web-viewer-port", str(web_port), "--server-memory-limit", memory_limit]
     return Child(bind, port, options, outlives=False)
 
 
 def program() -> pathlib.Path:
-    """Rerun's binary, which is in its wheel. The script `rerun` stands between it and signals."""
+    """Returns the path of Rerun's binary, in its wheel. The script `rerun` does not pass signals on to it."""
     return pathlib.Path(rerun_cli.__file__).with_name("rerun")

@@ -10,16 +10,16 @@ use robocache_stream::Message;
 use robocache_time::is_stamp_in_range;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A stamp further back than this is of a clock that was set, and not of a message out of order, ns.
+/// Step back of a stamp, ns, beyond which its clock was set back. A smaller step is a message out of order.
 const RESET_NS: i64 = 1_000_000_000;
 
-/// A stamp further behind the time of publication than this is of another clock, or of a recording, ns.
+/// Delay from a stamp to the arrival, ns, from which on the stamp is of another clock, or of a recording.
 const OTHER_CLOCK_NS: i64 = 3_600_000_000_000;
 
-/// A gap is a step of more than this many usual ones, as for `robocache info`.
+/// Multiple of the usual step beyond which a step is a gap, as for `robocache info`.
 const GAP_STEPS: f64 = 1.5;
 
-/// Number of steps after which the usual one is known.
+/// Number of steps after which the usual step is known.
 const LEAST_STEPS: u64 = 8;
 
 /// The figures of the operations of a node.
@@ -55,7 +55,7 @@ struct Input {
     out_of_order: u64,
     gaps: u64,
     newest_ns: Option<i64>,
-    /// A step of capture time that is longer is a gap, ns.
+    /// Step of capture time beyond which there is a gap, ns.
     gap_ns: i64,
     /// The longest step since the last report, ns.
     longest_step_ns: i64,
@@ -63,7 +63,7 @@ struct Input {
     first: Option<Instant>,
     last: Option<Instant>,
     recent: Recent<Samples>,
-    /// As it was last reported.
+    /// Row of the last report.
     row: Row,
 }
 
@@ -74,7 +74,7 @@ struct Samples {
     period: Times,
     delay: Times,
     delays: u64,
-    /// Number of these delays whose stamps are more than [`LONGEST_LEAD_NS`] ahead, and the greatest lead, ns.
+    /// Number of the delays whose stamps are more than [`LONGEST_LEAD_NS`] ahead of the arrival, and the greatest lead, ns.
     ahead: u64,
     lead_ns: i64,
     age: Times,
@@ -126,7 +126,7 @@ impl Input {
         self.messages += 1;
         self.first.get_or_insert(now);
         self.last = Some(now);
-        // No operation takes another one, and nothing is counted from it.
+        // Operations refuse a stamp out of range, so nothing is counted from it.
         let stamp = message.header.timestamp_ns.get();
         let stamp = stamp.filter(|&stamp| is_stamp_in_range(stamp));
         let step = stamp.and_then(|stamp| self.step(stamp));
@@ -148,7 +148,7 @@ impl Input {
         });
     }
 
-    /// The step from the newest stamp so far to a newer one.
+    /// Returns the step from the newest stamp so far to a newer one, and counts gaps and messages out of order.
     fn step(&mut self, stamp: i64) -> Option<i64> {
         let step = self.newest_ns.map(|newest| stamp.saturating_sub(newest));
         match step {
@@ -164,7 +164,7 @@ impl Input {
         Some(step)
     }
 
-    /// Messages in a second: those of the last seconds, or those after the first.
+    /// Messages per second, over the last seconds or since the first message.
     fn rate_hz(&self, now: Instant) -> f64 {
         let (since, messages) = (self.recent.since(), self.recent.get().messages);
         let (since, messages) = match self.first {
@@ -174,7 +174,7 @@ impl Input {
         messages as f64 / now.saturating_duration_since(since).as_secs_f64().max(1e-3)
     }
 
-    /// Messages since the last report, or their absence.
+    /// Summarizes the messages since the last report, or their absence.
     fn lately(&mut self, now: Instant) -> Lately {
         let usual = match (self.first, self.last) {
             (Some(first), Some(last)) if self.messages > 1 => {
@@ -192,7 +192,7 @@ impl Input {
         }
     }
 
-    /// Brings its row up to date.
+    /// Updates the row of the input, and returns it.
     fn report(&mut self, state: &InputState<'_>, now: Instant) -> Row {
         self.recent.turn(now);
         let recent = self.recent.get();
@@ -266,18 +266,18 @@ impl Diagnostics {
         }
     }
 
-    /// Observations, sets and grids in a second, of the last seconds; `None` at the start.
+    /// Observations, sets and grids per second, over the last seconds; `None` at the start.
     fn observation_rate_hz(&self, now: Instant) -> Option<f64> {
         let seconds = now.saturating_duration_since(self.results.since()).as_secs_f64();
         (seconds >= 0.5).then(|| self.results.get().observations as f64 / seconds)
     }
 
-    /// A message came on an input of an operation.
+    /// Counts a message of an operation's input.
     pub(crate) fn came(&mut self, operation: usize, input: usize, message: &Message) {
         self.operations[operation].inputs[input].came(message);
     }
 
-    /// The report at this time. `state` gives the state of each input of an operation.
+    /// Makes the report at this time. `state` gives the state of each input of an operation.
     pub(crate) fn report<'a>(&mut self, now: Instant, mut state: impl FnMut(usize, usize) -> InputState<'a>) -> Report {
         self.results.turn(now);
         let Results { wait, compute, .. } = self.results.get();
@@ -304,7 +304,7 @@ impl Diagnostics {
                 report.inputs.push(input.report(&state(i, j), now));
             }
         }
-        // The first of equally bad ones.
+        // `max_by_key` returns the last of equally bad rows: in reverse, the first.
         let worst = report.inputs.iter().rev().max_by_key(|row| row.level);
         if let Some(worst) = worst.filter(|row| row.level > Level::Ok) {
             (report.level, report.message) = (worst.level, format!("`{}`: {}", worst.input, worst.message));
@@ -314,8 +314,8 @@ impl Diagnostics {
 }
 
 impl Figures<'_> {
-    /// An observation, a set or a grid is published; `wait_ns` is how far its target is behind the newest stamp that was
-    /// seen, if that is known.
+    /// Counts an observation, a set or a grid that is published. `wait_ns` is the time from its target to the newest stamp that
+    /// was seen, if that is known.
     pub fn observation(&mut self, wait_ns: Option<i64>) {
         self.diagnostics.observations += 1;
         self.diagnostics.results.record(|results| {

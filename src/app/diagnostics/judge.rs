@@ -5,19 +5,19 @@ use crate::app::Dropped;
 use robocache_time::{ns_to_ms, ns_to_s};
 use std::time::Duration;
 
-/// A silence lasts at least this long.
+/// Shortest time without a message that is a silence.
 const LONG: Duration = Duration::from_secs(2);
 
-/// A silence also lasts this many times as long as usual.
+/// Multiple of the usual time between messages that a silence also lasts.
 const USUAL_TIMES: u32 = 3;
 
-/// Stamps that are further behind this host's clock are doubtful.
+/// Delay behind this host's clock beyond which stamps are doubtful.
 const LONGEST_DELAY_NS: i64 = 5_000_000_000;
 
-/// Stamps that are further ahead of this host's clock are doubtful.
+/// Lead over this host's clock beyond which stamps are doubtful.
 pub(super) const LONGEST_LEAD_NS: i64 = 1_000_000_000;
 
-/// Words for the counts of a row that are complained of.
+/// Words for the counts of a row that cause a warning.
 const COUNTED: [&str; 5] = [
     "late",
     "dropped, as too many waited",
@@ -31,7 +31,7 @@ pub(crate) fn is_silent(quiet: Duration, usual: Duration) -> bool {
     quiet >= LONG.max(USUAL_TIMES * usual)
 }
 
-/// Recent messages, as far as they are not in the row.
+/// Facts about recent messages that are not in the row.
 pub(super) struct Lately {
     /// The longest step of capture time since the last report, ns.
     pub longest_step_ns: i64,
@@ -49,39 +49,39 @@ pub(in crate::app) struct Faulty<'a> {
     pub faults: u64,
     /// Counts by reason: [`Dropped`](crate::app::Dropped).
     pub dropped: [u64; Dropped::REASONS],
-    /// The last line of the log that said so.
+    /// The last line of the log about a fault.
     pub said: &'a str,
 }
 
 /// State of an input, beside its messages.
 pub(in crate::app) struct InputState<'a> {
     pub diagnosis: Diagnosis,
-    /// The operation's complaint about it.
+    /// The operation's complaint about the input.
     pub ailment: Option<&'a Ailment>,
     pub faulty: Faulty<'a>,
     pub is_open: bool,
-    /// True if nothing need come: the observations are asked for by requests.
+    /// True if a silence is in order: the input has requests or ticks.
     pub may_be_silent: bool,
 }
 
-/// The beginning of what was said: names in it are as long as their sender likes.
+/// Shortens a text to its beginning: names in it are as long as their sender likes.
 fn shortened(said: &str) -> &str {
     const MOST: usize = 400;
     said.char_indices().nth(MOST).map_or(said, |(end, _)| &said[..end])
 }
 
-/// Level of an input and the reason, by its row and the one before it, and by its operation.
+/// Judges the level of an input and the reason, from its row, its row before, and its operation's complaint.
 pub(super) fn judge(row: &Row, before: &Row, lately: &Lately, state: &InputState<'_>) -> (Level, String) {
     let (level, words) = by_messages(row, before, lately, state);
     match state.ailment {
         None => (level, words),
         Some(ailment) if ailment.level > level => (ailment.level, shortened(&ailment.to_string()).to_owned()),
-        // The messages show the cause.
+        // The messages show the cause, so the operation's words for it are left out.
         Some(ailment) => (level, format!("{words}; {}", ailment.what)),
     }
 }
 
-/// Level of an input and the reason, by its messages or their absence.
+/// Judges the level of an input and the reason, from its messages or their absence.
 fn by_messages(row: &Row, before: &Row, lately: &Lately, state: &InputState<'_>) -> (Level, String) {
     let faults = row.faults - before.faults;
     if faults > 0 {
@@ -103,11 +103,11 @@ fn by_messages(row: &Row, before: &Row, lately: &Lately, state: &InputState<'_>)
     }
     let mut why = Vec::new();
     let mut say = |words: String| why.push(words);
-    // Causes before what they bring about.
+    // Causes come before their effects.
     if row.epoch > before.epoch {
         say(format!("a clock jumped (epoch {})", row.epoch));
     }
-    // Where the operation puts the stamps on the clock of this host, it says itself what is wrong with theirs.
+    // An operation that puts the stamps on this host's clock reports wrong stamps itself.
     let is_put_right = state.diagnosis.clock.is_some();
     let delay = row.delay_p50_ns.filter(|&delay| delay > LONGEST_DELAY_NS);
     if let Some(delay) = delay.filter(|_| !is_put_right) {

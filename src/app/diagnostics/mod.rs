@@ -1,5 +1,5 @@
-//! Figures of operations' inputs and results, gathered while somebody wants to know them, and reported once a second.
-//! They may depend on when messages come, as nothing in an observation does.
+//! Figures of operations' inputs and results, gathered only if somebody wants them, and reported once a second. Unlike an
+//! observation, they may depend on when messages come.
 
 mod figures;
 mod judge;

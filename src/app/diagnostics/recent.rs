@@ -3,14 +3,14 @@
 use hdrhistogram::Histogram;
 use std::time::{Duration, Instant};
 
-/// Figures cover the last one to two times this.
+/// Length of a turn. Figures cover the last one to two turns.
 const TURN: Duration = Duration::from_secs(5);
 
-/// The longest time that is told from longer ones: stamps are at most so far apart, ns.
+/// Longest time that a histogram tells from longer ones, ns: stamps are at most this far apart.
 const LONGEST_NS: u64 = 1 << 62;
 
-/// Two figures of a kind that take turns: every [`TURN`] the older one gives way to the newer, and a new one begins.
-/// What is asked is the older.
+/// Two figures of a kind, begun one [`TURN`] apart. Every turn the newer replaces the older, and a new one begins. The older is
+/// the one that is read.
 pub(in crate::app) struct Recent<T> {
     older: T,
     newer: T,
@@ -38,7 +38,7 @@ impl<T: Figure> Recent<T> {
         record(&mut self.newer);
     }
 
-    /// Lets the next one take its turn, if it is time.
+    /// Replaces the older figure by the newer, if the turn is over.
     pub(crate) fn turn(&mut self, now: Instant) {
         if now.saturating_duration_since(self.newer_since) >= TURN {
             std::mem::swap(&mut self.older, &mut self.newer);
@@ -58,9 +58,9 @@ impl<T: Figure> Recent<T> {
     }
 }
 
-/// Times from 0 on, within a hundredth. Recording one allocates nothing.
+/// Histogram of times from 0 on, accurate to a hundredth. Recording a time allocates nothing.
 pub(super) struct Times {
-    /// `None` would be bounds that the crate refuses.
+    /// `None` only if the crate refuses the bounds.
     histogram: Option<Histogram<u32>>,
     max_ns: i64,
 }
@@ -82,7 +82,7 @@ impl Figure for Times {
 }
 
 impl Times {
-    /// Records a time. One below 0 counts as 0.
+    /// Records a time. A negative time counts as 0.
     pub(super) fn record(&mut self, ns: i64) {
         if let Some(histogram) = &mut self.histogram {
             histogram.saturating_record(u64::try_from(ns).unwrap_or(0));
@@ -90,14 +90,14 @@ impl Times {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// The time that a share of them is not above; `None` if there are none.
+    /// The time that `share` of the times do not exceed; `None` if there are no times.
     pub(super) fn quantile(&self, share: f64) -> Option<i64> {
         let histogram = self.histogram.as_ref().filter(|histogram| !histogram.is_empty())?;
         let value = histogram.median_equivalent(histogram.value_at_quantile(share));
         Some(i64::try_from(value).unwrap_or(i64::MAX).min(self.max_ns))
     }
 
-    /// The longest; `None` if there are none.
+    /// The longest time; `None` if there are no times.
     pub(super) fn max(&self) -> Option<i64> {
         self.quantile(1.0).map(|_| self.max_ns)
     }
@@ -122,7 +122,7 @@ mod tests {
             assert!((found / ms - 1.0).abs() < 0.01, "{found} instead of {ms}");
         }
         assert_eq!(times.max(), Some(100_000_000));
-        // Two days are two days.
+        // A time of two days is not cut off.
         times.record(172_800_000_000_000);
         let found = times.quantile(1.0).unwrap() as f64 / 172_800_000_000_000.0;
         assert!((found - 1.0).abs() < 0.01, "{found}");

@@ -11,14 +11,14 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// As it should be.
+    /// Nothing is wrong.
     #[default]
     Ok = 0,
     /// Something is lost, late or outside its limits.
     Warn = 1,
     /// Messages can't be used.
     Error = 2,
-    /// Nothing comes.
+    /// No messages come.
     Stale = 3,
 }
 
@@ -33,13 +33,13 @@ impl fmt::Display for Level {
     }
 }
 
-/// The columns, one an entry: what it means, its name, its type.
+/// Defines the columns of a report: for each its meaning, its name and its type.
 macro_rules! columns {
     ($($(#[doc = $doc:literal])+ $name:ident: $Type:ty,)+) => {
         /// The figures of one input of one operation.
         ///
-        /// Counts are of the whole run. Rates, shares and percentiles are of the last 5 to 10 seconds. What is not known is
-        /// `None`: in a message -1, of a float NaN.
+        /// Counts are of the whole run. Rates, shares and percentiles are of the last 5 to 10 seconds. An unknown value is
+        /// `None`, and in a message -1, or NaN for a float.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
         #[serde(default)]
         pub struct Row {
@@ -47,7 +47,7 @@ macro_rules! columns {
         }
 
         impl Report {
-            /// The form of its payload: a struct with a row for each input.
+            /// Layout of the report's payload: a struct with a row for each input.
             pub fn layout(&self) -> Layout {
                 Layout {
                     rows: self.inputs.len(),
@@ -59,7 +59,7 @@ macro_rules! columns {
                 }
             }
 
-            /// Writes its rows to a payload of its [`layout`](Self::layout).
+            /// Writes the rows to a payload of the report's [`layout`](Self::layout).
             pub fn write(&self, payload: &mut Payload<'_>) {
                 let mut column = 0..;
                 $(<$Type as Cell>::write(payload, column.next().unwrap_or(0), self.inputs.iter().map(|row| &row.$name));)+
@@ -69,7 +69,7 @@ macro_rules! columns {
 }
 
 columns! {
-    /// The operation that takes it.
+    /// The operation that takes the input.
     operation: String,
     /// The input.
     input: String,
@@ -79,56 +79,56 @@ columns! {
     message: String,
     /// Messages that came.
     messages: u64,
-    /// Messages in a second.
+    /// Messages per second.
     rate_hz: f64,
-    /// From one capture time to the next newer one.
+    /// Median step from one capture time to the next newer one.
     period_p50_ns: Option<i64>,
-    /// The same: one in a hundred is above.
+    /// 99th percentile of the step from one capture time to the next newer one.
     period_p99_ns: Option<i64>,
-    /// The age of its newest sample at the observations.
+    /// Median age of the newest sample at the observations.
     age_p50_ns: Option<i64>,
-    /// The same: one in a hundred is above.
+    /// 99th percentile of the age of the newest sample at the observations.
     age_p99_ns: Option<i64>,
-    /// The same: the greatest.
+    /// Greatest age of the newest sample at the observations.
     age_max_ns: Option<i64>,
-    /// From the capture time to the publication, if both are by one clock.
+    /// Median delay from the capture time to the arrival at the node, if both are by one clock.
     delay_p50_ns: Option<i64>,
-    /// The same: one in a hundred is above.
+    /// 99th percentile of the delay from the capture time to the arrival at the node.
     delay_p99_ns: Option<i64>,
-    /// The share of the observations in which it is valid.
+    /// Share of the observations in which the input is valid.
     valid_share: Option<f64>,
     /// Samples that came after their target was sent.
     late: u64,
-    /// Number of faults of its messages, as the log counts them.
+    /// Number of faults of the input's messages, as the log counts them.
     faults: u64,
     /// Messages or samples that were dropped because too many waited.
     dropped_overflow: u64,
-    /// The same, because of a NaN or an infinity.
+    /// Messages or samples that were dropped for a NaN or an infinity.
     dropped_nonfinite: u64,
-    /// The same, because of their length.
+    /// Messages or samples that were dropped for their length.
     dropped_length: u64,
-    /// The same, because of their stamp.
+    /// Messages or samples that were dropped for their stamp.
     dropped_stamp: u64,
-    /// The same, because of a value past what is computed with.
+    /// Rows that were dropped for a value beyond the limits of the computation.
     dropped_range: u64,
-    /// The same, because no joints were found for a pose.
+    /// Poses that were dropped because no joints were found for them.
     dropped_unreachable: u64,
-    /// Messages whose capture time is before that of an earlier one.
+    /// Messages whose capture time is before the capture time of an earlier message.
     out_of_order: u64,
-    /// Steps of capture time of more than 1.5 times the usual one.
+    /// Steps of capture time that are longer than 1.5 times the usual step.
     gaps: u64,
     /// Number of jumps of a stream's clock.
     epoch: i64,
     /// Host time minus the time of the device, if it is estimated.
     clock_offset_ns: Option<i64>,
-    /// Excess over a second that passes on the host in a second of the device, millionths.
+    /// Excess of the host's time over a second of the device, parts per million.
     clock_skew_ppm: Option<f64>,
 }
 
 /// Facts about the operations of a node and about their inputs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The version of this form: [`Report::VERSION`].
+    /// Version of the report's form: [`Report::VERSION`].
     pub version: u32,
     /// The node.
     pub node: String,
@@ -142,16 +142,16 @@ pub struct Report {
     pub message: String,
     /// Observations, sets and grids that were published, so far.
     pub observations: u64,
-    /// The same in a second, of the last 5 to 10 seconds. What is not said is not known.
+    /// Observations, sets and grids per second, over the last 5 to 10 seconds; `None` if unknown.
     #[serde(default)]
     pub observation_rate_hz: Option<f64>,
-    /// From the target of an observation to the newest stamp that was seen when it was published.
+    /// Median time from the target of an observation to the newest stamp seen when it was published.
     pub wait_p50_ns: Option<i64>,
-    /// The same: one in a hundred is above.
+    /// 99th percentile of the time from an observation's target to the newest stamp.
     pub wait_p99_ns: Option<i64>,
-    /// Time that the operations took for a result.
+    /// Median time that the operations took for a result.
     pub compute_p50_us: Option<f64>,
-    /// The same: one in a hundred is above.
+    /// 99th percentile of the time that the operations took for a result.
     pub compute_p99_us: Option<f64>,
     /// The most messages of one input that waited at once since the last report.
     pub queue_depth: u64,
@@ -169,7 +169,7 @@ impl Report {
     /// The version of a report that this library makes.
     pub const VERSION: u32 = 1;
 
-    /// Writes the metadata of its message.
+    /// Writes the report's metadata to the header of its message.
     pub fn describe(&self, header: &mut Header) {
         header.timestamp_ns.set(self.timestamp_ns);
         key::node.set(header, &self.node);
@@ -200,7 +200,7 @@ impl Report {
     }
 }
 
-/// A type that columns have.
+/// A type of the values of a column.
 trait Cell {
     const DTYPE: Dtype;
 
@@ -216,7 +216,7 @@ trait Cell {
         Self: 'a;
 }
 
-/// A type that travels as another one.
+/// Implements `Cell` for a type that is sent as another one.
 macro_rules! cell {
     ($Type:ty as $As:ty: |$value:ident| $convert:expr) => {
         impl Cell for $Type {

@@ -1,4 +1,4 @@
-//! Messages and changes on their way to operations, and on from one to the next.
+//! Delivery of messages and changes to the operations, and from one operation to the next.
 
 use super::Graph;
 use crate::app::input_message::InputMessage;
@@ -17,7 +17,7 @@ impl Graph {
             self.dispatch(to, input, message, sink);
             return;
         }
-        // It was sent before its taker went back to the host.
+        // The message was sent before its consumer went back to the host.
         let mut on_host = self.shared.on_host.take().unwrap_or_default();
         match on_host.fetch(&message) {
             Ok(()) => self.dispatch(to, input, InputMessage::Owned(&mut on_host), sink),
@@ -47,8 +47,9 @@ impl Graph {
         self.resume(to, input, Some(&message), times, sink);
     }
 
-    /// Lets an operation finish what its last call left, and delivers what it published after each step. Messages that are on
-    /// their way to operations after it are delivered first, as some of them may be its own; others wait until it is finished.
+    /// Lets an operation finish the work that its last call left, and delivers its messages after each step. Messages in flight
+    /// to later operations are delivered first, as some may be its own. Messages to itself and to earlier operations wait until
+    /// it is finished.
     pub(super) fn resume(
         &mut self,
         of: usize,
@@ -98,7 +99,7 @@ impl Graph {
         }
     }
 
-    /// Delivers what the operations published to one another, until nothing is on its way.
+    /// Delivers the messages between operations, until none is in flight.
     pub(super) fn settle(&mut self, sink: &mut dyn Sink) {
         while let Some(mut on_its_way) = self.shared.internal.pending.pop_front() {
             let message = InputMessage::Owned(&mut on_its_way.message);

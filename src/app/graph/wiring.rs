@@ -66,8 +66,8 @@ impl Graph {
         self.ask_for_devices(index);
     }
 
-    /// Asks an operation on which device it wants its inputs, which may change with every call, and tells the operations
-    /// before it.
+    /// Asks an operation at which device it wants its inputs, which may change with every call, and tells the operations that
+    /// publish them.
     pub(super) fn ask_for_devices(&mut self, of: usize) {
         for i in 0..self.nodes[of].internals.len() {
             let InternalInput { input, from, device } = self.nodes[of].internals[i];
@@ -80,10 +80,10 @@ impl Graph {
         }
     }
 
-    /// The device at which everybody who takes an output wants it.
+    /// The device at which all consumers of an output want it; without consumers, the device at which the dataflow does.
     fn device_of_output(&self, (operation, output): (usize, usize)) -> Option<Device> {
         let consumers = self.nodes[operation].outputs[output].consumers.iter();
-        // The one that is being added is not there yet, and is asked last.
+        // A consumer that is being added may not be among the nodes yet.
         let takers = consumers.filter_map(|&(taker, input)| Some((self.nodes.get(taker)?, input)));
         let mut devices = takers.map(|(taker, input)| taker.operation.device_of_input(input));
         let Some(first) = devices.next() else {
@@ -92,11 +92,12 @@ impl Graph {
         first.filter(|_| devices.all(|device| device == first))
     }
 
-    /// Sets where the payloads of published outputs are to be.
+    /// Sets the warnings of the configuration.
     pub(in crate::app) fn set_warnings(&mut self, warnings: Vec<String>) {
         self.warnings = warnings;
     }
 
+    /// Sets the residences of the payloads of published outputs.
     pub(in crate::app) fn set_residences(&mut self, residences: Vec<(String, OutputResidence)>) {
         for (name, residence) in &residences {
             let nodes = self.nodes.iter_mut().flat_map(|node| &mut node.outputs);
@@ -110,8 +111,8 @@ impl Graph {
         self.residences = residences;
     }
 
-    /// An input of an operation that says where things stand in the payload, though another operation of this process makes
-    /// the messages.
+    /// Finds an input that another operation of this process publishes, although its configuration has `from`, which is for
+    /// payloads of other software. Returns the names of the operation and the input.
     pub(in crate::app) fn misread(&self) -> Option<(&str, &str)> {
         self.nodes.iter().find_map(|node| {
             let mut inputs = node.internals.iter().map(|internal| internal.input);

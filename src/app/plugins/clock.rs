@@ -4,7 +4,7 @@ use robocache_ops::clock::{ClockConfig, Clocks, Notice, Stamp};
 use robocache_ops::{self as ops, clock};
 use robocache_stream::{Header, Layout, Message};
 
-/// A stamp this far from the time of publication is of another clock than the configuration says.
+/// Distance of a stamp from the time of publication, ns, beyond which it is of another clock than the configuration says.
 const OTHER_CLOCK_NS: u64 = 10_000_000_000;
 
 plugin! {
@@ -28,13 +28,13 @@ fn build(config: ClockConfig, context: &mut BuildContext<'_>) -> Result<(), AppE
 
 /// The capture time of a message, ns.
 enum CaptureTime {
-    /// Stamp of the clock that the message comes from.
+    /// The message's own stamp.
     Stamped(i64),
     /// No stamp; a node gave it the time of its publication.
     Unstamped(i64),
 }
 
-/// Stamp of a message; if only its samples have stamps, the newest of them.
+/// Reads the stamp of a message, or if only its samples have stamps, the newest of these.
 fn capture_time(header: &Header) -> Result<CaptureTime, Fault> {
     let own = header.timestamp_ns.get().filter(|_| !header.is_unstamped());
     let of_rows = || header.timestamps_ns.get()?.iter().copied().max();
@@ -58,7 +58,7 @@ struct Clock {
     name: String,
     inputs: Vec<String>,
     clocks: Clocks,
-    /// The complaint about the stamps of each input, until they are by the estimate of a clock that goes right.
+    /// The complaint about the stamps of each input, until its clock is locked again.
     ailments: Vec<Option<Ailment>>,
     /// The last stamp of each input.
     last: Vec<Option<Stamp>>,

@@ -1,4 +1,4 @@
-//! The plugin group: messages of several streams in sets, which go on unchanged.
+//! Plugin `group`: publishes messages of several streams in sets, unchanged.
 
 mod silence;
 
@@ -41,7 +41,7 @@ struct Group {
 }
 
 impl Group {
-    /// Publishes the sets that are known, and counts what is in none.
+    /// Publishes the sets that are decided, and counts the messages that are in no set.
     fn settle(&mut self, out: &mut Outbox<'_>) {
         while let Some(outcome) = self.grouper.next_outcome() {
             let (input, message) = match outcome {
@@ -76,7 +76,7 @@ fn describe(header: &mut Header, own: &Header, set: SetInfo) {
     group::key::group.set(header, set.number);
     group::key::group_timestamp_ns.set(header, set.newest_ns);
     group::key::group_span_ns.set(header, set.span_ns);
-    // An observation has one of its own, by which its consumers know that its grid has started anew.
+    // An observation has an epoch of its own, by which its consumers know that its grid has started anew.
     if header.get(ops::key::epoch.name).is_none() {
         ops::key::epoch.set(header, set.epoch);
     }
@@ -110,7 +110,7 @@ fn report(input: usize, reason: DropReason, out: &mut Outbox<'_>) {
     out.warn_seldom(input, kind, text);
 }
 
-/// Warns of what the arrival of a message did, beside what became of it.
+/// Warns if the arrival of a message shows a clock jump, or messages too close together, or drops a message.
 fn warn(input: usize, arrival: Arrival, out: &mut Outbox<'_>) {
     if let Some(jump) = arrival.jumped_ns {
         warn_of_jump(input, jump, "what waited was dropped", out);

@@ -1,4 +1,4 @@
-//! The plugin kinematics: an operation for each entry of its section.
+//! Plugin `kinematics`: an operation for each entry of its section.
 
 use crate::app::{AppError, BuildContext, Dropped, Fault, Operation, Outbox, Registration};
 use robocache_device::Device;
@@ -60,7 +60,7 @@ impl KinematicsEntry {
         });
     }
 
-    /// Counts the rows that are not used, and the changes of posture, and says why and where.
+    /// Counts and logs the rows that are not used, with the reason, and a change of posture, with its stamp.
     fn report(&self, message: &Message, out: &mut Outbox<'_>) {
         if let Some((_, row)) = self.kinematics.changes() {
             let stamp_ns = message.stamps()[row];

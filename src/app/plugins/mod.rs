@@ -1,7 +1,7 @@
 //! robocache's own plugins.
 
-/// Defines a plugin with its name and what `--help` says of it. Its configuration is the program's, else its section's,
-/// and the module's function `build` gets it.
+/// Defines a plugin with its name and its text in `--help`. The module's function `build` gets its configuration: the one of
+/// the program, else of its section.
 macro_rules! plugin {
     ($(#[doc = $doc:literal])+ $Plugin:ident($Config:ty), $name:literal: $about:literal) => {
         $(#[doc = $doc])+
@@ -11,7 +11,7 @@ macro_rules! plugin {
         }
 
         impl $Plugin {
-            /// With a configuration from the program. [`default`](Self::default) takes it from the file.
+            /// A plugin with a configuration from the program. [`default`](Self::default) takes it from the file.
             pub fn new(config: $Config) -> Self {
                 Self { config: Some(config) }
             }
@@ -94,7 +94,7 @@ fn add(
     Ok(())
 }
 
-/// The value of a live parameter that may be switched off with null.
+/// Reads the value of a live parameter, which null switches off.
 fn number_or_null(value: &Value) -> Result<Option<f64>, Fault> {
     match value {
         Value::Null => Ok(None),
@@ -102,8 +102,7 @@ fn number_or_null(value: &Value) -> Result<Option<f64>, Fault> {
     }
 }
 
-/// Counts what of a message is not as it was sent: columns that were not copied, and nulls. `columns` and `nulls` say what
-/// becomes of them.
+/// Counts the columns of a message that were not copied, or that have nulls. `columns` and `nulls` say what becomes of them.
 fn report_losses(input: usize, message: &Message, (columns, nulls): (&str, &str), out: &mut Outbox<'_>) {
     for skipped in message.skipped() {
         let (name, kind) = (skipped.field.name(), skipped.field.data_type());
@@ -122,7 +121,7 @@ fn report_losses(input: usize, message: &Message, (columns, nulls): (&str, &str)
 /// Warns that the clock of an input jumped by `jump_ns`, and of the consequence.
 fn warn_of_jump(input: usize, jump_ns: i64, done: &str, out: &mut Outbox<'_>) {
     let seconds = ns_to_s(jump_ns);
-    // Two kinds, so that of a stamp that jumps there and back both are logged.
+    // Two kinds, so that both jumps are logged if a stamp jumps there and back.
     let kind = if jump_ns < 0 {
         "clock jumps back"
     } else {

@@ -1,4 +1,4 @@
-//! The plugins align and fuse as one operation: samples of messages in, and where an observation is due, its outputs.
+//! The operation of the plugins align and fuse: takes samples, and publishes observations when they are due.
 
 mod attach;
 mod publish;
@@ -60,8 +60,8 @@ enum Pending {
 }
 
 impl Observe {
-    /// The operation of that name, and of this configuration. `has_frames`: each output is that of one stream, whose frame
-    /// it passes on.
+    /// Makes the operation of this name and configuration. `has_frames` is true if each output has one stream, whose frame it
+    /// passes on.
     pub(super) fn new(name: &str, config: &AlignConfig, aligner: Aligner, has_frames: bool) -> Self {
         let timeline = aligner.timeline();
         Self {
@@ -75,7 +75,7 @@ impl Observe {
         }
     }
 
-    /// The outputs of fuse: the window, what is attached to it, and both in one message.
+    /// The outputs of fuse: the window, the streams attached to it, and both in one message.
     pub(super) fn outputs_of_fuse(&self) -> Vec<String> {
         let attached = self.aligner.timeline().attached();
         let whole = (!attached.is_empty()).then(|| OBSERVATION.to_owned());
@@ -88,19 +88,19 @@ impl Observe {
         self.aligner.timeline().inputs().map(str::to_owned).collect()
     }
 
-    /// The inputs: those of the streams, and then the trigger's, if it has one of its own.
+    /// The inputs of the streams, and then of the trigger, if it has one of its own.
     pub(super) fn inputs(&self) -> Vec<String> {
         let mut inputs = self.streams();
         inputs.extend(self.aligner.timeline().trigger_input().map(str::to_owned));
         inputs
     }
 
-    /// The trigger's input, if it has one of its own.
+    /// Index of the trigger's input, if it has one of its own.
     fn trigger_input(&self) -> usize {
         self.aligner.timeline().inputs().count()
     }
 
-    /// Takes a message, which is a request or a tick, of an attached stream, or holds samples.
+    /// Takes a message: a request or a tick, a message of an attached stream, or samples.
     fn handed(&mut self, input: usize, message: InputMessage<'_>, out: &mut Outbox<'_>) -> Result<(), Fault> {
         if input == self.trigger_input() {
             self.triggered(&message, out);
@@ -144,7 +144,7 @@ impl Observe {
         Ok(())
     }
 
-    /// Takes the samples of a message, until more is due than is published at once.
+    /// Takes the samples of a message, until more observations are due than are published at once.
     fn take(&mut self, mut samples: Samples, message: &Message, out: &mut Outbox<'_>) {
         while let Some(pushed) = self.aligner.push_next(&mut samples, message) {
             let input = samples.modality();
@@ -169,7 +169,7 @@ impl Observe {
         }
     }
 
-    /// Warns of what the arrival of a sample did, beside adding to its history.
+    /// Warns if a sample shows a clock jump, came late or too soon, or made the history drop a sample.
     fn report(&self, input: usize, pushed: Pushed, out: &mut Outbox<'_>) {
         if let Some(jump) = pushed.jumped_ns {
             warn_of_jump(input, jump, "targets begin anew", out);
@@ -191,7 +191,7 @@ impl Observe {
         }
     }
 
-    /// Publishes what is due, and notes if that was not all.
+    /// Publishes the observations that are due, and notes if some are left.
     fn publish_some(&mut self, out: &mut Outbox<'_>) {
         if !self.publish_due(out) {
             self.pending = Pending::Observations;
@@ -253,7 +253,7 @@ impl Operation for Observe {
         }
     }
 
-    /// Holds attached messages on the host.
+    /// Device of the samples; attached messages are held on the host.
     fn device_of_input(&self, input: usize) -> Option<Device> {
         let is_sample = input < self.aligner.timeline().modalities();
         self.aligner.input_gpu().filter(|_| is_sample).map(Gpu::device)

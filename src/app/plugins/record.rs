@@ -51,8 +51,8 @@ impl RecordConfig {
     /// Checks that a new run can record into the folder. A relative path starts from `base`.
     ///
     /// # Errors
-    /// Returns the reason why it can't: the folder holds a recording already, the path is not a folder and can't become
-    /// one, [`folder`](Self::folder) refuses the path, or two `inputs` belong to one stream.
+    /// Returns the reason why it can't. The folder may hold a recording already, or the path may not be a folder and can't
+    /// become one. [`folder`](Self::folder) may refuse the path, or two `inputs` may belong to one stream.
     pub fn check_new_run(&self, base: &Path) -> Result<(), ConfigError> {
         let folder = base.join(self.folder(SystemTime::now())?);
         // Only the error matters here: two inputs of one stream.

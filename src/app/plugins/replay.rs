@@ -8,10 +8,10 @@ use serde::{Deserialize, Deserializer, de};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// The longest pause between two messages, in recorded time. A longer one comes of a stamp that can't be, or is longer
-/// than anybody wants to wait.
+/// The longest pause between two messages, in recorded time. A longer pause comes from a wrong stamp, or is longer than anybody
+/// wants to wait.
 const LONGEST_PAUSE_NS: i64 = 10_000_000_000;
-/// A warning of one kind comes at most this often.
+/// Least time between two warnings of one kind.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
 /// The section `replay:`.
@@ -33,7 +33,7 @@ pub struct ReplayConfig {
 pub enum Speed {
     /// A multiple of the recorded speed.
     Times(f64),
-    /// As fast as the consumers take it.
+    /// The speed at which the consumers take the messages.
     Max,
 }
 
@@ -103,14 +103,14 @@ struct Replay {
     name: String,
     speed: Speed,
     order: Order,
-    /// Until it has.
+    /// True until the warning about requests is logged.
     warns_of_requests: bool,
     outputs: Vec<String>,
     /// The outputs that are published, by the index of their stream in the reader.
     wanted: Vec<usize>,
     reader: Reader,
     started: bool,
-    /// From the first message on.
+    /// Times at which messages are due, from the first message on.
     pace: Option<Pace>,
     /// Pauses that were cut short.
     cut: RateLimit,
@@ -159,7 +159,7 @@ impl Source for Replay {
         match self.reader.next_into(&mut self.message) {
             Ok(Some(stream)) => self.publish(self.wanted[stream], out),
             Ok(None) => return self.end(),
-            // The file that a crash left behind has no more to publish, and nothing else is wrong.
+            // The file that a crash left behind has no more messages, and nothing else is wrong.
             Err(error @ (ReadError::Unfinished { .. } | ReadError::NotEnded { .. })) => {
                 tracing::warn!("{}: {error}", self.name)
             }
@@ -178,7 +178,8 @@ impl Source for Replay {
 struct Pace {
     /// Time at which the newest message is due.
     due: Instant,
-    /// Its stamp, and that of the message before the last jump: a single bad stamp is one jump and not two.
+    /// Stamp of the newest message, and of the message before the last jump. With both, a single bad stamp is one jump and not
+    /// two.
     newest: i64,
     before: i64,
     /// The last stamp, whose message is not published yet.
@@ -195,7 +196,7 @@ impl Pace {
         }
     }
 
-    /// Goes on to the next stamp; may be called again with the same. Returns the gap, ns, if it is cut short.
+    /// Goes on to the next stamp; a repeated call with the same stamp changes nothing. Returns the gap, ns, if it is cut short.
     fn advance(&mut self, stamp: i64, speed: f64) -> Option<i64> {
         if stamp == self.looked_at {
             return None;
@@ -223,14 +224,14 @@ impl Pace {
     }
 }
 
-/// Counts an event, and says whether it may be logged.
+/// Counts an event; true if it may be logged.
 fn is_due(rate: &mut RateLimit) -> bool {
     rate.add(1);
     rate.is_due(Instant::now(), LOG_EVERY)
 }
 
 impl Replay {
-    /// Everything that can be read is published.
+    /// Ends the replay, once everything that can be read is published.
     fn end(&mut self) -> Result<Wake, Fault> {
         match self.first_damage.take() {
             None => Ok(Wake::Done),

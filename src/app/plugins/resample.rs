@@ -7,7 +7,7 @@ use robocache_stream::{Layout, Message};
 use std::time::Duration;
 
 plugin! {
-    /// Publishes the batches of `trajectories` at their targets, `resampled`.
+    /// Resamples the batches of the input `trajectories` at their targets, and publishes them as `resampled`.
     ResamplePlugin(ResampleConfig), "resample": "Resamples batches of `trajectories` at their targets, as `resampled`."
 }
 
@@ -88,7 +88,7 @@ mod tests {
     use robocache_stream::{Cells, Header, Payload};
     use std::path::Path;
 
-    /// Keeps what was published last.
+    /// Sink that keeps the last message.
     #[derive(Default)]
     struct Last {
         message: Message,
@@ -118,7 +118,7 @@ mod tests {
             .unwrap()
     }
 
-    /// Rows of two samples each, at 0 and 10 ns, and a target at 5 ns.
+    /// Makes rows of two samples each, at 0 and 10 ns, and a target at 5 ns.
     fn batch(dtype: Dtype, values: &[u8], value_offsets: &[i32], last_ns: &[i64]) -> Message {
         let rows = last_ns.len();
         let mut message = Message::default();
@@ -170,7 +170,7 @@ mod tests {
             (Some(3), Some(2))
         );
         assert_eq!(ops::key::dropped_overflow.get(&last.message.header), Some(1));
-        // Two rows, and the line from 3e38 to -3e38.
+        // The two refused rows, and the overflow between 3e38 and -3e38.
         assert_eq!(faults(&graph), 3);
     }
 

@@ -25,7 +25,7 @@ fn build(config: VoxelizeConfig, context: &mut BuildContext<'_>) -> Result<(), A
     )
 }
 
-/// Checks that grids can be made and sent whatever is in them. Those of `coo` are as large as their clouds make them.
+/// Checks that grids can be made and sent, if their size is fixed. The size of a `coo` grid depends on its clouds.
 fn check_size(config: &VoxelizeConfig, context: &BuildContext<'_>) -> Result<(), ConfigError> {
     config.validate()?;
     let Some(bytes) = config.message_bytes() else {
@@ -46,7 +46,7 @@ struct Voxelize {
     about: About,
 }
 
-/// Grids without a point: what is wrong with the inputs of the last one, if it was empty.
+/// State of empty grids: the complaint about the last grid, if no point was in it, and the inputs that it had.
 #[derive(Default)]
 struct Empty {
     ailment: Option<Ailment>,
@@ -54,11 +54,11 @@ struct Empty {
     looked: Option<Instant>,
 }
 
-/// Clouds of empty grids are looked at this often.
+/// Period in which clouds of empty grids are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Empty {
-    /// Looks at a grid, and says what is wrong if no point is in it.
+    /// Looks at a grid, and warns with the reason if no point is in it.
     fn look(&mut self, grid: &GatheredGrid<'_>, out: &mut Outbox<'_>) {
         let counters = grid.counters();
         if counters.points_kept > 0 {
@@ -111,7 +111,7 @@ fn why_empty(grid: &GatheredGrid<'_>) -> String {
     format!("all points are outside, at {came}, and the grid is {allowed}{unit}")
 }
 
-/// Everything that a grid is published with.
+/// Data and state that a grid is published with.
 struct About {
     form: Layout,
     empty: Empty,
@@ -119,10 +119,10 @@ struct About {
     selections: Vec<Selection>,
     layout: VoxelLayout,
     dtype: Dtype,
-    /// True if there is one input, and nothing moves it: then the grid is in the frame of its cloud.
+    /// True if there is one input, without an extrinsic: the grid is then in the frame of its cloud.
     keeps_frame: bool,
     frame_id: String,
-    /// Clouds of one clock are no further apart than this, ns.
+    /// Greatest distance in time between clouds of one clock, ns.
     reset_ns: i64,
 }
 
@@ -152,7 +152,7 @@ impl Voxelize {
         })
     }
 
-    /// Has grids stay on the device where those that take them want them there.
+    /// Leaves grids on the device if their consumers want them there.
     fn look_where_grids_go(&mut self, out: &Outbox<'_>) {
         let gpu = self.voxelizer.output_gpu();
         let stays = gpu.is_some_and(|gpu| out.is_wanted_on_device(0, gpu));
@@ -166,12 +166,12 @@ impl Voxelize {
     }
 }
 
-/// A cloud of an input came, and is one.
+/// Notes a cloud of an input, and warns if its stamp can't be a capture time.
 fn came(stream: &mut StreamWatch, input: usize, message: &Message, out: &mut Outbox<'_>) {
     let now = Instant::now();
     stream.came(now);
     let header = &message.header;
-    // One without a stamp of its own has the time of its publication.
+    // A cloud without a stamp of its own has the time of its publication.
     let Some(stamp_ns) = header.timestamp_ns.get().filter(|_| !header.is_unstamped()) else {
         return;
     };
@@ -185,7 +185,7 @@ fn came(stream: &mut StreamWatch, input: usize, message: &Message, out: &mut Out
     }
 }
 
-/// Counts clouds that are in no grid, once each, and says why.
+/// Counts clouds that are in no grid, once each, and logs why.
 fn leave_out(input: usize, unused: &Unused, out: &mut Outbox<'_>) {
     let (why, clouds) = match unused {
         Unused::Cloud(_) => (Dropped::Length, 1),
@@ -203,7 +203,7 @@ fn leave_out(input: usize, unused: &Unused, out: &mut Outbox<'_>) {
     }
 }
 
-/// Publishes a grid, and says what is not in it.
+/// Publishes a grid, and reports the clouds and values that are not in it.
 fn publish(mut grid: GatheredGrid<'_>, about: &mut About, out: &mut Outbox<'_>) {
     for (input, error) in grid.refused() {
         out.dropped(*input, Dropped::Length);
@@ -241,7 +241,7 @@ fn publish(mut grid: GatheredGrid<'_>, about: &mut About, out: &mut Outbox<'_>) 
     }
 }
 
-/// Says where the clouds of a grid are further apart than those of one clock can be.
+/// Warns if grids go back in time, or if the clouds of a grid are further apart than those of one clock can be.
 fn warn_of_clocks(grid: &GatheredGrid<'_>, about: &About, out: &mut Outbox<'_>) {
     let ages = || grid.inputs_age_ns().iter().enumerate();
     if let (Some(back_ns), Some((input, _))) = (grid.back_ns(), ages().find(|(_, age)| **age == 0)) {
@@ -256,7 +256,7 @@ fn warn_of_clocks(grid: &GatheredGrid<'_>, about: &About, out: &mut Outbox<'_>) 
     }
 }
 
-/// Publishes a grid that stays on its device. Says whether that was done.
+/// Publishes a grid that stays on its device; true if that was done.
 fn send_on_device(grid: &mut GatheredGrid<'_>, about: &About, out: &mut Outbox<'_>) -> bool {
     let Some((gpu, budget)) = grid.on_device() else {
         return false;
@@ -361,7 +361,7 @@ impl Operation for Voxelize {
         self.streams[input].1.refused += messages;
     }
 
-    /// Names the inputs that are quiet.
+    /// Warns of the inputs that are quiet.
     fn wake(&mut self, now: Instant, _: &mut Outbox<'_>) -> Result<Wake, Fault> {
         let start = *self.start.get_or_insert(now);
         for (is_open, stream) in &mut self.streams {

@@ -1,6 +1,6 @@
-//! Tells the robot's operator why there are no observations, and which stamps can't be times.
+//! Tells the robot's operator why there are no observations, and which stamps can't be capture times.
 //!
-//! Nothing in here has a part in the observations. It may look at the wall clock, which they must not.
+//! Nothing in here has an influence on the observations. It may look at the wall clock, which they must not.
 
 mod blame;
 mod stream;
@@ -12,19 +12,19 @@ use robocache_time::ns_to_s;
 use std::time::{Duration, Instant};
 pub(super) use stream::StreamWatch;
 
-/// Without an observation for so long, a line says why.
+/// Time without an observation after which a line says why.
 const SILENT: Duration = Duration::from_secs(2);
 
 /// Time after which the line is repeated.
 const SAY_AGAIN: Duration = Duration::from_secs(10);
 
-/// Period of these checks.
+/// Period of the checks.
 pub(super) const CHECK_EVERY: Duration = Duration::from_millis(500);
 
-/// Looks at the samples and observations of one operation.
+/// Watch over the samples and observations of one operation.
 pub(super) struct Watch {
     operation: String,
-    /// Observations may be this far apart.
+    /// Time without an observation that is a silence.
     silent: Duration,
     start: Option<Instant>,
     last_observation: Option<Instant>,
@@ -61,7 +61,7 @@ impl Watch {
         }
     }
 
-    /// A request or a tick came.
+    /// Notes a request or a tick.
     pub(super) fn triggered(&mut self) {
         let now = Instant::now();
         self.trigger.samples += 1;
@@ -70,7 +70,7 @@ impl Watch {
         self.is_trigger_closed = false;
     }
 
-    /// The state of the trigger's input changed.
+    /// Notes a change of the trigger's input.
     pub(super) fn trigger_changed(&mut self, to: Change) {
         self.is_trigger_closed = to == Change::Closed;
     }
@@ -80,12 +80,12 @@ impl Watch {
         self.observations
     }
 
-    /// Counts messages or samples of a stream that came and were refused.
+    /// Counts messages or samples of a stream that were refused.
     pub(super) fn refused(&mut self, stream: usize, times: u64) {
         self.streams[stream].refused += times;
     }
 
-    /// A sample of a stream came and was taken.
+    /// Notes a sample of a stream that was taken, and warns if its stamp can't be a capture time.
     pub(super) fn sample(&mut self, stream: usize, stamp_ns: i64, timeline: &Timeline, out: &mut Outbox<'_>) {
         let now = Instant::now();
         let of = &mut self.streams[stream];
@@ -100,14 +100,14 @@ impl Watch {
         }
     }
 
-    /// The first sample of a stream: is its clock that of the others?
+    /// Warns if the first sample of a stream is so far from the other streams that their clocks differ.
     fn first_sample(&self, stream: usize, timeline: &Timeline, out: &mut Outbox<'_>) {
         let StreamState {
             newest_ns, reset_ns, ..
         } = timeline.stream(stream);
         let Some(own) = newest_ns else { return };
         let others = (0..self.streams.len()).filter(|&other| other != stream);
-        // A message of many samples is as far ahead as it is long, and no clock is.
+        // The distance is from all samples of the other stream: a long message is ahead by its length alone.
         let distance = |other: usize| {
             let state = timeline.stream(other);
             Some((other, own - own.clamp(state.oldest_ns?, state.newest_ns?)))
@@ -124,7 +124,7 @@ impl Watch {
         }
     }
 
-    /// Logs what the streams have to say.
+    /// Logs a notice about a stream or the targets.
     pub(super) fn notice(&self, notice: Notice, out: &mut Outbox<'_>) {
         match notice {
             Notice::StartedWithout { modality, behind_ns } => {
@@ -161,7 +161,7 @@ impl Watch {
         }
     }
 
-    /// An observation was sent.
+    /// Notes that an observation was sent.
     pub(super) fn observation(&mut self, timeline: &Timeline) {
         self.observations += 1;
         self.led = timeline.leader().map_or(0, |leader| self.streams[leader].samples);
@@ -182,10 +182,10 @@ impl Watch {
         self.streams.get(input).unwrap_or(&self.trigger).ailment.as_ref()
     }
 
-    /// Says why there are no observations, if there are none, and when it is to be asked again. `asked` is when the
-    /// oldest of the requests that wait came.
+    /// Logs why there are no observations, if there are none. Returns the time of the next check. `asked` is the arrival of the
+    /// oldest request that waits.
     pub(super) fn check(&mut self, now: Instant, asked: Option<Instant>, timeline: &Timeline) -> Instant {
-        // The time of the first call counts as one.
+        // The time of the first call counts as an observation.
         let last = *self.last_observation.get_or_insert(now);
         let start = *self.start.get_or_insert(now);
         let silent = now.saturating_duration_since(last.max(asked.unwrap_or(last)));
@@ -225,8 +225,8 @@ impl Watch {
         }
     }
 
-    /// True if nothing asks for an observation: no request waits; the timer or the stream whose samples are the targets
-    /// has sent nothing since the last one, and is not overdue.
+    /// True if nothing asks for an observation: no request waits, or the timer is closed. A timer or leading stream that is not
+    /// overdue does not ask for one, either, if it sent nothing, or too few samples, since the last observation.
     fn is_silent_by_design(&self, now: Instant, last: Instant, start: Instant, timeline: &Timeline) -> bool {
         let rests = |trigger: &StreamWatch| {
             let spoke = trigger.last.is_some_and(|spoke| spoke > last);
@@ -244,7 +244,7 @@ impl Watch {
         }
     }
 
-    /// The trigger's part in the reason.
+    /// Describes the trigger's part in the reason.
     fn why_of_trigger(&self, now: Instant, timeline: &Timeline) -> String {
         match (timeline.trigger(), timeline.leader()) {
             (TriggerKind::Request, _) => match timeline.waiting_requests() {
@@ -269,7 +269,7 @@ impl Watch {
     }
 }
 
-/// Distance of one time before or after another in words, in capture time.
+/// Formats the distance of one time before or after another, in capture time.
 fn apart(ns: i64) -> String {
     let seconds = ns_to_s(ns).abs();
     let side = if ns < 0 { "behind" } else { "ahead of" };

@@ -9,14 +9,14 @@ use crate::output::{bytes, figure};
 use robocache::app::did_you_mean;
 use robocache::ops::align::TriggerConfig;
 
-/// The most memory that a queue should be able to hold.
+/// Maximum bytes that a queue should be able to hold.
 const LARGE_QUEUE: u64 = 1 << 30;
 
-/// True if a node is set up to wait for every message, as over a recording.
+/// True if a node is configured to wait for every message, as for a recording.
 fn is_offline(own: &Own<'_>) -> bool {
     own.built.operations.iter().any(|operation| match &operation.section {
         Section::Observe(config) => config.max_wait_ms.is_none(),
-        // It is for training data.
+        // Resample is for training data.
         Section::Resample => true,
         _ => false,
     })
@@ -64,7 +64,7 @@ impl Checker<'_> {
         }
     }
 
-    /// One edge: whether anything comes, and whether there is room for it.
+    /// Checks one edge: its messages, its queue and its types.
     fn edge(&mut self, own: &Own<'_>, input: &str, edge: &Edge, at: &str) {
         let known = self.streams.of(&edge.source);
         if let Some(why) = &known.silent {
@@ -109,7 +109,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks a foreign node that holds up its senders.
+    /// Warns of a foreign node that holds up live senders.
     pub(super) fn held_up(&mut self, node: &Node) {
         for (input, edge) in node.edges() {
             if edge.is_lossless() && self.streams.of(&edge.source).is_live() {
@@ -126,7 +126,7 @@ impl Checker<'_> {
         self.findings.warn(self.file, format!("{at}.queue_policy"), problem);
     }
 
-    /// Checks that a queue holds the rate that the configuration states for a stream, if nothing else tells it.
+    /// Checks that a queue is long enough for the rate that the configuration tells, if nothing else tells the rate.
     fn queue_by_config(&mut self, own: &Own<'_>, input: &str, queue_size: usize, at: &str) {
         let said = own
             .built
@@ -145,12 +145,12 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks that a queue is long enough for the messages that come while the node is busy. Also warns of one that may
-    /// hold more than the machine can.
+    /// Checks that a queue is long enough for the messages that come while the node is busy. Returns true if it is too short. Also
+    /// warns of a queue that may hold too many bytes.
     fn queue(&mut self, queue_size: usize, edge: &Edge, known: &StreamFacts, at: &str) -> bool {
         let is_large = matches!(known.kind, Some(Kind::Cloud(_) | Kind::Grid(_)));
         let needed = match known.rate_hz {
-            // One in work, and one that waits.
+            // One message is processed while one waits.
             _ if is_large => 2,
             Some(rate) => rate.round() as usize,
             None => 0,
@@ -176,7 +176,7 @@ impl Checker<'_> {
         is_short
     }
 
-    /// The `dim` of a modality against the type of its edge.
+    /// Compares the `dim` of a modality with the type of its edge.
     fn configured_width(&mut self, own: &Own<'_>, input: &str, urn: Option<&String>) {
         let Some(dim) = urn.and_then(|urn| parts_of_type(urn)?.1) else {
             return;
@@ -195,7 +195,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks that a node sends requests and takes the answers.
+    /// Checks that the sender of requests takes the answers, and that a timer is not quicker than every stream.
     pub(super) fn trigger(&mut self, own: &Own<'_>, operation: &Operation) {
         let Section::Observe(config) = &operation.section else {
             return;

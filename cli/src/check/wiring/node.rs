@@ -1,4 +1,4 @@
-//! The nodes of a dataflow that are robocache's.
+//! Nodes of robocache in a dataflow.
 
 use crate::check::dataflow::{Node, parts_of_type};
 use crate::check::facts::{Kind, StreamFacts, Streams};
@@ -8,17 +8,17 @@ use crate::config::{self, Built};
 use robocache::app::did_you_mean;
 use std::path::{Path, PathBuf};
 
-/// The node that reads no configuration.
+/// The node of robocache that does not read a configuration.
 const VIEWER: &str = "view";
 
-/// A node that is one of robocache's, and what its configuration comes to.
+/// A node of robocache, and the operations of its configuration.
 pub(super) struct Own<'a> {
     pub node: &'a Node,
     pub config: PathBuf,
     pub built: Built,
 }
 
-/// Checks nodes: the findings, and the known facts about the streams.
+/// Checker of nodes, with the findings and the facts about streams.
 pub(super) struct Checker<'a> {
     pub file: &'a Path,
     pub folder: &'a Path,
@@ -26,7 +26,7 @@ pub(super) struct Checker<'a> {
     pub findings: &'a mut Findings,
 }
 
-/// Reads the configuration of one of robocache's nodes.
+/// Reads the configuration of a node; `None` if the node is not one of robocache's, or was reported.
 pub(super) fn read<'a>(file: &Path, folder: &Path, node: &'a Node, findings: &mut Findings) -> Option<Own<'a>> {
     let at = format!("nodes.{}", node.id);
     let Some(program) = node.program() else {
@@ -65,7 +65,7 @@ pub(super) fn read<'a>(file: &Path, folder: &Path, node: &'a Node, findings: &mu
 }
 
 impl Checker<'_> {
-    /// A type's `dim` against what comes.
+    /// Compares the `dim` of a type with the width of the samples.
     pub(super) fn width(&mut self, urn: Option<&String>, known: &StreamFacts, at: &str) {
         let dim = urn.and_then(|urn| parts_of_type(urn)?.1);
         if let (Some(dim), Some(width)) = (dim, known.kind.as_ref().and_then(Kind::width))

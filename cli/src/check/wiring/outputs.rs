@@ -1,4 +1,4 @@
-//! Checks the outputs of nodes, their readers, and the memory that they go through.
+//! Checks the outputs of nodes, their readers, and the shared memory that carries them.
 
 use super::node::{Checker, Own};
 use crate::check::dataflow::{Node, parts_of_type};
@@ -10,7 +10,7 @@ use robocache::device::ring::MAX_CONSUMERS;
 use robocache::dora::MESSAGE_BYTES;
 use robocache::ops::voxelize::VoxelLayout;
 
-/// Messages that a pool should hold of the largest.
+/// Number of the largest messages of each output that a pool should hold.
 const IN_POOL: u64 = 4;
 /// Folder of the pools of dora's nodes.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -27,7 +27,7 @@ impl Checker<'_> {
         for output in &node.outputs {
             let at = format!("{at}.outputs.{output}");
             let found = known.iter().find(|(name, _)| name == output).map(|(_, known)| known);
-            // Every node has that one.
+            // Every node has the output `diagnostics`.
             let is_own = output == DIAGNOSTICS;
             if found.is_none() && !is_own && !(has_replay && known.is_empty()) {
                 let names = known.iter().map(|(name, _)| name.as_str());
@@ -93,7 +93,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks that the pools of all nodes that run here have room.
+    /// Checks that the pools of all nodes on this machine fit into shared memory.
     pub(super) fn pools(&mut self) {
         let Ok(stat) = rustix::fs::statvfs(SHARED_MEMORY) else {
             return;
@@ -136,7 +136,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Warns of attached messages that go to nobody.
+    /// Warns of attached messages that no declared output carries.
     fn attached(&mut self, own: &Own<'_>, at: &str) {
         for operation in &own.built.operations {
             let Section::Observe(config) = &operation.section else {
@@ -158,7 +158,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Rings against those who read them.
+    /// Checks the rings of a node against the nodes that read them.
     pub(super) fn residence(&mut self, own: &Own<'_>) {
         for (output, residence) in &own.built.residences {
             let takers: Vec<&Node> = self

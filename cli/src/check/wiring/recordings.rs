@@ -55,7 +55,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Recordings that are read and written.
+    /// Checks the recordings that the dataflow replays and writes.
     pub(super) fn recordings(&mut self, own: &[Own<'_>]) {
         let operations = || {
             own.iter()

@@ -1,4 +1,4 @@
-//! Poses of joints, and joints of poses, in the place of values of a stream's samples.
+//! Conversion of joints to poses, or of poses to joints, in the samples of a stream.
 
 use super::config::ChainConfig;
 use eyre::bail;
@@ -6,16 +6,17 @@ use robocache::ops::ConfigError;
 use robocache::ops::kinematics::{Chain, Kinematics, KinematicsEntry, Product};
 use robocache::stream::{Layout, Message, Selection};
 
-/// Number of a pose's values.
+/// Number of values in a pose.
 const POSE_VALUES: usize = 7;
 
-/// Puts a product of some values of a sample in their place. The values before and behind them stay.
+/// Converter that replaces some values of a sample by their pose or their joints, the product. The values before and behind them
+/// stay.
 pub struct ByChain {
     product: Product,
     kinematics: Kinematics,
     /// Names of the joints.
     joints: Vec<String>,
-    /// The values that are taken, `[first, end]`; `None`: all.
+    /// Range of the values that are replaced, `[first, end]`; all values if `None`.
     channels: Option<[usize; 2]>,
     layout: Layout,
     product_layout: Layout,
@@ -24,22 +25,22 @@ pub struct ByChain {
     /// The last message with the product in its place.
     converted: Message,
     fields: Vec<String>,
-    /// Samples without the product, and the reason of the first of them.
+    /// Number of samples without the product, and the reason of the first one.
     refused: u64,
     why: Option<String>,
-    /// The first value that is far beyond the limits of its joint, in words.
+    /// Description of the first value that is far beyond the limits of its joint.
     implausible: Option<String>,
-    /// Names of no joint whose values are taken by their places, in words.
+    /// Description of names that no joint has. Their values are taken by their places.
     unnamed: Option<String>,
-    /// Changes of posture, and the stamp of the first, ns.
+    /// Number of changes of posture, and the stamp of the first, ns.
     changes: Option<(u64, i64)>,
 }
 
 impl ByChain {
-    /// Checks the conversion that a feature asks for.
+    /// Creates the conversion that the configuration of a feature asks for.
     ///
     /// # Errors
-    /// The key, what came and what is allowed.
+    /// Names the key, its value and what is allowed.
     pub fn new(product: Product, feature: &str, config: &ChainConfig, chain: &Chain) -> Result<Self, ConfigError> {
         let entry = KinematicsEntry {
             input: feature.to_owned(),
@@ -68,7 +69,7 @@ impl ByChain {
         })
     }
 
-    /// The key of the feature that asks for it.
+    /// The key of a feature's configuration that asks for this conversion.
     pub fn key(&self) -> &'static str {
         match self.product {
             Product::Joints => "joints_of",
@@ -81,12 +82,12 @@ impl ByChain {
         self.why.as_deref().map(|why| (self.refused, why))
     }
 
-    /// The first value that is far beyond the limits of its joint, in words.
+    /// Describes the first value that is far beyond the limits of its joint.
     pub fn implausible(&self) -> Option<&str> {
         self.implausible.as_deref()
     }
 
-    /// Names of no joint whose values are taken by their places, in words.
+    /// Describes names that no joint has. Their values are taken by their places.
     pub fn unnamed(&self) -> Option<&str> {
         self.unnamed.as_deref()
     }
@@ -96,20 +97,20 @@ impl ByChain {
         self.changes
     }
 
-    /// The name of what a stream becomes, for whoever reads the dataset back.
+    /// The name of a converted stream, for readers of the dataset.
     pub fn name_of(&self, stream: &str) -> String {
         format!("{stream}_{}", self.product.name())
     }
 
-    /// The form in which messages are wanted: a struct of joints or a pose is read as it is by an operation.
+    /// The selection by which messages are to be read: a struct of joints or a pose is read as by the operation.
     pub fn selection(&self) -> &Selection {
         self.kinematics.selection()
     }
 
-    /// Converts the samples of a message. Those without the product have NaN in its place, and are not valid.
+    /// Converts the samples of a message. A sample without the product has NaN in its place, and is not valid.
     ///
     /// # Errors
-    /// The reason why nothing can be made of the message.
+    /// The reason why the message can't be converted.
     pub fn convert(&mut self, message: &Message) -> eyre::Result<&Message> {
         let Some(values) = message.flat() else {
             bail!("a struct (allowed: a tensor, or a struct that `kinematics:` takes)");

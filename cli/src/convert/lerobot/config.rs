@@ -1,4 +1,4 @@
-//! The section `lerobot:` of a configuration: what becomes of observations in a dataset.
+//! The section `lerobot:` of a configuration: how a dataset is made of observations.
 
 use eyre::bail;
 use robocache::ops::align::AlignConfig;
@@ -12,29 +12,29 @@ pub struct LerobotConfig {
     /// The robot's type.
     #[serde(default)]
     pub robot_type: Option<String>,
-    /// Frames a second; `None`: as many as observations.
+    /// Frames a second; `None` if there are as many as observations.
     #[serde(default)]
     pub fps: Option<u32>,
     /// The task of all episodes.
     #[serde(default)]
     pub task: Option<String>,
-    /// A stream whose messages say what is done from then on, by `task` in their metadata.
+    /// A stream whose messages hold the task from their stamp on, as `task` in their metadata.
     #[serde(default)]
     pub tasks: Option<String>,
-    /// A stream each message of which begins an episode.
+    /// A stream of which each message begins an episode.
     #[serde(default)]
     pub episodes: Option<String>,
-    /// An episode ends where the next frame is further away than this. `None`: than a step and a half of the grid, or 1000 where
-    /// samples are the targets.
+    /// Longest step between the frames of an episode. `None` means one and a half periods of the grid, or 1000 if samples are the
+    /// targets.
     #[serde(default)]
     pub episode_gap_ms: Option<f64>,
-    /// Treatment of a frame in which something is not valid.
+    /// Treatment of a frame with a value that is not valid.
     #[serde(default)]
     pub on_invalid: OnInvalid,
-    /// True if the features `robocache.*` are written.
+    /// True if the features `robocache.*`, with validity, ages and times, are written.
     #[serde(default = "yes")]
     pub truth: bool,
-    /// Empty: one for each modality.
+    /// Features of the dataset; if empty, one for each modality.
     #[serde(default)]
     pub features: Vec<FeatureConfig>,
 }
@@ -43,20 +43,20 @@ fn yes() -> bool {
     true
 }
 
-/// Treatment of a frame in which something is not valid.
+/// Treatment of a frame with a value that is not valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnInvalid {
     /// Leaves the frame out.
     #[default]
     Refuse,
-    /// The last valid value of the episode is repeated; without one the frame is left out.
+    /// Repeats the last valid value of the episode; without such a value the frame is left out.
     Hold,
     /// Writes the observation's own value, `fill_value`; zeros for other streams.
     Fill,
 }
 
-/// A feature, and where it comes from: one of `modalities`, `stream`, `images` and `window`.
+/// A feature and its source: one of `modalities`, `stream`, `images` and `window`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FeatureConfig {
@@ -64,34 +64,34 @@ pub struct FeatureConfig {
     /// Modalities of the observations, side by side.
     #[serde(default)]
     pub modalities: Option<Vec<String>>,
-    /// A stream, of which a sample is taken as it came.
+    /// A stream, of which one sample is taken without interpolation.
     #[serde(default)]
     pub stream: Option<String>,
-    /// A stream of images, of which one is taken as it came.
+    /// A stream of images, of which one is taken.
     #[serde(default)]
     pub images: Option<String>,
-    /// A stream, of which the newest samples are taken as they came.
+    /// A stream, of which the newest samples are taken without interpolation.
     #[serde(default)]
     pub window: Option<String>,
-    /// With `window`: how many.
+    /// Number of samples of a `window`.
     #[serde(default)]
     pub samples: Option<usize>,
-    /// With `stream` and `images`: which one.
+    /// Choice of the sample of a `stream`, or of the image of `images`.
     #[serde(default)]
     pub take: Option<Take>,
     /// Greatest distance of a sample from the target.
     #[serde(default)]
     pub max_age_ms: Option<f64>,
-    /// Delay of the stream's stamps behind the capture. `None`: that of the modality of this input, else 0.
+    /// Delay of the stream's stamps behind the capture. `None` means that of the modality with this input, else 0.
     #[serde(default)]
     pub latency_ms: Option<f64>,
-    /// With `stream`: `bool`, where its bytes are that.
+    /// Type of a `stream`: `bool`, if its bytes are 0 or 1.
     #[serde(default)]
     pub dtype: Option<Bool>,
-    /// With `stream` and `window`: joints whose pose stands in their place.
+    /// Joints in a `stream` or `window` that are replaced by their pose.
     #[serde(default)]
     pub pose_of: Option<ChainConfig>,
-    /// With `stream` and `window`: a pose in whose place joints stand.
+    /// Pose in a `stream` or `window` that is replaced by its joints.
     #[serde(default)]
     pub joints_of: Option<ChainConfig>,
     /// Names of the elements.
@@ -103,12 +103,12 @@ pub struct FeatureConfig {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChainConfig {
-    /// The chain, of the section `chains:`.
+    /// Name of the chain in the section `chains:`.
     pub chain: String,
-    /// The values that are taken, `[first, end]`. `None`: all.
+    /// Range of the values that are converted, `[first, end]`; all values if `None`.
     #[serde(default)]
     pub channels: Option<[usize; 2]>,
-    /// With `joints_of`: choice of how joints are found.
+    /// Settings of the inverse kinematics of `joints_of`.
     #[serde(default)]
     pub inverse: Option<InverseConfig>,
 }
@@ -117,14 +117,14 @@ pub struct ChainConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Take {
-    /// The newest at or before it.
+    /// The newest sample at or before the target.
     #[default]
     Previous,
-    /// The first at or after it, as of an action that the observation led to.
+    /// The first sample at or after the target, such as the action that follows the observation.
     Next,
 }
 
-/// The only type that is not told by the stream.
+/// The only type of a feature that the stream does not tell.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bool {
@@ -143,7 +143,7 @@ impl FeatureConfig {
     /// The source of the feature.
     ///
     /// # Errors
-    /// No origin or several, or keys that don't belong to it.
+    /// The feature has no source or several, or keys that don't belong to its source.
     pub fn origin(&self) -> eyre::Result<Origin<'_>> {
         let name = &self.name;
         let origin = match (&self.modalities, &self.stream, &self.images, &self.window) {
@@ -197,10 +197,10 @@ impl FeatureConfig {
 }
 
 impl FeatureConfig {
-    /// The conversion by a chain, if there is one: its key, its product and what it converts.
+    /// The conversion by a chain, if there is one: its key, its product and its configuration.
     ///
     /// # Errors
-    /// Both of them.
+    /// The feature has both `pose_of` and `joints_of`.
     pub fn by_chain(&self) -> eyre::Result<Option<(&'static str, Product, &ChainConfig)>> {
         match (&self.pose_of, &self.joints_of) {
             (None, None) => Ok(None),
@@ -215,7 +215,7 @@ impl FeatureConfig {
 }
 
 impl LerobotConfig {
-    /// The streams that it takes beside the observations.
+    /// The streams that the dataset takes beside the observations, those of tasks and episodes among them.
     pub fn streams(&self) -> impl Iterator<Item = &str> {
         let of_features = self
             .features
@@ -234,8 +234,8 @@ impl LerobotConfig {
         of_features.flatten().map(|config| config.chain.as_str())
     }
 
-    /// The features of a file that names none: `observation.X` of each modality `X`, but one that is called like a feature of LeRobot's
-    /// keeps its name.
+    /// Makes the features of a file that names none: `observation.X` of each modality `X`. A modality that is named like a feature
+    /// of LeRobot keeps its name.
     pub fn default_features(fuse: &AlignConfig) -> Vec<FeatureConfig> {
         let of = |input: &String| {
             let is_named = input.starts_with("observation.") || input == "action" || input.starts_with("action.");
@@ -250,7 +250,7 @@ impl LerobotConfig {
     }
 }
 
-/// A time in ms as ns.
+/// Converts a time in ms to ns.
 pub fn to_ns(key: &str, ms: f64) -> eyre::Result<i64> {
     if !(0.0..=1e12).contains(&ms) {
         bail!("lerobot: {key}: {ms} (allowed: 0 to 1e12)");
@@ -258,7 +258,7 @@ pub fn to_ns(key: &str, ms: f64) -> eyre::Result<i64> {
     Ok((ms * 1e6).round() as i64)
 }
 
-/// A `latency_ms` as ns; below 0 if stamps are earlier than the capture.
+/// Converts a `latency_ms` to ns; it is negative if stamps are earlier than the capture.
 pub fn latency_ns(ms: f64) -> eyre::Result<i64> {
     if !(-1e12..=1e12).contains(&ms) {
         bail!("lerobot: features: latency_ms: {ms} (allowed: -1e12 to 1e12)");

@@ -1,4 +1,4 @@
-//! Counts observations by their fate, and reports the counts.
+//! Counts of observations that became frames or were left out, and their report.
 
 use robocache::formats::lerobot::Written;
 use std::collections::BTreeMap;
@@ -9,14 +9,14 @@ pub struct Counts {
     pub frames: u64,
     /// Observations that did not become frames.
     pub left_out: u64,
-    /// Observations in which a modality or a feature was not valid.
+    /// Number of observations in which a modality or a feature was not valid, by its name.
     pub invalid: BTreeMap<String, u64>,
-    /// Frames with a value that was not valid there.
+    /// Frames with a value that was not valid, and was held or filled in.
     pub held: u64,
     pub filled: u64,
-    /// Steps within episodes that are longer than that of frames.
+    /// Steps within episodes that are longer than a step of frames.
     pub holes: u64,
-    /// Beginnings of episodes that came when later frames had been written.
+    /// Beginnings of episodes that came after later frames had been written.
     pub late_begins: u64,
     pub without_task: bool,
     /// The rate of the targets, if it had to be measured.
@@ -24,7 +24,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// In words; `is_grid` if frames are not where samples are.
+    /// Formats the counts as remarks. `is_grid` is true if frames lie on a grid, not at samples.
     pub fn notes(&self, written: &Written, fps: Option<u32>, is_grid: bool) -> Vec<String> {
         let Written { episodes, frames, .. } = written;
         let (tasks, observations) = (written.tasks.len(), self.observations);

@@ -1,4 +1,4 @@
-//! Datasets of LeRobot.
+//! Datasets of LeRobot, as a source and as a sink.
 
 mod by_chain;
 mod config;
@@ -21,7 +21,8 @@ use config::Origin;
 use robocache::app::Config;
 use std::path::Path;
 
-/// The streams that features are made of as they came, each with its latency, ns: its own, or that of `known`.
+/// Lists the streams that are taken beside the observations, each with its latency, ns. Without `latency_ms` of the feature the
+/// latency is that of `known`, or 0.
 pub fn latencies(file: &Path, known: &[(String, i64)]) -> eyre::Result<Vec<(String, i64)>> {
     let config = Config::read(file)?.read_section::<LerobotConfig>("lerobot")?;
     let mut latencies = Vec::new();
@@ -39,7 +40,7 @@ pub fn latencies(file: &Path, known: &[(String, i64)]) -> eyre::Result<Vec<(Stri
     Ok(latencies)
 }
 
-/// The form in which streams are read of which a feature makes poses or joints: that in which `kinematics:` would read them.
+/// Lists the streams whose joints or poses a feature converts, each with the selection by which `kinematics:` would read it.
 pub fn selections(file: &Path) -> eyre::Result<Selections> {
     let of_file = Config::read(file)?;
     let config = of_file.read_section::<LerobotConfig>("lerobot")?;
@@ -54,8 +55,8 @@ pub fn selections(file: &Path) -> eyre::Result<Selections> {
     Ok(selections)
 }
 
-/// The streams that a dataset takes of a recording: those beside the observations, and those that become observations. None
-/// without a section `lerobot:`.
+/// Lists the streams that a dataset takes of a recording: inputs of observations, and streams beside them. Without a section
+/// `lerobot:` the list is empty.
 ///
 /// # Errors
 /// The refusals of [`Settings::read`].
@@ -67,7 +68,7 @@ pub fn streams_of(file: &Path) -> eyre::Result<Vec<String>> {
     let own = settings.config.streams().map(str::to_owned);
     let modalities = settings.fuse.modalities.iter().map(|modality| modality.input.as_str());
     let modalities: Vec<&str> = modalities.collect();
-    // What an operation before `fuse` makes need not be recorded.
+    // Outputs of operations before `fuse` need not be recorded.
     let external = settings.graph.external_inputs().map(|(input, _)| input);
     let observed = external.filter(|input| modalities.contains(input)).map(str::to_owned);
     let mut streams: Vec<String> = own.chain(observed).collect();
@@ -76,7 +77,7 @@ pub fn streams_of(file: &Path) -> eyre::Result<Vec<String>> {
     Ok(streams)
 }
 
-/// True if it is the folder of a dataset.
+/// True if the path is the folder of a dataset.
 pub fn is_dataset(path: &Path) -> bool {
     path.join("meta/info.json").is_file()
 }

@@ -28,14 +28,14 @@ impl Observation {
     }
 }
 
-/// Takes what fuse publishes, and the names of values of the outputs that fuse takes.
+/// Sink that keeps the observations of fuse, and the names of values in other outputs.
 pub struct Observed {
     output: String,
-    /// Names of the values of the other outputs, as the first message of each has them.
+    /// Names of the values of each other output, from its first message.
     pub names: HashMap<String, Vec<String>>,
-    /// In the order in which they were published.
+    /// Observations that are not frames yet, in the order in which they were published.
     pub due: VecDeque<Observation>,
-    /// Memory to be used again.
+    /// Observations whose memory is used again.
     pub free: Vec<Observation>,
     memory: Message,
 }
@@ -96,7 +96,7 @@ impl Sink for Observed {
         if newest.dtype() == Dtype::Float32 {
             observation.row.extend_from_slice(newest.bytes());
         } else {
-            // float16 and bfloat16 have no place in a dataset; float32 has all of their values.
+            // A dataset can't hold float16 and bfloat16; float32 represents all of their values.
             let mut wide = vec![0.0; columns];
             newest.to_f32(&mut wide);
             observation

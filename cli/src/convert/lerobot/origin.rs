@@ -8,7 +8,7 @@ use std::path::Path;
 
 const FILE: &str = "meta/robocache.json";
 
-/// Features that say how true the others are: of each part 0/1, its age, and the time of its newest sample; of each frame its
+/// Features about the other features: for each part its validity, its age and the time of its newest sample; for each frame its
 /// target and its epoch.
 pub const VALID: &str = "robocache.valid";
 pub const AGE_NS: &str = "robocache.age_ns";
@@ -25,7 +25,7 @@ pub struct Origins {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Origin {
     pub feature: String,
-    /// Side by side.
+    /// Parts of the feature, side by side.
     pub streams: Vec<Part>,
 }
 
@@ -33,14 +33,14 @@ pub struct Origin {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Part {
     pub stream: String,
-    /// Its place in `robocache.valid`, `robocache.age_ns` and `robocache.capture_ns`.
+    /// Index of the part in `robocache.valid`, `robocache.age_ns` and `robocache.capture_ns`.
     pub part: usize,
-    /// Its elements, if there are several parts.
+    /// Number of elements; `None` if the part is a whole feature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dim: Option<usize>,
-    /// True if its values are those of a sample, and not interpolated.
+    /// True if the values are those of a sample, not interpolated.
     pub as_it_came: bool,
-    /// Choice of the sample, for a stream beside the observations.
+    /// Rule that chose the sample, for a stream beside the observations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub take: Option<Take>,
     /// Number of samples, for a window.
@@ -55,7 +55,7 @@ impl Origins {
         fs::write(&path, text).wrap_err_with(|| path.display().to_string())
     }
 
-    /// Reads the sources of a dataset; one that robocache did not write has none.
+    /// Reads the sources of a dataset. A dataset that robocache did not write has none.
     pub fn read(folder: &Path) -> eyre::Result<Self> {
         let path = folder.join(FILE);
         match fs::read_to_string(&path) {
@@ -66,7 +66,7 @@ impl Origins {
     }
 }
 
-/// The feature with the times of a window.
+/// Names the feature that holds the times of a window.
 pub fn times_of(feature: &str) -> String {
     let name = feature.strip_prefix("robocache.window.").unwrap_or(feature);
     format!("robocache.window_ns.{name}")

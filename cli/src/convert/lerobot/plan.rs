@@ -7,7 +7,7 @@ use eyre::bail;
 use robocache::app::{Config, did_you_mean};
 use robocache::ops::align::{AlignConfig, TriggerConfig};
 
-/// Greatest distance of a measured rate from a whole number: sensors are rarely as quick as they claim.
+/// Greatest relative difference of a measured rate from a whole number: the rates of sensors are rarely exact.
 const MEASURED_TOLERANCE: f64 = 0.02;
 
 /// Source of a feature in the configuration.
@@ -18,7 +18,7 @@ pub enum Plan {
     Stream(usize),
 }
 
-/// Frames a second, if the configuration says it, and the period of the grid where that makes the frames.
+/// Returns the frames a second, if the configuration says them, and the period of the grid, ns, if a grid makes the frames.
 pub fn rate(config: &LerobotConfig, fuse: &AlignConfig) -> eyre::Result<(Option<u32>, Option<i64>)> {
     let every = fuse.emit_every as f64;
     let (own, period_ns) = match &fuse.trigger {
@@ -46,13 +46,14 @@ pub fn rate(config: &LerobotConfig, fuse: &AlignConfig) -> eyre::Result<(Option<
     }
 }
 
-/// Frames a second of targets in the order of their observations: the whole number nearest to their median rate, and that rate.
+/// Measures the frames a second of targets in the order of their observations. Returns the whole number nearest to the median rate,
+/// and that rate, Hz.
 ///
 /// # Errors
-/// Too few targets, or a rate that is far from whole numbers.
+/// A single target, or a rate that is far from a whole number.
 pub fn measured_rate(targets_ns: &[i64]) -> eyre::Result<(u32, f64)> {
     let steps_ns = targets_ns.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
-    // A step back is that of a clock that was set.
+    // A clock that was set makes a step back.
     let mut steps_ns: Vec<i64> = steps_ns.filter(|&step_ns| step_ns > 0).collect();
     steps_ns.sort_unstable();
     let Some(&median_ns) = steps_ns.get(steps_ns.len() / 2) else {
@@ -69,7 +70,7 @@ pub fn measured_rate(targets_ns: &[i64]) -> eyre::Result<(u32, f64)> {
     Ok((fps as u32, rate_hz))
 }
 
-/// The sources of the features, and the streams that are taken as they came. The chains are those of `file`.
+/// Lists the sources of the features, and the streams beside the observations. `file` has the chains.
 pub fn plan(
     config: &LerobotConfig,
     fuse: &AlignConfig,
@@ -127,7 +128,7 @@ pub fn plan(
     Ok((plan, streams))
 }
 
-/// The conversion of the samples of a stream, if a feature asks for one.
+/// Creates the conversion of a stream's samples, if the feature asks for one.
 pub fn by_chain(feature: &FeatureConfig, file: &Config) -> eyre::Result<Option<ByChain>> {
     let Some((key, product, config)) = feature.by_chain()? else {
         return Ok(None);

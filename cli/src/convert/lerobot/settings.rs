@@ -1,4 +1,4 @@
-//! Settings in the sections `fuse:` and `lerobot:` of a file, for a conversion and for `check`.
+//! Settings of a dataset, from the sections `fuse:` and `lerobot:` of a file; for `convert` and for `check`.
 
 use super::config::{LerobotConfig, to_ns};
 use super::plan::{Plan, plan, rate};
@@ -11,7 +11,7 @@ use robocache::ops::align::{AlignConfig, FUSED};
 use robocache::prelude::Dtype;
 use std::path::Path;
 
-/// Operations that run before and beside fuse, in this order.
+/// Operations that run to make frames, in this order.
 const ORDER: [&str; 4] = ["clock", "kinematics", "voxelize", "fuse"];
 
 /// Gap that ends an episode if samples are the targets.
@@ -20,11 +20,11 @@ const GAP_OF_SAMPLES_MS: f64 = 1000.0;
 pub struct Settings {
     pub config: LerobotConfig,
     pub fuse: AlignConfig,
-    /// The output of the frames.
+    /// Name of the output whose observations become frames.
     pub fused: String,
     /// Frames a second, if the configuration says it.
     pub fps: Option<u32>,
-    /// An episode ends with a gap longer than this.
+    /// Longest step between the frames of an episode.
     pub gap_ns: i64,
     /// The period of the grid; `None` if samples are the targets.
     pub grid_ns: Option<i64>,
@@ -34,10 +34,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads a file.
+    /// Reads the settings from a file.
     ///
     /// # Errors
-    /// An [`AppError`]; or what is wrong with the sections, with the file before it.
+    /// An [`AppError`], or the problem of a section, behind the name of the file.
     pub fn read(file: &Path) -> eyre::Result<Self> {
         let in_file = |error: eyre::Report| match error.is::<AppError>() {
             true => error,
@@ -46,7 +46,7 @@ impl Settings {
         Self::of(file).map_err(in_file)
     }
 
-    /// The first problem with the section `lerobot:` of a file, or with its `fuse:`: the section and the problem.
+    /// Finds the first problem of the section `lerobot:` or `fuse:` of a file. Returns the section and the problem.
     pub fn refusal(file: &Path) -> Option<eyre::Result<(String, String), AppError>> {
         let error = Self::of(file).err()?;
         Some(match error.downcast::<AppError>() {
@@ -101,7 +101,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Checks what a dataset says of features, as far as it is known before a sample comes.
+    /// Checks the features of the dataset, as far as they are known before a sample comes.
     fn check(&self) -> eyre::Result<()> {
         let features = self.plan.iter().zip(&self.config.features).map(|(plan, feature)| {
             let dim = match plan {
@@ -120,7 +120,7 @@ impl Settings {
     }
 }
 
-/// The longest step between frames that are `period_ns` apart: half a step of jitter is none.
+/// Returns the longest step between frames that are `period_ns` apart: half a period counts as jitter, not as a gap.
 pub fn longest(period_ns: i64) -> i64 {
     period_ns + period_ns / 2
 }

@@ -1,4 +1,5 @@
-//! Messages to a dataset: the operations of a configuration make observations of them, and each observation becomes a frame.
+//! Sink that writes a dataset: the operations of a configuration make observations of the messages, and each observation becomes a
+//! frame.
 
 mod features;
 mod frames;
@@ -19,13 +20,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Seconds of frames after which a silent stream is not waited for any more.
+/// Length of the queue of observations, in seconds of frames, beyond which silent streams are not waited for.
 const SILENT_S: usize = 10;
 
-/// Number of targets that are waited for if their rate has to be measured.
+/// Number of targets to wait for if their rate has to be measured.
 const MEASURED: usize = 100;
 
-/// The key of a message's metadata that says what is done.
+/// The key of a message's metadata that holds the task.
 pub const TASK: &str = "task";
 
 pub struct Sink {
@@ -33,47 +34,47 @@ pub struct Sink {
     version: Version,
     config: LerobotConfig,
     fuse: AlignConfig,
-    /// Frames a second, once that is known.
+    /// Frames a second, once the rate is known.
     fps: Option<u32>,
     gap_ns: i64,
-    /// The period of the grid; `None` where samples are the targets.
+    /// The period of the grid; `None` if samples are the targets.
     grid_ns: Option<i64>,
     graph: Graph,
     inputs: Vec<String>,
     observed: Observed,
     plan: Vec<Plan>,
     streams: Vec<FeatureStream>,
-    /// Names of elements by modality, as its first message has them.
+    /// Names of the elements of each modality, from its first message.
     names: HashMap<String, Vec<String>>,
     begun: Vec<i64>,
     tasks: Vec<(i64, String)>,
     /// The stamp of the last message.
     now_ns: i64,
-    /// Made with the first frame: only then the features are known.
+    /// Writer of the dataset, created with the first frame: only then are the features known.
     writer: Option<Writer>,
     last: Option<Last>,
     counts: Counts,
-    /// Reasons why messages are not samples, the first of each stream.
+    /// First reason of each stream why a message is not a sample.
     refused: Vec<String>,
-    /// Peculiarities of the chains that convert values.
+    /// Warnings about the chains that convert values.
     chain_warnings: Vec<String>,
-    /// Number of messages of each stream that the dataset has no use for.
+    /// Number of messages of each stream that the dataset does not use.
     unused: BTreeMap<String, u64>,
-    /// The frame at hand, a part after the other.
+    /// Bytes of the feature that is written, one part after the other.
     bytes: Vec<u8>,
 }
 
-/// The frame before.
+/// State after the previous frame.
 struct Last {
     target_ns: i64,
     epoch: i64,
     begun: usize,
-    /// The last valid value of this episode, with its times if it is a window: of each modality, then of each stream.
+    /// The last valid value of each modality, then of each stream, in this episode; with its times, if it is a window.
     held: Vec<Option<(Vec<u8>, Vec<i64>)>>,
 }
 
 impl Sink {
-    /// `streams` are those that there will be, if that is known.
+    /// Creates the sink. `streams` are the streams that will come, if they are known.
     pub fn create(
         folder: &Path,
         version: Version,
@@ -142,7 +143,7 @@ impl Sink {
         })
     }
 
-    /// Makes frames of the observations for which everything has come, or that have waited for long.
+    /// Makes frames of the observations that have all their samples, or have waited too long.
     fn write_due(&mut self) -> eyre::Result<()> {
         if self.fps.is_none() && self.observed.due.len() <= MEASURED {
             return Ok(());
@@ -151,7 +152,7 @@ impl Sink {
         while let Some(next) = self.observed.due.front() {
             let target_ns = next.target_ns;
             let is_long = self.observed.due.len() > SILENT_S * fps as usize;
-            // Samples with the time of the target may still come, such as the beginning of an episode.
+            // A sample with the time of the target may still come, such as the beginning of an episode.
             let is_past = self.now_ns > target_ns && self.streams.iter().all(|stream| stream.is_past(target_ns));
             if !(is_past || is_long) {
                 break;
@@ -174,7 +175,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Measures how many frames a second there are, if nothing else says it.
+    /// Returns the frames a second; measures them if the configuration does not say them.
     fn know_fps(&mut self) -> eyre::Result<u32> {
         if let Some(fps) = self.fps {
             return Ok(fps);
@@ -187,7 +188,7 @@ impl Sink {
         Ok(fps)
     }
 
-    /// Makes frames of what waits from before a clock was set, as nothing more of then will come.
+    /// Makes frames of the observations from before a clock was set, as no more samples of that time will come.
     fn write_earlier(&mut self) -> eyre::Result<()> {
         let epochs: Vec<i64> = self.observed.due.iter().map(|observation| observation.epoch).collect();
         let is_set = epochs.first() != epochs.last();
@@ -251,7 +252,7 @@ impl Sink {
         notes
     }
 
-    /// The inputs of which samples were refused for their length.
+    /// Lists the inputs whose samples were refused for their length.
     fn problems(&mut self) -> Vec<String> {
         let report = self.graph.report(Instant::now());
         let rows = report.into_iter().flat_map(|report| report.inputs);

@@ -1,4 +1,4 @@
-//! A dataset to messages: each feature is a stream.
+//! Source of the messages of a dataset: each feature becomes a stream.
 
 use super::config::Take;
 use super::origin::{AGE_NS, CAPTURE_NS, EPOCH, Origins, TARGET_NS, VALID, times_of};
@@ -13,16 +13,16 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Between the episodes of a dataset that knows no times.
+/// Pause between episodes, if the dataset does not say when each was recorded.
 const BETWEEN_NS: i64 = 10_000_000_000;
 
-/// Times that differ from `frame_index / fps` by less are the same to LeRobot, too: its `tolerance_s`.
+/// Difference, s, up to which a time counts as `frame_index / fps`; LeRobot's `tolerance_s`.
 const TOLERANCE_S: f64 = 1e-4;
 
-/// No episode is longer, s.
+/// Maximum length of an episode, s.
 const LONGEST_S: f64 = 1e9;
 
-/// Streams beside the features: a message for each frame, each episode, and each time that something else is done.
+/// Streams beside the features: a message for each frame, for each episode, and for each change of the task.
 const FRAME: &str = "frame";
 const EPISODE: &str = "episode";
 const TASK_STREAM: &str = "task";
@@ -31,38 +31,38 @@ pub struct Source {
     folder: PathBuf,
     reader: Reader,
     outputs: Vec<Output>,
-    /// The features with the times of frames, and of what is in them.
+    /// Indices of the features with the targets of frames, the validity of values and their capture times.
     target: Option<usize>,
     valid: Option<usize>,
     capture: Option<usize>,
     frames: Option<(Frames, usize)>,
-    /// Messages of a frame that have not been given: the stream, and the message.
+    /// Messages of a frame that are not returned yet, each with its stream.
     waiting: VecDeque<(String, Message)>,
     free: Vec<Message>,
-    /// The times of frames without that of a target.
+    /// Source of the times of frames, if the dataset has no targets.
     clock: Clock,
-    /// The time at which the episode begins then, and what its first frame has as its own.
+    /// Time at which the episode begins by this clock, and `timestamp` of its first frame.
     begin_ns: i64,
     begin_s: f64,
-    /// The episode, the task and the time of the frame before.
+    /// Episode, task and time of the previous frame.
     last: Option<(i64, usize, i64)>,
     given: String,
     problems: Vec<String>,
 }
 
-/// The times of frames that have none of a target.
+/// Source of the times of frames in a dataset without targets.
 enum Clock {
-    /// `frame_index / fps`, as the dataset has no others, or none that can be used for the reason that stands here.
+    /// `frame_index / fps`. The text is the reason why the dataset's own times can't be used, if there are any.
     Index(Option<String>),
-    /// The column `timestamp`: it differs from that by up to this, s, in this frame and episode.
+    /// The column `timestamp`; its largest difference from `frame_index / fps`, s, and the frame and the episode where it is.
     Column(f64, i64, i64),
 }
 
-/// Units that times may be in by mistake, and how many of them are a second.
+/// Units that times may have by mistake: their number in a second, and their name.
 const UNITS: [(f64, &str); 3] = [(1e3, "ms"), (1e6, "us"), (1e9, "ns")];
 
 impl Clock {
-    /// The clock of a dataset, by all of its times.
+    /// Chooses the clock of a dataset by reading all of its times.
     fn of(folder: &Path) -> eyre::Result<Self> {
         let mut reader = Reader::open(folder)?;
         reader.retain(|_| false);
@@ -74,7 +74,7 @@ impl Clock {
             let frames = match reader.next_frames() {
                 Ok(Some(frames)) => frames,
                 Ok(None) => break,
-                // It is told when the frames are read.
+                // The error is reported when the frames are read.
                 Err(_) => continue,
             };
             let (times, exact) = match frames.times() {
@@ -101,7 +101,7 @@ impl Clock {
                 shortest = shortest.min(time - last);
                 last = time;
                 let differs = (time - begin - index as f64 / fps).abs();
-                // What a float has of a time is that much off.
+                // The float type rounds a time by up to `exact` of its magnitude.
                 let least = most.map_or(TOLERANCE_S, |(most, ..)| most);
                 if differs - time.abs() * exact > least {
                     most = Some((differs, index, episode));
@@ -121,7 +121,7 @@ impl Clock {
         })
     }
 
-    /// A line about it.
+    /// Formats a remark on the times of the recording.
     fn note(&self) -> String {
         let index = "those of the recording are frame_index / fps, with 10 s between episodes";
         match self {
@@ -135,24 +135,24 @@ impl Clock {
     }
 }
 
-/// A stream that becomes of a feature, or of a part of it.
+/// Stream that is made from a feature, or from a part of it.
 struct Output {
     stream: String,
     feature: usize,
-    /// Its elements in the feature.
+    /// Range of the stream's elements in the feature, `from..to`.
     from: usize,
     to: usize,
-    /// Its place in the lists of validity and times; `None` if frames alone have times.
+    /// Index of the stream in the lists of validity and capture times; `None` if only frames have times.
     part: Option<usize>,
-    /// True if it has the times of samples.
+    /// True if messages have the capture times of samples, not the times of frames.
     as_it_came: bool,
-    /// Choice of the sample, for a stream that stood beside the observations.
+    /// Rule that chose the sample, for a stream beside the observations.
     take: Option<Take>,
-    /// Feature with the times of a window.
+    /// Index of the feature with the times of a window's samples.
     times: Option<usize>,
-    /// The time of the newest sample that was given.
+    /// Time of the newest sample that was returned.
     newest_ns: Option<i64>,
-    /// Samples that have a value that is not finite.
+    /// Number of samples with a value that is not finite.
     nonfinite: u64,
 }
 
@@ -273,7 +273,7 @@ impl Source {
         Ok(true)
     }
 
-    /// Makes the messages of a stream that a frame has new ones of.
+    /// Makes the messages of a stream that are new in a frame.
     fn output(&mut self, output: usize, frames: &Frames, at: usize, frame_ns: i64) -> eyre::Result<()> {
         let Output {
             feature,
@@ -375,7 +375,8 @@ fn write_integers(message: &mut Message, values: &[i64]) {
     write(message, Dtype::Int64, &bytes, &[values.len()], &[]);
 }
 
-/// The streams that become of features. Those that say how true others are become none.
+/// Lists the streams that are made from the features. Features that hold validity, ages or times of other features do not become
+/// streams.
 fn outputs(features: &[Feature], origins: &Origins, capture: Option<usize>) -> eyre::Result<Vec<Output>> {
     let mut outputs: Vec<Output> = Vec::new();
     let at = |name: &str| features.iter().position(|feature| feature.name == name);
@@ -439,7 +440,8 @@ fn outputs(features: &[Feature], origins: &Origins, capture: Option<usize>) -> e
             from += dim;
         }
     }
-    // What is a stream twice, such as the values at targets and the samples themselves, gets the names of the features.
+    // If two outputs have the same stream, such as values at targets and the samples themselves, the feature's name is put before
+    // it.
     let names: Vec<String> = outputs.iter().map(|output| output.stream.clone()).collect();
     for (i, output) in outputs.iter_mut().enumerate() {
         let is_beside = [FRAME, EPISODE, TASK_STREAM].contains(&names[i].as_str());
@@ -489,7 +491,7 @@ impl crate::convert::Source for Source {
         Some(outputs.chain(beside).collect())
     }
 
-    /// A configuration that makes the dataset of the recording again.
+    /// Writes a configuration that makes the dataset from the recording again.
     fn beside(&self) -> Option<(&'static str, String)> {
         let dataset = self.reader.dataset();
         let text = quoted;
@@ -502,7 +504,7 @@ impl crate::convert::Source for Source {
                 (true, Some(Take::Next)) => ", take: next",
                 (true, _) => "",
             };
-            // Fuse takes no sample with a NaN, and a stream keeps its place.
+            // Fuse drops a sample with a NaN, so the feature is taken as a stream, which keeps the sample.
             let is_finite = output.nonfinite == 0 || output.to - output.from < about.len();
             let is_number = about.kind == Kind::Numbers(Dtype::Float32) && about.shape.len() == 1;
             let is_modality = is_number && is_finite && output.times.is_none() && output.take.is_none();

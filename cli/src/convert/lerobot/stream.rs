@@ -1,4 +1,4 @@
-//! Streams that are taken as they came, beside the observations.
+//! Streams beside the observations, whose samples become features without interpolation.
 
 use super::by_chain::ByChain;
 use super::config::Take;
@@ -8,38 +8,38 @@ use robocache::formats::lerobot::{Feature, Kind};
 use robocache::stream::{Message, MetadataValue};
 use std::collections::VecDeque;
 
-/// A stamp that goes back by more than this is one of a clock that was set.
+/// Step back of stamps beyond which the clock of a stream was set.
 const RESET_NS: i64 = 1_000_000_000;
 
 /// Distance from a target beyond which a sample belongs to another time of a clock that was set.
 const FAR_NS: u64 = 10_000_000_000;
 
-/// A stream, and what of it becomes a feature.
+/// Stream whose samples become a feature.
 pub struct FeatureStream {
-    /// The feature.
+    /// Name of the feature.
     pub feature: String,
-    /// The stream.
+    /// Name of the stream.
     pub name: String,
     pub content: FeatureContent,
     pub take: Take,
     pub max_age_ns: i64,
     pub latency_ns: i64,
-    /// Converts samples as they come.
+    /// Conversion of the samples by a chain, if the feature asks for one.
     pub by_chain: Option<ByChain>,
-    /// The first frame behind a change of posture.
+    /// Index of the first frame after a change of posture.
     pub changed_frame: Option<u64>,
-    /// Form of its samples, once the first has come.
+    /// Form of the samples, once the first has come.
     form: Option<Form>,
     names: Option<Vec<String>>,
-    /// Ascending in time.
+    /// Samples in ascending order of time.
     samples: VecDeque<Sample>,
     newest_ns: i64,
-    /// Samples that have a value that is not finite, and whether they are kept in their places.
+    /// Number of samples with a value that is not finite; `keeps_nonfinite` if they are kept.
     pub nonfinite: u64,
     pub keeps_nonfinite: bool,
-    /// Samples that came behind a frame that they would have been in.
+    /// Number of samples that came after the frame that they belong to.
     pub late: u64,
-    /// Up to this time it is settled what frames have.
+    /// Time up to which samples are in frames already: a sample with an earlier time is late.
     settled_ns: i64,
 }
 
@@ -61,12 +61,12 @@ struct Sample {
     is_finite: bool,
 }
 
-/// A stream's part of a frame.
+/// Samples of a stream that a frame takes.
 pub struct Selection {
-    /// The newest sample of it.
+    /// Time of the newest of these samples.
     pub time_ns: Option<i64>,
     pub is_valid: bool,
-    /// Samples `from..to` of those that are held.
+    /// Range of these samples in the stream's queue, `from..to`.
     from: usize,
     to: usize,
 }
@@ -99,7 +99,7 @@ impl FeatureStream {
         self.newest_ns >= target_ns && (is_near(self.newest_ns) || self.find(target_ns).time_ns.is_some_and(is_near))
     }
 
-    /// The feature that it becomes, once its first sample has come.
+    /// The feature that the stream becomes, once its first sample has come.
     pub fn feature(&self) -> Option<Feature> {
         let form = self.form.as_ref()?;
         let (kind, shape) = match self.content {
@@ -120,14 +120,14 @@ impl FeatureStream {
         time_ns < self.newest_ns.saturating_sub(RESET_NS)
     }
 
-    /// Forgets what came.
+    /// Forgets all samples.
     pub fn clear(&mut self) {
         self.samples.clear();
         self.newest_ns = i64::MIN;
         self.settled_ns = i64::MIN;
     }
 
-    /// Notes the first frame whose newest sample is of a changed posture.
+    /// Keeps the index of the first frame whose newest sample is after a change of posture.
     pub fn note_frame(&mut self, found: &Selection, frame: u64) {
         let changes = self.by_chain.as_ref().and_then(ByChain::changes);
         if let (None, Some((_, stamp_ns)), Some(time_ns)) = (self.changed_frame, changes, found.time_ns)
@@ -140,7 +140,7 @@ impl FeatureStream {
     /// Keeps the samples of a message.
     ///
     /// # Errors
-    /// The reason why it is not a sample of this feature.
+    /// The reason why the message is not a sample of this feature.
     pub fn push(&mut self, message: &Message) -> eyre::Result<()> {
         match self.content {
             FeatureContent::Images => self.push_image(message),
@@ -169,7 +169,7 @@ impl FeatureStream {
             shape => shape.iter().map(|&n| n as usize).collect(),
         };
         let shape = if shape.is_empty() { vec![1] } else { shape };
-        // float16 and bfloat16 have no place in a dataset; float32 has all of their values.
+        // A dataset can't hold float16 and bfloat16; float32 represents all of their values.
         let is_half = matches!(values.dtype(), Dtype::Float16 | Dtype::BFloat16);
         let dtype = if is_half { Dtype::Float32 } else { values.dtype() };
         let fields = header.fields.get().unwrap_or_default();
@@ -264,7 +264,7 @@ impl FeatureStream {
         let time_ns = stamp_ns.saturating_sub(self.latency_ns);
         self.late += u64::from(time_ns <= self.settled_ns);
         let at = self.samples.partition_point(|sample| sample.time_ns <= time_ns);
-        // If two have the same time, the later arrival wins.
+        // If two samples have the same time, the later arrival wins.
         match at.checked_sub(1).map(|before| &mut self.samples[before]) {
             Some(same) if same.time_ns == time_ns => (same.bytes, same.is_finite) = (bytes, is_finite),
             _ => {
@@ -279,7 +279,7 @@ impl FeatureStream {
         self.newest_ns = self.newest_ns.max(time_ns);
     }
 
-    /// The stream's part of the frame at a target.
+    /// Finds the samples for the frame at a target.
     pub fn find(&self, target_ns: i64) -> Selection {
         let past = self.samples.partition_point(|sample| sample.time_ns <= target_ns);
         let (from, to) = match (self.content, self.take) {
@@ -301,7 +301,7 @@ impl FeatureStream {
         }
     }
 
-    /// Appends the value that was found: of a window that is not whole, zeros stand first.
+    /// Appends the bytes of the samples that were found. A window with too few samples begins with zeros.
     pub fn write(&self, found: &Selection, out: &mut Vec<u8>) {
         out.resize(out.len() + self.missing(found) * self.sample_bytes(), 0);
         for sample in self.samples.range(found.from..found.to) {
@@ -309,7 +309,7 @@ impl FeatureStream {
         }
     }
 
-    /// The times of a window; -1 if there is no sample.
+    /// The times of a window's samples; -1 for each sample that is missing.
     pub fn times<'a>(&'a self, found: &Selection) -> impl Iterator<Item = i64> + 'a {
         let there = self.samples.range(found.from..found.to).map(|sample| sample.time_ns);
         std::iter::repeat_n(-1, self.missing(found)).chain(there)
@@ -329,7 +329,7 @@ impl FeatureStream {
         form.map_or(0, |form| form.shape.iter().product::<usize>() * form.dtype.size())
     }
 
-    /// Ends the frame of this target: forgets what no later one needs.
+    /// Ends the frame at this target: forgets samples that no later frame needs.
     pub fn end_frame(&mut self, target_ns: i64) {
         self.settled_ns = match self.take {
             Take::Previous => target_ns,

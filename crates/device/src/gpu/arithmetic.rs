@@ -6,7 +6,7 @@ use robocache_kernels::Kernel;
 
 const ARITHMETIC: Kernel = images::ARITHMETIC.kernel("arithmetic");
 
-/// Number of dividends of each type, and of divisors.
+/// Number of dividends of each float type, and number of divisors.
 const COUNT: usize = 64;
 
 /// Number of results that [`differing`] compares: a quotient and a root of each dividend.
@@ -32,7 +32,8 @@ unsafe impl Params for ArithmeticParams<'_> {}
 /// # Errors
 /// The driver's error.
 pub fn differing(gpu: &Gpu) -> Result<usize, DeviceFault> {
-    // A generator of Lehmer's chooses mantissas. Exponents are 0, which is that of subnormal numbers, to 40.
+    // A Lehmer generator chooses mantissas. Every third exponent is 0, as of subnormal numbers; the others are within 20 of the
+    // exponent of 1.
     let mut state = 1u64;
     let mut next = || {
         state = state * 48_271 % 0x7fff_ffff;

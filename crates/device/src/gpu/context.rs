@@ -23,8 +23,8 @@ struct Modules {
 }
 
 impl Context {
-    /// The context of a device. Drivers have one for each device in a process, so there is one of these, too, for as long as
-    /// anybody uses it.
+    /// Opens the context of a device, or returns the one that is open. Drivers have one context for each device in a process, so
+    /// there is one `Context`, too, for as long as anybody uses it.
     pub(super) fn open(driver: &'static dyn Driver, ordinal: usize) -> Result<Arc<Self>, DeviceFault> {
         static OPEN: Mutex<Vec<Weak<Context>>> = Mutex::new(Vec::new());
         let (kind, count) = (driver.kind(), driver.device_count());
@@ -53,7 +53,7 @@ impl Context {
             name: driver.name(ordinal).map_err(failed)?,
             multiprocessors: driver.multiprocessors(ordinal).map_err(failed)?,
             modules: Mutex::default(),
-            // Last, since it is closed when the value is dropped.
+            // Opened last, since only dropping the complete value closes it.
             handle: driver.open(ordinal).map_err(failed)?,
         })
     }
@@ -62,7 +62,7 @@ impl Context {
         Device::Gpu(self.driver.kind(), self.ordinal)
     }
 
-    /// Makes it the context of the calling thread.
+    /// Makes this the current context of the calling thread.
     pub(super) fn bind(&self) -> Result<(), DeviceFault> {
         // SAFETY: it is open as long as `self`.
         unsafe { self.driver.make_current(self.handle) }.map_err(|fault| self.failed(fault, "its context"))
@@ -72,7 +72,7 @@ impl Context {
         DeviceFault::driver(self.device(), fault, detail)
     }
 
-    /// Checks that the driver has all functions that something takes.
+    /// Checks that the driver has all functions that an optional feature needs.
     pub(super) fn check_has(&self, optional: driver::Optional) -> Result<(), DeviceFault> {
         match self.driver.missing(optional) {
             Some(missing) => Err(Unavailable::MissingSymbol(self.driver.kind(), missing).into()),

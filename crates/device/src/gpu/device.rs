@@ -18,7 +18,7 @@ pub unsafe trait Params: Copy {}
 
 /// A GPU with a stream of its own. Clones share the stream; [`Gpu::open`] makes a new one.
 ///
-/// Several of one device share its context and its loaded kernels. It can be used from any thread.
+/// All `Gpu` values of one device share its context and its loaded kernels. A `Gpu` can be used from any thread.
 #[derive(Clone)]
 pub struct Gpu {
     pub(super) stream: Arc<Stream>,
@@ -37,7 +37,7 @@ impl Gpu {
     /// Opens the device of that ordinal of a driver.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn open_on(driver: &'static dyn Driver, ordinal: usize) -> Result<Self, DeviceFault> {
         Self::of(Context::open(driver, ordinal)?)
     }
@@ -62,7 +62,7 @@ impl Gpu {
         self.stream.context.device()
     }
 
-    /// Its ordinal among those of its kind, N of `cuda:N`.
+    /// The device's ordinal among those of its kind, N of `cuda:N`.
     pub fn ordinal(&self) -> usize {
         self.stream.context.ordinal
     }
@@ -77,9 +77,9 @@ impl Gpu {
         self.stream.context.multiprocessors
     }
 
-    /// Sets whether a kernel may start while the one before it in the stream ends. It may, unless this says otherwise, on
-    /// devices that can do so, as docs/performance.md says. Results are the same; benchmarks switch it off to show what it saves. Clones
-    /// share the setting, as they share the stream, and a graph keeps the one it was captured with.
+    /// Sets whether a kernel may start while the kernel before it in the stream ends. By default it may, on devices that can do so
+    /// (docs/performance.md). Results are the same; benchmarks switch it off to show what it saves. Clones share the setting, as
+    /// they share the stream, and a graph keeps the setting that it was captured with.
     pub fn set_early_start(&self, starts_early: bool) {
         self.stream.starts_early.store(starts_early, Ordering::Relaxed);
     }
@@ -91,8 +91,8 @@ impl Gpu {
     /// be an error of earlier work.
     ///
     /// # Safety
-    /// `params` is the struct of this kernel, and every address in it is memory of this device that is large enough
-    /// for what the kernel does, and lives until the stream is synchronized.
+    /// `params` is the struct of this kernel. Every address in it is memory of this device that is large enough for the kernel, and
+    /// lives until the stream is synchronized.
     pub unsafe fn launch<P: Params>(
         &self,
         kernel: Kernel,
@@ -132,7 +132,7 @@ impl Gpu {
         Event::new(&self.stream, true)
     }
 
-    /// Checks that something is on this device.
+    /// Checks that `other` is on the same device.
     ///
     /// # Errors
     /// [`DeviceFault::WrongDevice`].
@@ -155,7 +155,7 @@ impl Gpu {
         Ok(self.transfer.get_or_init(|| made))
     }
 
-    /// True if work of both goes into the same stream.
+    /// True if both enqueue work in the same stream.
     pub(super) fn shares_stream(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.stream, &other.stream)
     }
@@ -167,7 +167,7 @@ impl Gpu {
 
     /// True if host memory is page-locked, whoever locked it: a device then copies it by itself.
     ///
-    /// The driver knows. It takes well under a microsecond to say so, and says no where it can't tell.
+    /// The driver is asked, which takes well under a microsecond. If the driver can't tell, the answer is no.
     pub fn is_page_locked(&self, memory: &[u8]) -> bool {
         let Some(last) = memory.len().checked_sub(1) else {
             return true;
@@ -194,7 +194,7 @@ impl PageLocked {
     /// The driver's error, most often because the process may lock too little memory.
     ///
     /// # Safety
-    /// It is mapped, and stays so until the value is dropped.
+    /// The memory is mapped, and stays mapped until the value is dropped.
     pub unsafe fn new(gpu: &Gpu, memory: *mut [u8]) -> Result<Self, DeviceFault> {
         // SAFETY: as this function.
         unsafe { Self::of(&gpu.stream, memory) }

@@ -5,7 +5,7 @@ use crate::{Device, Dtype};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceFault {
-    /// The device does not exist, or none does.
+    /// The device does not exist, or no device can be used.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
     /// The device or the host has no memory left.
@@ -18,7 +18,7 @@ pub enum DeviceFault {
         /// Bytes that were asked for.
         bytes: usize,
     },
-    /// The operation would hold more than it may.
+    /// The operation would hold more memory than it may.
     #[error("{device}: {asked} bytes beside the {used} in use are over the limit of {limit}")]
     OutOfBudget {
         /// The device.
@@ -35,13 +35,13 @@ pub enum DeviceFault {
     WrongDevice {
         /// The operation's device.
         expected: Device,
-        /// The tensor's.
+        /// The tensor's device.
         came: Device,
     },
-    /// A tensor on a device is not the one that an operation takes.
+    /// A tensor on a device does not fit the operation.
     #[error(transparent)]
     Slice(#[from] SliceError),
-    /// A kernel and its caller don't mean the same parameters.
+    /// A kernel is launched with parameters of another size than its own.
     #[error("{device}: {kernel} takes parameters of {expected} bytes, it is launched with {came}")]
     Parameters {
         /// The device.
@@ -50,7 +50,7 @@ pub enum DeviceFault {
         kernel: &'static str,
         /// Bytes that the kernel takes.
         expected: usize,
-        /// Bytes that it would be given.
+        /// Bytes that the launch gives.
         came: usize,
     },
     /// The device's memory can't be mapped by other processes.
@@ -85,10 +85,10 @@ pub enum SliceError {
         len: usize,
         /// The byte that they were to begin at.
         offset: usize,
-        /// Bytes there are.
+        /// Bytes that are available.
         available: usize,
     },
-    /// An element would lie across a boundary that the device can't read it across.
+    /// The elements are not aligned to their size, so that the device can't read them.
     #[error("{dtype} elements can't begin at byte {offset} (allowed: multiples of {})", dtype.size())]
     Misaligned {
         /// The type of the elements.
@@ -99,7 +99,7 @@ pub enum SliceError {
     /// The elements are of another type.
     #[error("`{tensor}` is {came}, not {expected}")]
     Dtype {
-        /// Tensor that the slice was handed over as.
+        /// Name of the tensor that the slice was handed over as.
         tensor: &'static str,
         /// The type that it should have.
         expected: Dtype,
@@ -109,27 +109,27 @@ pub enum SliceError {
     /// The number of elements is wrong.
     #[error("`{tensor}` has {came} elements, not {expected}")]
     Len {
-        /// Tensor that the slice was handed over as.
+        /// Name of the tensor that the slice was handed over as.
         tensor: &'static str,
         /// Number of elements that are needed.
         expected: usize,
         /// Number of elements that came.
         came: usize,
     },
-    /// The memory is that of another device.
+    /// The memory is on another device.
     #[error("`{tensor}` is on {came}, the operation on {expected}")]
     Device {
-        /// Tensor that the slice was handed over as.
+        /// Name of the tensor that the slice was handed over as.
         tensor: &'static str,
         /// The operation's device.
         expected: Device,
-        /// The slice's.
+        /// The slice's device.
         came: Device,
     },
 }
 
 impl DeviceFault {
-    /// True if less memory would have done, and the device can go on.
+    /// True if only memory was lacking, and the device can go on.
     pub fn is_memory(&self) -> bool {
         match self {
             Self::OutOfMemory { .. } | Self::OutOfBudget { .. } => true,

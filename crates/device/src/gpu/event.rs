@@ -10,7 +10,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event of a stream. One that is not `timed` is only waited for, which costs less.
+    /// Makes an event of a stream. An event that is not `timed` costs less, but measures no times.
     pub(super) fn new(stream: &Arc<Stream>, timed: bool) -> Result<Self, DeviceFault> {
         let (driver, _) = stream.bound()?;
         // SAFETY: the context is current.
@@ -21,7 +21,7 @@ impl Event {
         })
     }
 
-    /// Sets it to the end of the stream: it is reached once all work enqueued so far is done.
+    /// Sets the event to the end of the stream: it is reached once all work enqueued so far is done.
     ///
     /// # Errors
     /// The driver's error.
@@ -31,7 +31,7 @@ impl Event {
         unsafe { driver.record(self.event, stream) }.map_err(|fault| self.stream.failed(fault, "an event"))
     }
 
-    /// Sets it to the end of the legacy default stream, or of the default stream of the thread.
+    /// Sets the event to the end of the legacy default stream, or of the default stream of the thread.
     ///
     /// # Errors
     /// The driver's error.
@@ -42,7 +42,7 @@ impl Event {
             .map_err(|fault| self.stream.failed(fault, "a default stream"))
     }
 
-    /// Waits until it is reached.
+    /// Waits until the event is reached.
     ///
     /// # Errors
     /// The first error of the work before it.
@@ -52,7 +52,7 @@ impl Event {
         unsafe { driver.synchronize_event(self.event) }.map_err(|fault| self.stream.failed(fault, "an event"))
     }
 
-    /// True if it is reached.
+    /// True if the event is reached.
     ///
     /// # Errors
     /// The first error of the work before it.

@@ -7,12 +7,12 @@ use super::memory::DeviceBuf;
 use super::slice::DeviceSlice;
 
 impl Gpu {
-    /// Its stream as the driver numbers it, for a library that is to let it wait.
+    /// The driver's handle of the stream, for a library that is to make the stream wait.
     pub fn stream_handle(&self) -> u64 {
         self.stream.handle.0
     }
 
-    /// Waits for everything in the process that uses the device, other libraries' work too.
+    /// Waits for all work of the process on the device, also that of other libraries.
     ///
     /// # Errors
     /// The first error of that work.
@@ -22,7 +22,7 @@ impl Gpu {
         unsafe { driver.synchronize_all() }.map_err(|fault| self.stream.failed(fault, "all streams"))
     }
 
-    /// Lets what is enqueued from now on wait for what is in another stream so far.
+    /// Makes work that is enqueued from now on wait for the work that is in another stream so far.
     ///
     /// # Errors
     /// The driver's error.
@@ -34,8 +34,7 @@ impl Gpu {
         let failed = |fault| self.stream.failed(fault, "another library's stream");
         // SAFETY: the context is current.
         let event = unsafe { driver.create_event(false) }.map_err(failed)?;
-        // SAFETY: that the other stream is one is the caller's promise. The driver keeps a destroyed event until it is
-        // reached.
+        // SAFETY: the caller promises that `handle` is a stream. The driver keeps a destroyed event until it is reached.
         let waits = unsafe {
             let recorded = driver.record(event, Stream(handle));
             recorded.and_then(|()| driver.wait_event(stream, event))
@@ -45,16 +44,16 @@ impl Gpu {
         waits.and(destroyed).map_err(failed)
     }
 
-    /// Copies elements of a device to host memory, and waits for it.
+    /// Copies elements of a device to host memory, and waits for the copy.
     ///
     /// # Errors
-    /// The driver's error. The host memory is the caller's again all the same.
+    /// The driver's error. Even then the device no longer uses the host memory.
     ///
     /// # Panics
-    /// If there are more or fewer bytes than elements.
+    /// If the host memory and the elements differ in bytes.
     ///
     /// # Safety
-    /// The elements are there, and nothing writes them meanwhile but what the stream waits for.
+    /// The elements are there, and no work writes them meanwhile but work that the stream waits for.
     pub unsafe fn fetch(&self, from: DeviceSlice<'_>, to: &mut [u8]) -> Result<(), DeviceFault> {
         assert_eq!(to.len(), from.bytes(), "bytes of a slice");
         if to.is_empty() {
@@ -65,16 +64,16 @@ impl Gpu {
         copied.and(self.synchronize())
     }
 
-    /// Copies host memory to elements of a device, and waits for it.
+    /// Copies host memory to elements of a device, and waits for the copy.
     ///
     /// # Errors
-    /// The driver's error. The host memory is the caller's again all the same.
+    /// The driver's error. Even then the device no longer uses the host memory.
     ///
     /// # Panics
-    /// If there are more or fewer bytes than elements.
+    /// If the host memory and the elements differ in bytes.
     ///
     /// # Safety
-    /// The elements are there, and nothing reads or writes them meanwhile but what the stream waits for.
+    /// The elements are there, and no work reads or writes them meanwhile but work that the stream waits for.
     pub unsafe fn put(&self, to: DeviceSlice<'_>, from: &[u8]) -> Result<(), DeviceFault> {
         assert_eq!(from.len(), to.bytes(), "bytes of a slice");
         if from.is_empty() {

@@ -51,7 +51,7 @@ impl Gpu {
 }
 
 impl GpuGraph {
-    /// Enqueues the work in the stream that it was captured from.
+    /// Enqueues the graph in the stream that it was captured from.
     ///
     /// # Errors
     /// The driver's error.

@@ -1,16 +1,15 @@
 //! Threads that help with copies of host memory.
 //!
-//! They are those of the process, started at the first copy that wants them: how many there are depends on the cores of the
-//! machine and on nothing that an operation is configured with. rayon's pool is not used, since handing it work from
-//! outside allocates.
+//! A process has one set of these threads, started at the first copy that needs them. Their number depends on the cores of the
+//! machine alone, not on the configuration of an operation. rayon's pool is not used, since handing it work from outside allocates.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-/// Threads that help at most: more do not copy faster.
+/// Number of threads that help, at most: more do not copy faster.
 const MOST_HELPERS: usize = 3;
 
-/// Work of each of them.
+/// Work that every helper runs.
 type Work<'a> = dyn Fn() + Sync + 'a;
 
 /// Work that its owner keeps borrowed until all helpers have left it.
@@ -23,7 +22,7 @@ unsafe impl Send for Job {}
 #[derive(Default)]
 struct State {
     job: Option<Job>,
-    /// Helpers that work on the job.
+    /// Number of helpers that work on the job.
     busy: usize,
     has_panicked: bool,
 }
@@ -33,7 +32,7 @@ struct Helpers {
     state: Mutex<State>,
     begin: Condvar,
     end: Condvar,
-    /// Held by the thread whose job it is. Others work by themselves meanwhile.
+    /// Held by the thread whose job it is. Other threads copy without help meanwhile.
     owner: Mutex<()>,
 }
 
@@ -46,7 +45,7 @@ impl Helpers {
         STARTED.get_or_init(|| {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
             for _ in 0..MOST_HELPERS.min(cores - 1) {
-                // Where a thread can't be started, the others do its part.
+                // If a thread can't be started, the others do its part.
                 let _ = std::thread::Builder::new()
                     .name("robocache-copy".into())
                     .spawn(move || helpers.help());
@@ -71,7 +70,7 @@ impl Helpers {
             // SAFETY: the job stays while a helper is busy.
             let done = catch_unwind(AssertUnwindSafe(|| unsafe { (*job.0)() }));
             state = self.state();
-            // Nothing of it is left to begin.
+            // No part of the job is left to begin.
             state.job = None;
             state.has_panicked |= done.is_err();
             state.busy -= 1;
@@ -82,7 +81,7 @@ impl Helpers {
     }
 }
 
-/// Ends the job, also where its owner panics.
+/// Guard that ends the job when it is dropped, even if the owner panics.
 struct Ending<'a>(&'a Helpers);
 
 impl Drop for Ending<'_> {
@@ -95,16 +94,16 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Runs `own` on this thread, and `help` on those helpers that come before it is done, and returns when all have. Where the
-/// helpers have other work, `own` does all there is to do.
+/// Runs `own` on this thread, and `help` on the helpers that wake before `own` is done. Returns when all of them are done. If the
+/// helpers have other work, `own` does everything alone.
 ///
 /// # Panics
-/// If one of them does.
+/// If `own` or a helper panics.
 pub(super) fn share<R>(help: &Work<'_>, own: impl FnOnce() -> R) -> R {
     let helpers = Helpers::get();
     let _owner = match helpers.owner.try_lock() {
         Ok(owner) => owner,
-        // An owner has panicked, when its job had ended.
+        // An owner has panicked, but its job has ended.
         Err(TryLockError::Poisoned(owner)) => owner.into_inner(),
         Err(TryLockError::WouldBlock) => return own(),
     };

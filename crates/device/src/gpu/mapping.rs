@@ -13,7 +13,7 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// New memory of `bytes` bytes or more, and the descriptor that other processes map it by.
+    /// Allocates memory of `bytes` bytes or more, and makes the descriptor by which other processes map it.
     pub(super) fn create(gpu: &Gpu, bytes: usize) -> Result<(Self, OwnedFd), DeviceFault> {
         let (driver, bytes) = gpu.shareable(bytes)?;
         // SAFETY: the context is current.
@@ -78,7 +78,7 @@ impl Gpu {
         }
     }
 
-    /// The driver, where it can share memory of the device, and a size as large as such memory has to be.
+    /// Returns the driver, if it can share memory of the device, and `bytes` rounded up to a size that can be shared.
     fn shareable(&self, bytes: usize) -> Result<(&'static dyn Driver, usize), DeviceFault> {
         let driver = self.check_can_share()?;
         // SAFETY: the context is current.

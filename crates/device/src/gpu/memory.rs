@@ -10,7 +10,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts the device memory that an operation holds, and limits it. Clones share the count.
+/// Count of the device memory that an operation holds, with a limit. Clones share the count.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Account>);
 
@@ -34,7 +34,7 @@ impl Budget {
         self.0.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes that may be held.
+    /// Bytes that may be held; `None` without a limit.
     pub fn limit(&self) -> Option<usize> {
         self.0.limit
     }
@@ -71,7 +71,7 @@ pub struct DeviceBuf {
     budget: Budget,
     address: Address,
     capacity: usize,
-    /// Mapping of memory that processes share.
+    /// Mapping of the memory, if processes share it.
     mapping: Option<Box<Mapping>>,
 }
 
@@ -87,7 +87,8 @@ impl DeviceBuf {
         }
     }
 
-    /// A buffer that other processes can map, of `bytes` bytes, and the descriptor that they map it by. It can't grow.
+    /// Makes a buffer of `bytes` bytes that other processes can map, and the descriptor by which they map it. The buffer can't
+    /// grow.
     ///
     /// # Errors
     /// No memory, or a device that can't share any; the driver's error.
@@ -96,7 +97,7 @@ impl DeviceBuf {
         Ok((Self::of_mapping(gpu, budget, mapping)?, descriptor))
     }
 
-    /// The buffer of another process, of `bytes` bytes, whose descriptor this is.
+    /// Maps the buffer of another process, of `bytes` bytes, by its descriptor.
     ///
     /// # Errors
     /// The driver's error.
@@ -104,7 +105,7 @@ impl DeviceBuf {
         Self::of_mapping(gpu, &Budget::new(None), Mapping::import(gpu, descriptor, bytes)?)
     }
 
-    /// A buffer with that memory.
+    /// Makes a buffer of mapped memory.
     fn of_mapping(gpu: &Gpu, budget: &Budget, mapping: Mapping) -> Result<Self, DeviceFault> {
         budget.take(gpu.device(), mapping.bytes())?;
         let mut buf = Self::new(gpu, budget);
@@ -148,7 +149,7 @@ impl DeviceBuf {
         }
     }
 
-    /// Gives the memory back, once the device is done with it.
+    /// Frees the memory, once the device is done with it.
     pub fn release(&mut self) {
         if self.capacity == 0 {
             return;
@@ -168,27 +169,27 @@ impl DeviceBuf {
         DevicePtr::new(self.address.0)
     }
 
-    /// Bytes it has room for.
+    /// Bytes that the buffer has room for.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// The device it is on.
+    /// The device that the buffer is on.
     pub fn gpu(&self) -> &Gpu {
         &self.gpu
     }
 
-    /// True if it is memory of this device, and counts in this budget.
+    /// True if the buffer is on the device of `gpu`, and counts in this budget.
     pub fn is_of(&self, gpu: &Gpu, budget: &Budget) -> bool {
         self.gpu.device() == gpu.device() && Arc::ptr_eq(&self.budget.0, &budget.0)
     }
 
-    /// Copies the bytes from `offset` on to host memory, and waits for it. What writes them must be done.
+    /// Copies the bytes from `offset` on to host memory, and waits for the copy. Work that writes them must be done.
     ///
     /// Tries a few times if the driver has no memory for the copy, since there is no other way off the device.
     ///
     /// # Errors
-    /// The driver's error. The host memory is the caller's again all the same.
+    /// The driver's error. Even then the device no longer uses the host memory.
     ///
     /// # Panics
     /// If the range reaches past the end.
@@ -202,11 +203,11 @@ impl DeviceBuf {
         }
     }
 
-    /// Copies bytes of several buffers, each from an offset on, to host memory, behind what is in their stream, and waits
-    /// for it.
+    /// Copies bytes of several buffers, each from an offset on, to host memory, after the work in their stream, and waits for the
+    /// copies.
     ///
     /// # Errors
-    /// The driver's error. The host memory is the caller's again all the same.
+    /// The driver's error. Even then the device no longer uses the host memory.
     ///
     /// # Panics
     /// If a range reaches past the end of its buffer; if the buffers are of several streams.
@@ -262,8 +263,8 @@ impl DeviceBuf {
         unsafe { self.gpu.stream.upload(to, from) }
     }
 
-    /// Enqueues a copy of `bytes` bytes to the buffer from byte `offset` on, in rows of `row` bytes, which `make` writes: it
-    /// is told the first byte and gets the memory for some rows, on any thread. They are made on return.
+    /// Enqueues a copy of `bytes` bytes to the buffer from byte `offset` on. The function `make` writes them in whole rows of `row`
+    /// bytes, on any thread. It gets the index of the first byte, and the memory for some rows. All rows are made on return.
     ///
     /// # Errors
     /// The driver's error.
@@ -280,8 +281,8 @@ impl DeviceBuf {
         self.gpu.transfer()?.upload(to, (bytes, row), make)
     }
 
-    /// Enqueues a copy of the bytes from `offset` on to host memory. Where that is not page-locked, this waits for what is
-    /// in the stream.
+    /// Enqueues a copy of the bytes from `offset` on to host memory. If that memory is large and not page-locked, this waits for
+    /// the stream.
     ///
     /// # Errors
     /// The driver's error.

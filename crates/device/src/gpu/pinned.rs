@@ -8,7 +8,7 @@ use bytemuck::Pod;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Sizes are rounded up to a multiple of this, so that those which vary a little need no new allocation.
+/// Sizes are rounded up to a multiple of this, so that sizes which vary a little need no new allocation.
 pub(super) const GRANULE: usize = 512;
 
 /// Page-locked host memory, which a device reads and writes by itself, that keeps its capacity when it is reused.
@@ -57,7 +57,7 @@ impl PinnedBuf {
         // SAFETY: the context is current; the memory is freed in `drop` only.
         let memory = unsafe { driver.allocate_host(bytes) }
             .map_err(|fault| DeviceFault::allocation(self.stream.context.device(), "page-locked", fault, bytes))?;
-        // SAFETY: it has so many bytes.
+        // SAFETY: the memory has `bytes` bytes.
         unsafe { memory.write_bytes(0, bytes) };
         self.memory = NonNull::new(memory);
         self.capacity = bytes;
@@ -70,7 +70,7 @@ impl PinnedBuf {
         match self.memory {
             // SAFETY: `bytes` are within the memory, all of which was written.
             Some(memory) => unsafe { std::slice::from_raw_parts(memory.as_ptr(), self.bytes) },
-            // Nothing, but aligned for whatever it is seen as.
+            // An empty slice, aligned for any type of element.
             None => bytemuck::cast_slice::<u64, u8>(&[]),
         }
     }
@@ -89,7 +89,7 @@ impl PinnedBuf {
         DevicePtr::new(self.as_ptr() as u64)
     }
 
-    /// The beginning of the memory, which may be written through it where nothing else has it.
+    /// The beginning of the memory. The caller may write through the pointer if nobody else uses the memory.
     pub(super) fn as_ptr(&self) -> *mut u8 {
         self.memory.map_or(std::ptr::null_mut(), NonNull::as_ptr)
     }
@@ -120,7 +120,7 @@ impl Drop for PinnedBuf {
     }
 }
 
-/// Host memory that was made page-locked, for as long as this lives: drop it before the memory.
+/// Guard that keeps host memory page-locked as long as it lives. Drop it before the memory.
 pub struct PageLocked {
     stream: Arc<Stream>,
     address: *mut u8,
@@ -138,7 +138,7 @@ impl PageLocked {
     /// The driver's error, most often because the process may lock too little memory.
     ///
     /// # Safety
-    /// It is mapped, and stays so until the value is dropped.
+    /// The memory is mapped, and stays mapped until the value is dropped.
     pub(super) unsafe fn of(stream: &Arc<Stream>, memory: *mut [u8]) -> Result<Self, DeviceFault> {
         let (address, bytes) = (memory.cast::<u8>(), memory.len());
         stream.context.check_has(Optional::HostLocking)?;

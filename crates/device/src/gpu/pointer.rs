@@ -2,7 +2,7 @@ use super::driver::Address;
 use bytemuck::Zeroable;
 use std::marker::PhantomData;
 
-/// An address that a device reads or writes, borrowed from the memory that it is in: as a kernel takes it.
+/// An address that a device reads or writes, as a kernel takes it. It borrows the memory that it points to.
 ///
 /// Kernels take 0 for memory that they are not to touch: the [default](Self::NULL).
 #[repr(transparent)]
@@ -13,7 +13,7 @@ pub struct DevicePtr<'a> {
 }
 
 impl DevicePtr<'_> {
-    /// No memory.
+    /// The address 0: no memory.
     pub const NULL: Self = Self::new(0);
 
     pub(super) const fn new(address: u64) -> Self {
@@ -29,17 +29,17 @@ impl DevicePtr<'_> {
         Self::new(self.address + bytes as u64)
     }
 
-    /// True if elements of `bytes` bytes can begin at it.
+    /// True if elements of `bytes` bytes can begin at the address.
     pub const fn is_aligned_to(self, bytes: usize) -> bool {
         self.address.is_multiple_of(bytes as u64)
     }
 
-    /// The number, for another library that gets it beside an owner of the memory.
+    /// The address as a number, for another library that also gets an owner of the memory.
     pub const fn raw(self) -> u64 {
         self.address
     }
 
-    /// The same address, whatever its memory is borrowed for.
+    /// The same address with any lifetime.
     ///
     /// # Safety
     /// The memory is there, and stays where it is, for as long as the address is used.

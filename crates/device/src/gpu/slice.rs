@@ -9,9 +9,9 @@ use std::ops::Range;
 
 /// Elements of one type, one after the other, in the memory of a device: what a kernel reads or writes.
 ///
-/// It is a view, like a pointer with a length, and borrows the memory, which a launch may still use when the borrow has
-/// ended: that is why launches are `unsafe`. Its range and alignment were checked when it was made, so an operation only
-/// has to check that it is the tensor that it [expects](Self::expect).
+/// A slice is a view, like a pointer with a length, and borrows the memory. Launches are `unsafe`, since they may still use the
+/// memory when the borrow has ended. Range and alignment were checked when the slice was made, so an operation only has to check
+/// that the slice is the tensor that it [expects](Self::expect).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSlice<'a> {
     pointer: DevicePtr<'a>,
@@ -52,7 +52,7 @@ impl<'a> DeviceSlice<'a> {
         self.len
     }
 
-    /// True if there is none.
+    /// True if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -62,12 +62,12 @@ impl<'a> DeviceSlice<'a> {
         self.len * self.dtype.size()
     }
 
-    /// The device.
+    /// The device that the elements are on.
     pub fn device(&self) -> Device {
         self.device
     }
 
-    /// Some of the elements.
+    /// The elements of a range.
     ///
     /// # Errors
     /// [`SliceError::OutOfRange`].
@@ -88,7 +88,7 @@ impl<'a> DeviceSlice<'a> {
         })
     }
 
-    /// Checks that it is `len` elements of type `dtype` on the device of `gpu`. `tensor` names it in the error.
+    /// Checks that the slice is `len` elements of type `dtype` on the device of `gpu`. `tensor` is its name in the error.
     ///
     /// # Errors
     /// [`SliceError::Dtype`], [`SliceError::Len`], [`SliceError::Device`].
@@ -117,7 +117,7 @@ impl<'a> DeviceSlice<'a> {
         Ok(self)
     }
 
-    /// The first element.
+    /// The address of the first element.
     pub fn pointer(&self) -> DevicePtr<'a> {
         self.pointer
     }
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use crate::gpu::Kind;
 
-    /// Memory that no test reads.
+    /// Makes a slice of memory that no test reads.
     fn slice(address: u64, dtype: Dtype, len: usize) -> Result<DeviceSlice<'static>, SliceError> {
         // SAFETY: nothing is launched with it.
         unsafe { DeviceSlice::from_raw(address, dtype, len, Device::Gpu(Kind::Cuda, 0)) }

@@ -17,7 +17,7 @@ pub const DIRECT_BYTES: usize = 64 << 10;
 /// It has no padding: every byte of a value is set.
 pub unsafe trait Staged: Copy {}
 
-// SAFETY: what has no byte that is not set has no padding.
+// SAFETY: every byte of a `NoUninit` value is set.
 unsafe impl<T: NoUninit> Staged for T {}
 
 /// A block of page-locked memory, filled part by part. A large one is copied to the device before it is read.
@@ -36,7 +36,7 @@ pub fn room<T>(len: usize) -> usize {
 }
 
 impl Staging {
-    /// An empty block, whose memory is taken when it is first needed.
+    /// An empty block, whose memory is allocated when it is first needed.
     pub fn new(gpu: &Gpu, budget: &Budget) -> Self {
         Self {
             host: PinnedBuf::new(gpu),
@@ -51,7 +51,7 @@ impl Staging {
         self.begin_in(bytes, bytes > DIRECT_BYTES)
     }
 
-    /// As [`begin`](Self::begin), for a block that is read again and again: it is copied to the device, however small.
+    /// Does what [`begin`](Self::begin) does, for a block that is read again and again: even a small one is copied to the device.
     pub fn begin_copied(&mut self, bytes: usize) -> Result<(), DeviceFault> {
         self.begin_in(bytes, true)
     }
@@ -66,7 +66,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Takes the room of `len` elements. Nobody else has it.
+    /// Reserves room for `len` elements, which nobody else has.
     fn take<T>(&self, len: usize) -> (*mut T, DevicePtr<'_>) {
         let at = self.used.get();
         let end = at + room::<T>(len);
@@ -84,15 +84,15 @@ impl Staging {
         (room.cast(), block.offset(at))
     }
 
-    /// Appends elements, and gives the address at which the device reads them.
+    /// Appends elements, and returns the address at which the device reads them.
     pub fn put<T: Staged>(&self, elements: &[T]) -> DevicePtr<'_> {
         let (to, pointer) = self.take::<T>(elements.len());
-        // SAFETY: there is room for so many, aligned for any of them, which nobody else has.
+        // SAFETY: there is room for all elements, aligned for their type, which nobody else has.
         unsafe { std::ptr::copy_nonoverlapping(elements.as_ptr(), to, elements.len()) };
         pointer
     }
 
-    /// As [`put`](Self::put), for an iterator of `len` elements, which may put others itself.
+    /// Does what [`put`](Self::put) does, for an iterator of `len` elements. The iterator may itself put other elements.
     pub fn put_each<T: Staged>(&self, len: usize, elements: impl Iterator<Item = T>) -> DevicePtr<'_> {
         let (to, pointer) = self.take::<T>(len);
         for (i, element) in elements.take(len).enumerate() {
@@ -105,7 +105,7 @@ impl Staging {
     /// Enqueues the copy of the block to the device, if it needs one.
     ///
     /// # Safety
-    /// The next block is begun once the stream has been synchronized.
+    /// The next block is begun only after the stream has been synchronized.
     pub unsafe fn upload(&self) -> Result<(), DeviceFault> {
         if !self.is_copied {
             return Ok(());

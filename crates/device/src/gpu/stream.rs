@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 pub(super) struct Stream {
     pub context: Arc<Context>,
     pub handle: driver::Stream,
-    /// True if kernels may start early in it.
+    /// True if kernels in the stream may start before the kernel before them has ended.
     pub starts_early: AtomicBool,
 }
 
@@ -25,7 +25,7 @@ impl Stream {
         }))
     }
 
-    /// The driver and its stream, with the context made that of the calling thread.
+    /// Makes the context current in the calling thread, and returns the driver and its stream.
     pub(super) fn bound(&self) -> Result<(&'static dyn Driver, driver::Stream), DeviceFault> {
         self.context.bind()?;
         Ok((self.context.driver, self.handle))
@@ -35,7 +35,7 @@ impl Stream {
         self.context.failed(fault, detail)
     }
 
-    /// Waits until it is idle.
+    /// Waits until the stream is idle.
     pub(super) fn synchronize(&self) -> Result<(), DeviceFault> {
         let (driver, stream) = self.bound()?;
         // SAFETY: the stream lives as long as `self`.
@@ -45,7 +45,7 @@ impl Stream {
     /// Enqueues the driver's own copy of host memory.
     ///
     /// # Safety
-    /// There is memory of the device for it, and both stay until the stream is done with them.
+    /// There is memory of the device for the copy, and both memories stay until the stream is done with them.
     pub(super) unsafe fn upload(&self, to: Address, from: &[u8]) -> Result<(), DeviceFault> {
         if from.is_empty() {
             return Ok(());
@@ -59,7 +59,7 @@ impl Stream {
     /// Enqueues the driver's own copy to host memory.
     ///
     /// # Safety
-    /// There is as much memory of the device, and both stay until the stream is done with them.
+    /// There is as much memory of the device, and both memories stay until the stream is done with them.
     pub(super) unsafe fn download(&self, from: Address, to: &mut [u8]) -> Result<(), DeviceFault> {
         if to.is_empty() {
             return Ok(());

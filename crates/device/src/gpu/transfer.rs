@@ -1,8 +1,8 @@
 //! Copies between a device and host memory that is not page-locked.
 //!
-//! A device copies page-locked memory by itself (DMA). Other memory goes through a ring of page-locked chunks. The driver
-//! would do that, too, but on one core, which takes several times as long as the copy by the device. Here threads share the
-//! pieces of a chunk while the device copies others. One thread alone, the caller, talks to the driver.
+//! A device copies page-locked memory by itself (DMA). Other memory goes through a ring of page-locked chunks. The driver would do
+//! that, too, but on one core, which takes several times as long as the copy by the device. Here threads share the pieces of a
+//! chunk while the device copies other chunks. One thread alone, the caller, talks to the driver.
 
 use super::driver::Address;
 use super::error::DeviceFault;
@@ -17,22 +17,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 const PIECE: usize = 128 << 10;
 const PIECES: usize = 4;
 
-/// Bytes that the device copies at a time. Each costs some calls of the driver.
+/// Bytes that the device copies at a time. Each chunk costs some calls of the driver.
 const CHUNK: usize = PIECES * PIECE;
 
-/// Chunks in a ring: 4 MiB.
+/// Number of chunks in a ring: 4 MiB in all.
 const CHUNKS: usize = 8;
 
-/// Number of chunks that the device copies before the one that the threads copy.
+/// Number of chunks that the side which fills them, device or threads, may be ahead of the side which empties them.
 const AHEAD: usize = 3;
 
-/// Number of chunks for which waking other threads does not pay.
+/// Greatest number of chunks for which waking other threads does not pay.
 const ALONE: usize = 1;
 
-/// Up to here the driver is as quick.
+/// Greatest size, bytes, for which the driver's own copy is as quick.
 pub(super) const SMALL_BYTES: usize = 128 << 10;
 
-/// The page-locked chunks of a stream, used again and again. One copy has them at a time.
+/// The page-locked chunks of a stream, used again and again. One copy at a time uses them.
 pub(super) struct Transfer(Mutex<Ring>);
 
 struct Ring {
@@ -43,11 +43,11 @@ struct Ring {
     first: usize,
 }
 
-/// A chunk of the ring, as the device sees it.
+/// State of a chunk of the ring: the device's use of it.
 struct Slot {
-    /// The end of the device's last copy from it or to it.
+    /// Event at the end of the device's last copy from the chunk or to it.
     copied: Event,
-    /// True if nobody has waited for that yet.
+    /// True if nobody has waited for this event yet.
     is_busy: bool,
 }
 
@@ -61,14 +61,14 @@ pub(super) struct Piece {
 // SAFETY: it stands for a `&mut [u8]`, of which no two threads write the same part.
 unsafe impl Sync for Piece {}
 
-/// The memory of a ring, from the chunk on that a copy begins with.
+/// The memory of a ring, and the slot of the chunk that a copy begins with.
 #[derive(Clone, Copy)]
 struct Chunks {
     memory: *mut u8,
     first: usize,
 }
 
-// SAFETY: those who use a part take turns, which `Shared` tells them.
+// SAFETY: the users of a part take turns, by the counts in `Shared`.
 unsafe impl Sync for Chunks {}
 
 impl Chunks {
@@ -85,7 +85,7 @@ impl Chunks {
 }
 
 impl Transfer {
-    /// The chunks of a stream.
+    /// Allocates the chunks of a stream.
     ///
     /// # Errors
     /// No page-locked memory is left; the driver's error otherwise.
@@ -110,8 +110,8 @@ impl Transfer {
         })))
     }
 
-    /// Enqueues a copy of `bytes` bytes to a buffer, which the caller borrows: rows of `row` bytes, which `make` writes, told
-    /// the first of them. They are made on return.
+    /// Enqueues a copy of `bytes` bytes to a buffer, which the caller borrows. The function `make` writes them in rows of `row`
+    /// bytes, and gets the index of the first byte. All rows are made on return.
     pub(super) fn upload(
         &self,
         to: Address,
@@ -195,7 +195,7 @@ impl Transfer {
             }
             Ok(())
         };
-        // The kernels before it may take long: threads are woken when there is something for them to do.
+        // The kernels before the copy may take long: threads are woken when there is something for them to do.
         let came = ask(&mut ring, AHEAD).and_then(|()| ring.wait(0));
         ring.run(&shared, came.is_ok() && count > ALONE, |ring| {
             came?;
@@ -222,7 +222,7 @@ impl Ring {
         }
     }
 
-    /// Has the caller do its part of a copy, and others theirs if it is `wide`.
+    /// Runs the caller's part of a copy, with the help of other threads if it is `wide`.
     fn run(
         &mut self,
         shared: &Shared<'_>,
@@ -239,7 +239,7 @@ impl Ring {
             own()
         };
         if copied.is_err() {
-            // A chunk whose event could not be recorded may still be on its way.
+            // The device may still be copying a chunk whose event could not be recorded.
             let _ = self.stream.synchronize();
         }
         copied
@@ -259,7 +259,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Has the device copy a chunk.
+    /// Enqueues the device's copy of a chunk, and records its end.
     fn enqueue(&mut self, chunk: usize, copy: impl FnOnce() -> Result<(), DeviceFault>) -> Result<(), DeviceFault> {
         let slot = self.slot(chunk);
         slot.is_busy = true;
@@ -277,23 +277,24 @@ impl Drop for Ring {
     }
 }
 
-/// A copy whose pieces threads take in turn.
+/// A copy whose pieces several threads take in turn.
 struct Shared<'a> {
     pieces: usize,
-    /// Copies a piece of a chunk.
+    /// Copies a piece: takes the chunk, and the number of the piece in it.
     copy: &'a (dyn Fn(usize, usize) + Sync),
-    /// The piece to take.
+    /// The next piece to take.
     next: AtomicUsize,
     /// Pieces before this one may be copied.
     open: AtomicUsize,
-    /// Pieces that have been copied, by the chunk's place in the ring.
+    /// Number of pieces that have been copied, for each slot of the ring.
     copied: [AtomicUsize; CHUNKS],
 }
 
-/// [`Shared::open`] once the caller has left.
+/// Value of [`Shared::open`] once the caller has left.
 const ENDED: usize = usize::MAX;
 
-/// Sends the others away, also where the caller fails: what they have taken they leave then.
+/// Guard that sends the other threads away when it is dropped, even if the caller fails. They do not copy a piece that is not open
+/// by then.
 struct End<'a, 'b>(&'a Shared<'b>);
 
 impl Drop for End<'_, '_> {
@@ -302,7 +303,7 @@ impl Drop for End<'_, '_> {
     }
 }
 
-/// Counts a piece, also where its copy panics, so that nobody waits for it for ever.
+/// Guard that counts a piece when it is dropped, even if the copy panics, so that nobody waits for the piece for ever.
 struct Count<'a>(&'a AtomicUsize);
 
 impl Drop for Count<'_> {
@@ -332,7 +333,7 @@ impl<'a> Shared<'a> {
         (self.copy)(chunk, piece % PIECES);
     }
 
-    /// Lets chunks before this one be copied.
+    /// Allows threads to copy the chunks before this one.
     fn open(&self, chunk: usize) {
         self.open.store(chunk * PIECES, Ordering::Release);
     }
@@ -345,13 +346,13 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Waits until all of a chunk is copied.
+    /// Waits until all pieces of a chunk are copied.
     fn wait_for(&self, chunk: usize) {
         let all = (chunk / CHUNKS + 1) * PIECES;
         wait_until(|| self.copied[chunk % CHUNKS].load(Ordering::Acquire) >= all);
     }
 
-    /// Takes and copies pieces until none is left.
+    /// Takes and copies pieces until no piece is left, or the caller has left.
     fn help(&self) {
         loop {
             let piece = self.take();
@@ -371,7 +372,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Waits for another thread or the device: microseconds, unless cores are short.
+/// Waits for another thread: microseconds, unless cores are short.
 fn wait_until(mut is_so: impl FnMut() -> bool) {
     const SPINS: usize = 200;
     let mut spins = 0;
@@ -385,7 +386,7 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The piece that a chunk is of, the first byte of it and how many there are.
+/// Returns the piece that a chunk belongs to, the chunk's first byte in the piece, and its number of bytes.
 fn place(pieces: &[Piece], mut chunk: usize) -> (&Piece, usize, usize) {
     for piece in pieces {
         let chunks = piece.bytes.div_ceil(CHUNK);

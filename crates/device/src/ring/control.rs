@@ -1,5 +1,5 @@
-//! State that writer and readers share through shared memory: the control page, which the writer alone can write, and a
-//! page of leases for each column, which goes to the reader that has the column.
+//! State that writer and readers share through shared memory: the control page, which the writer alone can write, and a page of
+//! leases for each column. A column is the place of a reader that can lease slots; this reader gets the page.
 //!
 //! Little endian, at fixed offsets. The writer never reads the control page back: it keeps its own record.
 //!
@@ -33,13 +33,13 @@ const DESCRIPTORS: usize = 4096;
 const DESCRIPTOR: usize = 1024;
 /// Bytes of a page of leases.
 const LEASES: usize = 4096;
-/// A column that waits for nothing: it is not in use.
+/// Value of `Leases::taken` for a column that is not in use: it counts as having taken every payload.
 pub(super) const NOBODY: u64 = u64::MAX;
 
 const _: () = assert!(SLOTS + MAX_SLOTS * LINE <= DESCRIPTORS && MAX_DESCRIPTOR + 4 <= DESCRIPTOR);
 const _: () = assert!(LINE + 8 * MAX_SLOTS <= LEASES);
 
-/// Contents of the head.
+/// Head of a control page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
     pub slots: usize,
@@ -56,12 +56,12 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Bytes of the page of a ring with `slots` slots.
+    /// Size of the control page of a ring with `slots` slots, bytes.
     pub(super) fn bytes(slots: usize) -> usize {
         DESCRIPTORS + slots * DESCRIPTOR
     }
 
-    /// Writes the head of a new page, all zeros.
+    /// Writes the head of a new page, which is all zeros.
     pub(super) fn create(memory: SharedMemory, head: &Head) -> Self {
         let mut bytes = [0; HEAD];
         bytes[..4].copy_from_slice(&MAGIC);
@@ -117,14 +117,14 @@ impl Control {
         Ok((Self { memory }, head))
     }
 
-    /// The generation of a slot, for its reader: what is read after it is not older.
+    /// Loads the generation of a slot, for a reader. Later reads get data of this generation or a newer one.
     pub(super) fn generation(&self, slot: usize) -> u64 {
         let generation = self.memory.atomic(SLOTS + slot * LINE).load(Ordering::Relaxed);
         fence(Ordering::SeqCst);
         generation
     }
 
-    /// Changes the generation of a slot: for its writer.
+    /// Stores the generation of a slot, for the writer.
     pub(super) fn set_generation(&self, slot: usize, generation: u64) {
         self.memory
             .atomic(SLOTS + slot * LINE)
@@ -139,7 +139,7 @@ impl Control {
         self.memory.write(at + 4, text);
     }
 
-    /// The descriptor of a slot: the generation tells whether it was whole.
+    /// Copies the descriptor of a slot. The generation tells afterwards whether the copy is whole.
     pub(super) fn descriptor(&self, slot: usize) -> Result<Descriptor, Utf8Error> {
         let at = DESCRIPTORS + slot * DESCRIPTOR;
         let (mut len, mut text) = ([0; 4], [0; MAX_DESCRIPTOR]);
@@ -149,18 +149,18 @@ impl Control {
     }
 }
 
-/// The leases of a column, mapped: on both sides to write.
+/// The page of leases of a column, mapped. Writer and reader can both write it.
 pub(super) struct Leases(SharedMemory);
 
 impl Leases {
-    /// A page of a column that nobody has.
+    /// Creates the page of a column that no reader has.
     pub(super) fn create() -> io::Result<Self> {
         let leases = Self(SharedMemory::create("robocache.leases", LEASES)?);
         leases.taken().store(NOBODY, Ordering::SeqCst);
         Ok(leases)
     }
 
-    /// Maps what came from a writer.
+    /// Maps a page that came from a writer.
     pub(super) fn open(file: OwnedFd, ring: &str) -> Result<Self, RingError> {
         let memory =
             SharedMemory::open(file, true).map_err(|error| RingError::os(ring, "its leases can't be mapped", error))?;
@@ -183,12 +183,12 @@ impl Leases {
         self.0.atomic(0)
     }
 
-    /// The generation that is leased of a slot, 0 if none is.
+    /// The generation of a slot that is leased, 0 if the slot is not leased.
     pub(super) fn lease(&self, slot: usize) -> &AtomicU64 {
         self.0.atomic(LINE + 8 * slot)
     }
 
-    /// Gives the column to a reader, or to nobody.
+    /// Clears all leases, and gives the column to a reader, with `taken` 0, or to nobody, with `NOBODY`.
     pub(super) fn reset(&self, taken: u64) {
         (0..MAX_SLOTS).for_each(|slot| self.lease(slot).store(0, Ordering::SeqCst));
         self.taken().store(taken, Ordering::SeqCst);

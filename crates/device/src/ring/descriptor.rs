@@ -6,12 +6,12 @@ use std::str::Utf8Error;
 #[derive(Clone)]
 pub struct Descriptor {
     bytes: [u8; MAX_DESCRIPTOR],
-    /// Length of the text within it.
+    /// Length of the text within `bytes`.
     len: usize,
 }
 
 impl Descriptor {
-    /// The first `len` bytes, or all if there are fewer, if they are text.
+    /// Takes the first `len` bytes, or all if there are fewer, which must be text.
     pub(super) fn new(bytes: [u8; MAX_DESCRIPTOR], len: usize) -> Result<Self, Utf8Error> {
         let len = len.min(MAX_DESCRIPTOR);
         std::str::from_utf8(&bytes[..len])?;

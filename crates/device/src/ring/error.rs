@@ -16,7 +16,7 @@ pub enum RingError {
         /// The cause.
         error: io::Error,
     },
-    /// The memory is on a device, and that failed.
+    /// The ring is on a device, and the device failed.
     #[error("ring `{ring}`: {error}")]
     Device {
         /// The ring.
@@ -24,13 +24,13 @@ pub enum RingError {
         /// The device's error.
         error: DeviceFault,
     },
-    /// The process that published it is gone, or has replaced the ring.
+    /// The process that published the payload is gone, or has replaced the ring.
     #[error("ring `{ring}`: its producer is gone")]
     ProducerGone {
         /// The ring.
         ring: String,
     },
-    /// A payload can't be held where it lies: as many consumers as can hold slots do.
+    /// The payload can't be held in its slot: as many other consumers as a ring allows can hold slots already.
     #[error("ring `{ring}`: {MAX_CONSUMERS} other consumers can hold its slots, and this one can't (allowed: a copy)")]
     NoLease {
         /// The ring.
@@ -54,13 +54,13 @@ pub enum RingError {
         /// Answer of the producer.
         why: &'static str,
     },
-    /// No file descriptor is left for the two that the ring needs.
+    /// The process has too few file descriptors left to open the ring.
     #[error("ring `{ring}`: no file descriptors are left, it needs two (see `ulimit -n`)")]
     NoDescriptors {
         /// The ring.
         ring: String,
     },
-    /// The producer's message is not that of a ring of this version.
+    /// The producer's message is not valid for this version of the ring.
     #[error("ring `{ring}`: {what} (allowed: robocache.ring/1)")]
     Protocol {
         /// The ring.
@@ -68,7 +68,7 @@ pub enum RingError {
         /// The message that came.
         what: String,
     },
-    /// The memory is on a device that this process does not see.
+    /// The ring is on a device that this process does not see.
     #[error(
         "ring `{ring}`: it is on the device {uuid}, which this process does not see \
          (allowed: one of its own; see CUDA_VISIBLE_DEVICES, or have the producer publish on the host)"
@@ -76,7 +76,7 @@ pub enum RingError {
     OtherDevice {
         /// The ring.
         ring: String,
-        /// The device.
+        /// The UUID of the device.
         uuid: String,
     },
     /// The slot holds another payload by now: the consumer came too late.
@@ -90,10 +90,10 @@ pub enum RingError {
         slot: usize,
         /// The generation of the message.
         expected: u64,
-        /// The slot's.
+        /// The generation of the slot.
         came: u64,
     },
-    /// The payload was overwritten as it was read.
+    /// The payload was overwritten while it was read.
     #[error("ring `{ring}`: slot {slot} was overwritten while it was read")]
     Torn {
         /// The ring.
@@ -101,7 +101,7 @@ pub enum RingError {
         /// The slot.
         slot: usize,
     },
-    /// The ticket is none of the ring.
+    /// The ticket can't be one of the ring.
     #[error("ring `{ring}`: {what}")]
     NoSuchSlot {
         /// The ring.
@@ -127,7 +127,7 @@ impl RingError {
         Self::ProducerGone { ring: ring.to_owned() }
     }
 
-    /// Makes an error of a device's.
+    /// Returns a function that wraps a device's error.
     pub(super) fn device(ring: &str) -> impl Fn(DeviceFault) -> Self {
         move |error| Self::Device {
             ring: ring.to_owned(),

@@ -7,10 +7,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64};
 
-/// An anonymous file (memfd), mapped. Its size is sealed, so that no process that has it can cut it off under another.
+/// An anonymous file (memfd), mapped. Its size is sealed, so that no process can truncate the file while another one uses it.
 ///
-/// Several processes may read it while one writes. So nobody gets a reference to its bytes: they are copied in and out,
-/// and what tells writer and reader of each other are atomics.
+/// Several processes may read it while one writes. So readers get no plain reference to its bytes: they are copied in and out, and
+/// atomics synchronize writer and readers.
 pub(super) struct SharedMemory {
     file: OwnedFd,
     address: NonNull<u8>,
@@ -30,10 +30,11 @@ impl SharedMemory {
         Ok(memory)
     }
 
-    /// The same, that this mapping alone can write: whoever gets the file, and opens it anew by whatever way, can only read.
+    /// Creates `bytes` bytes, all zero, that this mapping alone can write. A process that gets the file can only read, however it
+    /// opens the file anew.
     pub(super) fn create_own(name: &str, bytes: usize) -> io::Result<Self> {
         let memory = Self::unsealed(name, bytes)?;
-        // It leaves the mapping that there is.
+        // The seal does not affect the mapping that exists already.
         rustix::fs::fcntl_add_seals(&memory.file, SealFlags::FUTURE_WRITE | SealFlags::SEAL)?;
         Ok(memory)
     }
@@ -45,7 +46,7 @@ impl SharedMemory {
         Self::map(file, bytes, ProtFlags::READ | ProtFlags::WRITE)
     }
 
-    /// Maps what another process made, to read and, if it `is_written`, to write. Refuses a file that could be cut off.
+    /// Maps the file of another process, to read and, if it `is_written`, to write. Refuses a file that could be truncated.
     pub(super) fn open(file: OwnedFd, is_written: bool) -> io::Result<Self> {
         let seals = rustix::fs::fcntl_get_seals(&file)?;
         if !seals.contains(SealFlags::SHRINK) {
@@ -78,40 +79,41 @@ impl SharedMemory {
         self.bytes
     }
 
-    /// All of it, which other processes may write at any time.
+    /// The whole mapping, which other processes may write at any time.
     pub(super) fn all(&self) -> *mut [u8] {
         std::ptr::slice_from_raw_parts_mut(self.address.as_ptr(), self.bytes)
     }
 
-    /// Some bytes, which other processes may write at any time.
+    /// The `len` bytes from byte `at` on, which other processes may write at any time.
     pub(super) fn bytes(&self, at: usize, len: usize) -> &[AtomicU8] {
         // SAFETY: the range is within the mapping, which lives as long as `self`.
         unsafe { std::slice::from_raw_parts(self.range(at, len).cast(), len) }
     }
 
-    /// Some bytes, to write.
+    /// The `len` bytes from byte `at` on, to write.
     ///
     /// # Safety
-    /// It is mapped to be written, which no other process does, and nobody else in this one has them.
+    /// The memory is mapped to be written, no other process writes it, and nobody else in this process has these bytes.
     #[expect(clippy::mut_from_ref, reason = "parts of it are lent, as the caller promises")]
     pub(super) unsafe fn bytes_mut(&self, at: usize, len: usize) -> &mut [u8] {
         // SAFETY: the range is within the mapping; the rest is the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.range(at, len), len) }
     }
 
-    /// Copies bytes in.
+    /// Copies bytes into the memory, from byte `at` on.
     pub(super) fn write(&self, at: usize, from: &[u8]) {
         // SAFETY: the range is within the mapping.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.range(at, from.len()), from.len()) }
     }
 
-    /// Copies bytes out. They may be of different writes: generations tell.
+    /// Copies bytes out of the memory, from byte `at` on. They may be of different writes, which generations tell.
     pub(super) fn read(&self, at: usize, to: &mut [u8]) {
         // SAFETY: the range is within the mapping.
         unsafe { std::ptr::copy_nonoverlapping(self.range(at, to.len()), to.as_mut_ptr(), to.len()) }
     }
 
-    /// A word of it. Where it is mapped to read only, it is loaded, and `Relaxed`: that alone writes nothing.
+    /// The word at byte `at`. If the memory is mapped to read only, a `Relaxed` load is the only access allowed: it alone surely
+    /// writes nothing.
     pub(super) fn atomic(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8), "an aligned word, not one at {at}");
         // SAFETY: it is within the mapping, which is aligned to a page, and lives as long as `self`.

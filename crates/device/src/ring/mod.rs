@@ -1,19 +1,19 @@
 //! Payloads that stay where they are computed: `robocache.ring/1`, from one process to others of the same host and user.
 //!
-//! A [`RingWriter`] owns a ring of equal slots, in shared memory or on a device, and a control page beside them, which it
-//! alone can write: both are sealed before anybody gets them. It writes
-//! a payload to a slot and tells its consumers the name of the ring, the slot and its *generation*; a message of a
-//! dataflow carries the three. A [`RingReader`] maps the ring once and takes payloads from it without a copy.
+//! A [`RingWriter`] owns a ring of equal slots, in shared memory or on a device, and a control page beside them. Shared memory is
+//! sealed before another process gets it, so that the writer alone can write it. The writer writes a payload to a slot and tells
+//! its consumers the name of the ring, the slot and its *generation*; a message of a dataflow carries the three. A [`RingReader`]
+//! maps the ring once and takes payloads from it without a copy.
 //!
 //! The writer never waits for a reader, unless it is told to be [lossless](Lossless), and no reader can corrupt it:
 //!
 //! - A slot's generation is odd while it is written, and even and new when it is complete. Overwriting is allowed, and
-//!   always found out: a reader compares the generation before and after it reads.
-//! - A reader that uses a slot says so by a *lease*. The writer takes the oldest slot that nobody leases; if there is
-//!   none, the oldest of all but the newest, and counts it.
+//!   always detected: a reader compares the generation before and after it reads.
+//! - A reader has a *lease* of a slot while it uses the slot. The writer takes the oldest slot that nobody leases. If all
+//!   but the newest are leased, the writer overwrites the oldest, and counts that.
 //! - Ring and control page are anonymous files or memory of the driver. Their descriptors go over an abstract Unix socket,
-//!   to processes of the same user only. Its end tells either side that the other one died: the writer drops the leases,
-//!   the reader keeps its mapping.
+//!   to processes of the same user only. The end of the connection tells either side that the other side died: the writer
+//!   drops the leases, the reader keeps its mapping.
 //!
 //! ```
 //! use robocache_device::ring::{RingConfig, RingReader, RingWriter, Taken};
@@ -50,7 +50,7 @@ pub use writer::{Lossless, RingConfig, RingWriter, SlotMut, WriteCounters};
 
 use std::borrow::Cow;
 
-/// Place of a payload, as its message states it.
+/// Place of a payload in a ring, as its message states it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket<'a> {
     /// The name of the ring, which is the name of its socket, too.
@@ -64,7 +64,7 @@ pub struct Ticket<'a> {
 }
 
 impl Ticket<'_> {
-    /// The same with a name of its own.
+    /// The same ticket with an owned name.
     pub fn into_owned(self) -> Ticket<'static> {
         Ticket {
             ring: Cow::Owned(self.ring.into_owned()),
@@ -73,7 +73,7 @@ impl Ticket<'_> {
     }
 }
 
-/// Consumers that can lease slots. One more can read, but its slots may be overwritten as it does.
+/// Number of consumers that can lease slots. Further consumers can read, but a slot may be overwritten while they read it.
 pub const MAX_CONSUMERS: usize = 4;
 
 /// Slots of a ring, at most.

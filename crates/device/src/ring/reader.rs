@@ -19,7 +19,7 @@ pub struct ReadCounters {
     pub torn: u64,
 }
 
-/// Takes payloads from a ring of another process, or of this one.
+/// Reader of a ring: takes payloads that another process, or this one, publishes.
 #[derive(Clone)]
 pub struct RingReader(Arc<Opened>);
 
@@ -28,12 +28,12 @@ struct Opened {
     head: Head,
     control: Control,
     slots: Slots,
-    /// `None` if all columns are taken: payloads can be read, and are not held.
+    /// `None` if all columns were taken: payloads can be read, but not held.
     leases: Option<Leases>,
-    /// The process that the leases are for. One that was forked from it has all else.
+    /// The process that may lease slots. A process forked from it shares everything else.
     pid: u32,
     client: Client,
-    /// Number of times that each slot is held here, so that the last holder gives up the lease.
+    /// Number of times that each slot is held in this process, so that the last holder gives up the lease.
     held: Mutex<Vec<u32>>,
     taken: AtomicU64,
     stale: AtomicU64,
@@ -53,14 +53,14 @@ impl RingReader {
     /// Connects to the producer of a ring and maps it. A ring on a device needs that device, `gpu`.
     ///
     /// # Errors
-    /// [`RingError`], but those of taking.
+    /// Any [`RingError`] but those of [`take`](Self::take).
     pub fn open(ring: &str, gpu: Option<&Gpu>) -> Result<Self, RingError> {
         Self::open_with(ring, |uuid| {
             gpu.filter(|gpu| gpu.uuid().is_ok_and(|own| own == uuid)).cloned()
         })
     }
 
-    /// As [`open`](Self::open), with the device of a UUID if it is needed.
+    /// Does what [`open`](Self::open) does, and asks `gpu` for the device of a UUID if the ring is on one.
     pub(super) fn open_with(ring: &str, gpu: impl FnOnce([u8; 16]) -> Option<Gpu>) -> Result<Self, RingError> {
         let welcome = Client::connect(ring, Request::Map)?;
         let mut files = welcome.files.into_iter();
@@ -117,8 +117,7 @@ impl RingReader {
         self.0.slots.gpu()
     }
 
-    /// True if slots in use are held: the first [`MAX_CONSUMERS`](super::MAX_CONSUMERS) readers of a ring can hold
-    /// them.
+    /// True if the reader can hold slots in use, as the first [`MAX_CONSUMERS`](super::MAX_CONSUMERS) readers of a ring can.
     pub fn can_lease(&self) -> bool {
         self.0.leases.is_some()
     }
@@ -137,7 +136,7 @@ impl RingReader {
         }
     }
 
-    /// Takes a payload where it is. It is held until what is returned is dropped.
+    /// Takes a payload in place. Its slot is held until the returned value is dropped.
     ///
     /// # Errors
     /// [`RingError::Stale`], [`RingError::NoSuchSlot`].
@@ -164,8 +163,8 @@ impl RingReader {
         };
         let came = ring.control.generation(ticket.slot);
         if came != ticket.generation {
-            // What is lost need not be waited for; what the ring has not come to yet is none of its tickets. A lease of the
-            // slot, for another payload, stays.
+            // A writer need not wait for a payload that is lost. A generation that the slot has not reached yet is not from a
+            // ticket. A lease of the slot, for another payload, stays.
             if let Some(leases) = ring.leases()
                 && came > ticket.generation
             {
@@ -177,10 +176,11 @@ impl RingReader {
             let mut held = ring.held.lock().unwrap_or_else(PoisonError::into_inner);
             let lease = leases.lease(ticket.slot);
             let before = lease.swap(ticket.generation, Ordering::SeqCst);
-            // The writer makes the generation odd and then reads the leases: one of the two sees the other (Dekker).
+            // The writer makes the generation odd and then reads the leases: one of the two sides sees what the other did (Dekker).
             fence(Ordering::SeqCst);
             let came = ring.control.generation(ticket.slot);
-            // After the lease, for which a lossless writer looks next, and also for what is lost, so that it need not wait.
+            // Stored after the lease, since a lossless writer looks for the lease next. Stored also for a payload that is lost, so
+            // that the writer need not wait.
             leases.taken().fetch_max(ticket.generation, Ordering::SeqCst);
             if came != ticket.generation {
                 lease.store(if held[ticket.slot] > 0 { before } else { 0 }, Ordering::SeqCst);
@@ -199,16 +199,16 @@ impl RingReader {
 }
 
 impl Opened {
-    /// Page by which this process leases slots.
+    /// The page by which this process leases slots, if it may.
     fn leases(&self) -> Option<&Leases> {
         self.leases.as_ref().filter(|_| self.pid == std::process::id())
     }
 }
 
-/// A payload in its slot. It is held, if the reader [can](RingReader::can_lease), until this is dropped.
+/// A payload in its slot. The slot is held until this is dropped, if the reader [can](RingReader::can_lease) hold slots.
 ///
-/// A writer that has no other slot overwrites it all the same. [`is_intact`](Self::is_intact) says whether that
-/// happened, and dropping it counts it.
+/// A writer that has no other slot overwrites the payload all the same. [`is_intact`](Self::is_intact) tells whether that happened.
+/// If so, dropping this counts it as torn.
 pub struct Taken {
     ring: Arc<Opened>,
     slot: usize,
@@ -217,17 +217,17 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// The name of its ring.
+    /// The name of the payload's ring.
     pub fn ring(&self) -> &str {
         &self.ring.name
     }
 
-    /// True if it is held: its reader [can](RingReader::can_lease).
+    /// True if the slot is held: its reader [can](RingReader::can_lease) hold slots.
     pub fn is_held(&self) -> bool {
         self.ring.leases().is_some()
     }
 
-    /// The text that the writer gave with it.
+    /// The text that the writer gave with the payload.
     ///
     /// # Errors
     /// [`RingError::Torn`]; [`RingError::Protocol`] if it is not text.
@@ -242,24 +242,24 @@ impl Taken {
         self.nbytes
     }
 
-    /// True if it has none.
+    /// True if the payload has no bytes.
     pub fn is_empty(&self) -> bool {
         self.nbytes == 0
     }
 
-    /// The device that it is on.
+    /// The device that the payload is on; `None` for shared memory.
     pub fn gpu(&self) -> Option<&Gpu> {
         self.ring.slots.gpu()
     }
 
-    /// True if it still is as it was published.
+    /// True if the payload has not been overwritten since it was published.
     pub fn is_intact(&self) -> bool {
-        // Earlier reads must not move behind this.
+        // Earlier reads must not be reordered behind this.
         fence(Ordering::SeqCst);
         self.ring.control.generation(self.slot) == self.generation
     }
 
-    /// Memory that it lies in. The producer may write it at any time: read it by copies, and look then whether it
+    /// Memory of the payload. The producer may write it at any time: copy the bytes, then check that the payload
     /// [is intact](Self::is_intact).
     pub fn memory(&self) -> SlotMemory<'_> {
         let offset = self.offset(0, self.len());
@@ -269,10 +269,10 @@ impl Taken {
         }
     }
 
-    /// Copies bytes from byte `at` on to memory of the host, and checks that they are what was published.
+    /// Copies bytes from byte `at` on to memory of the host, and checks that the payload was not overwritten meanwhile.
     ///
     /// # Errors
-    /// [`RingError::Torn`]; what the device says.
+    /// [`RingError::Torn`]; the device's error.
     ///
     /// # Panics
     /// If the range reaches past the end.
@@ -285,10 +285,11 @@ impl Taken {
         self.check()
     }
 
-    /// Copies all of it to the beginning of a buffer of a device, waits for that, and checks that it is what was published.
+    /// Copies the payload to the beginning of a buffer of a device, waits for the copy, and checks that the payload was not
+    /// overwritten meanwhile.
     ///
     /// # Errors
-    /// No memory; [`RingError::Torn`]; what the device says.
+    /// No memory; [`RingError::Torn`]; the device's error.
     pub fn copy_to_device(&self, to: &mut DeviceBuf) -> Result<(), RingError> {
         let offset = self.offset(0, self.len());
         to.reserve(self.len()).map_err(|error| self.failed(error))?;
@@ -351,7 +352,7 @@ impl Drop for Taken {
     }
 }
 
-/// As `nvidia-smi -L` writes it.
+/// Formats a UUID as `nvidia-smi -L` does.
 fn uuid_text(uuid: &[u8; 16]) -> String {
     let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     format!(

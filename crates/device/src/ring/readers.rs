@@ -3,14 +3,14 @@ use super::server::{Client, Request};
 use super::{RingError, Ticket};
 use crate::gpu::{Gpu, Kind, device_count};
 
-/// Rings that are kept open, at most: one for each output that somebody reads, and some that were replaced.
+/// Number of rings that are kept open, at most: one for each output that the process reads, and some that were replaced.
 const MAX_OPEN: usize = 64;
 
 /// The rings of all producers that a process reads, each opened once.
 #[derive(Default)]
 pub struct Readers {
     open: Vec<RingReader>,
-    /// Rings that can't be mapped here, and the connection by which their producers know that.
+    /// Rings that can't be mapped here: the name, the device's UUID, and the connection by which the producer knows that.
     by_host: Vec<(String, String, Client)>,
     gpus: Vec<Gpu>,
     /// Counts of the rings that are closed by now.
@@ -18,17 +18,17 @@ pub struct Readers {
 }
 
 impl Readers {
-    /// Takes a payload, opening its ring if it is a new one, and waiting for that.
+    /// Takes a payload. Opens its ring and waits for that, if the ring is new.
     ///
-    /// A ring that this process can't map, on a device that it does not see most of all, is one error: its producer is told
-    /// to send payloads by the host from now on, and messages that it sends meanwhile are the same error.
+    /// A ring on a device that this process does not see is an error. Its producer is told to send payloads by the host from now
+    /// on. Messages that the producer sends meanwhile are the same error.
     ///
     /// # Errors
     /// [`RingError`].
     pub fn take(&mut self, ticket: &Ticket<'_>) -> Result<Taken, RingError> {
         if let Some(i) = self.open.iter().position(|reader| reader.name() == ticket.ring) {
             let last = self.open.len() - 1;
-            // The ones in use come last.
+            // Rings in use come last.
             self.open[i..].rotate_left(1);
             return self.open[last].take(ticket);
         }
@@ -42,12 +42,12 @@ impl Readers {
         self.take(ticket)
     }
 
-    /// True if a ring has been opened, or found to be one that this process can't map: taking from it waits for nobody.
+    /// True if a ring has been opened, or was found to be one that this process can't map: taking from it does not wait.
     pub fn is_open(&self, ring: &str) -> bool {
         self.open.iter().any(|reader| reader.name() == ring) || self.by_host.iter().any(|(name, ..)| name == ring)
     }
 
-    /// Everything that opening a ring takes, on any thread: it may last seconds.
+    /// Prepares to open a ring. Opening may last seconds, and can be done on any thread.
     pub fn opening(&self, ring: &str) -> Opening {
         Opening {
             ring: ring.to_owned(),
@@ -80,7 +80,7 @@ impl Readers {
         }
     }
 
-    /// Closes the rings whose producer has closed them, and the oldest if there are too many.
+    /// Closes the rings whose producer has closed them, and the least recently used if there are too many.
     fn forget(&mut self) {
         let before = &mut self.before;
         let mut over = (self.open.len() + 1).saturating_sub(MAX_OPEN);
@@ -112,12 +112,12 @@ pub struct Opening {
 pub struct Opened {
     ring: String,
     reader: Result<RingReader, RingError>,
-    /// The connection by which a producer knows that its ring can't be mapped here.
+    /// Connection by which the producer knows that its ring can't be mapped here.
     by_host: Option<Client>,
 }
 
 impl Opening {
-    /// Opens it: waits for its producer, up to 10 s, and for its device.
+    /// Opens the ring: waits for its producer, up to 10 s, and for its device.
     pub fn open(mut self) -> Opened {
         let reader = RingReader::open_with(&self.ring, |uuid| find(&mut self.gpus, uuid));
         let by_host = match &reader {
@@ -147,7 +147,7 @@ fn sum(a: ReadCounters, b: ReadCounters) -> ReadCounters {
     }
 }
 
-/// The device of that UUID, if this process sees it.
+/// Finds the device of a UUID, if this process sees the device.
 fn find(gpus: &mut Vec<Gpu>, uuid: [u8; 16]) -> Option<Gpu> {
     let is_it = |gpu: &Gpu| gpu.uuid().is_ok_and(|own| own == uuid);
     if let Some(known) = gpus.iter().find(|gpu| is_it(gpu)) {

@@ -1,8 +1,9 @@
-//! The socket of a ring: who may read it gets its descriptors here, and its end tells of a death.
+//! The socket of a ring: a process that may read the ring gets its descriptors here. The end of a connection tells either side that
+//! the other died.
 //!
-//! A sequential-packet Unix socket with an abstract name. A consumer sends `RCR1` and a byte, `m` to map the ring or `h` to
-//! get payloads by the host instead. The answer is `RCR1`, a status and the consumer's column (u32 each), and with them
-//! the descriptors of the control page and of the slots, and of the leases if there is a column.
+//! A sequential-packet Unix socket with an abstract name. A consumer sends `RCR1` and a byte, `m` to map the ring or `h` to get
+//! payloads by the host instead. The answer is `RCR1`, a status and the consumer's column (u32 each). With it come the descriptors
+//! of the control page, of the slots and, if there is a column, of the leases.
 
 use super::control::{Control, Leases, NOBODY};
 use super::{MAX_CONSUMERS, RingError};
@@ -21,9 +22,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const MAGIC: &[u8; 4] = b"RCR1";
-/// Connections of a ring, at most: those with a column, others that read without one, and those by the host.
+/// Number of connections of a ring, at most: consumers with a column, consumers that read without a column, and those by the host.
 const MAX_CONNECTIONS: usize = 64;
-/// Connections of one process, at most, so that it can't keep the others out. A process needs one.
+/// Number of connections of one process, at most, so that it can't keep other processes out. A process needs one.
 const MAX_OF_PROCESS: usize = 16;
 const NO_COLUMN: u32 = u32::MAX;
 /// Time for which a consumer waits for a producer that does not answer.
@@ -32,9 +33,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Request of a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
-    /// The descriptors.
+    /// Asks for the descriptors.
     Map = b'm' as isize,
-    /// Payloads are to go by the host, as the consumer can't map the ring.
+    /// Asks for payloads by the host, as the consumer can't map the ring.
     Host = b'h' as isize,
 }
 
@@ -43,22 +44,22 @@ pub(super) struct Served {
     pub control: Control,
     /// Leases of each column.
     pub leases: [Leases; MAX_CONSUMERS],
-    /// The slots.
+    /// Descriptor of the slots' memory.
     pub memory_file: OwnedFd,
-    /// Consumers that asked for payloads by the host.
+    /// Number of consumers that asked for payloads by the host.
     pub by_host: AtomicUsize,
-    /// Consumers that map the ring, with a column or without one.
+    /// Number of consumers that map the ring, with or without a column.
     pub mapped: AtomicUsize,
-    /// The most consumers that have mapped it at a time: one that is started anew is the same one.
+    /// The most consumers that have mapped the ring at a time. So a consumer that is started anew is not counted twice.
     pub came: AtomicUsize,
 }
 
-/// The thread that answers at the socket. It ends when the value is dropped, and every connection with it.
+/// The thread that answers at the socket. It ends when the value is dropped, and so does every connection.
 ///
-/// A process that was forked has the sockets, too, but not the thread. So they are shut down, as closing them in one process
-/// ends nothing, and only by the process that made them.
+/// A forked process has the sockets, too, but not the thread. So the process that made the sockets shuts them down: closing them in
+/// one process would end nothing.
 pub(super) struct Server {
-    /// Its other end is watched by the thread: shutting this one down ends it.
+    /// One end of a socket pair. The thread polls the other end, and stops when this end is shut down.
     stop: OwnedFd,
     thread: Option<JoinHandle<()>>,
     pid: u32,
@@ -98,16 +99,16 @@ impl Drop for Server {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         if self.pid != std::process::id() {
-            // It can't be waited for.
+            // A forked process does not have the thread.
             return std::mem::forget(thread);
         }
         let _ = rustix::net::shutdown(&self.stop, Shutdown::Both);
-        // It logs what it meets, and panics nowhere.
+        // The thread logs its errors, and panics nowhere.
         let _ = thread.join();
     }
 }
 
-/// A consumer.
+/// Connection of a consumer.
 struct Connection {
     socket: OwnedFd,
     pid: Pid,
@@ -153,7 +154,7 @@ impl Answering {
                 }
                 return;
             }
-            // From the oldest on: who is gone gives up its column before another asks for one.
+            // From the oldest on: a consumer that is gone gives up its column before another asks for one.
             let mut i = 0;
             for &is_ready in &ready[2..count] {
                 match is_ready && !self.hear(i) {
@@ -187,7 +188,7 @@ impl Answering {
             }
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
             Err(error) => {
-                // No descriptor is left, most of all: the consumer waits in the socket's queue.
+                // Most often no descriptor is left: the consumer waits in the socket's queue.
                 tracing::warn!("ring `{}`: a consumer can't be let in: {error}", self.name);
                 std::thread::sleep(Duration::from_millis(200));
             }
@@ -206,7 +207,7 @@ impl Answering {
         }
     }
 
-    /// Reads what a consumer says. `false` once it is gone, or makes no sense.
+    /// Reads and answers the request of a consumer. Returns false if the consumer is gone, or its request makes no sense.
     fn hear(&mut self, i: usize) -> bool {
         let mut bytes = [0; 16];
         let connection = &mut self.connections[i];
@@ -252,7 +253,7 @@ impl Answering {
         }
     }
 
-    /// A consumer is gone: nothing is leased by it any more, and its column is free.
+    /// Removes a consumer that is gone: clears its leases, and frees its column.
     fn forget(&mut self, i: usize) {
         let gone = self.connections.remove(i);
         if gone.is_by_host {
@@ -304,16 +305,16 @@ pub(super) struct Client {
     socket: OwnedFd,
 }
 
-/// Answer that a consumer gets.
+/// Answer to a consumer that is let in.
 pub(super) struct Welcome {
     pub client: Client,
     pub column: Option<usize>,
-    /// The control page, the slots, and the leases if there is a column; none by the host.
+    /// Descriptors of the control page, of the slots, and of the leases if there is a column; empty for payloads by the host.
     pub files: Vec<OwnedFd>,
 }
 
 impl Client {
-    /// Connects to the server of a ring and asks.
+    /// Connects to the server of a ring, and sends a request.
     pub(super) fn connect(ring: &str, request: Request) -> Result<Welcome, RingError> {
         let os = |what| move |error: rustix::io::Errno| RingError::os(ring, what, error);
         let no_descriptors = |error| match error {
@@ -329,7 +330,7 @@ impl Client {
             match rustix::net::connect(&socket, &address) {
                 Ok(()) => break,
                 Err(rustix::io::Errno::CONNREFUSED) => return Err(RingError::producer_gone(ring)),
-                // Others wait to be let in.
+                // The queue of the socket is full: other consumers wait to be let in.
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) if Instant::now() < end => {
                     std::thread::sleep(Duration::from_millis(1));
                 }
@@ -372,7 +373,7 @@ impl Client {
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         let mut receive = || rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut rights, flags);
         let came = match receive() {
-            // It closed before it read what it was asked. That is said once, before what it answered.
+            // The producer closed the socket before it read the request. This error comes once, before its answer.
             Err(rustix::io::Errno::CONNRESET) => receive(),
             other => other,
         };

@@ -8,7 +8,7 @@ pub(super) enum Slots {
 }
 
 impl Slots {
-    /// The device that they are on.
+    /// The device that the slots are on; `None` for shared memory.
     pub(super) fn gpu(&self) -> Option<&Gpu> {
         match self {
             Self::Shared(_) => None,
@@ -16,7 +16,7 @@ impl Slots {
         }
     }
 
-    /// Bytes of all of them.
+    /// Bytes of all slots together.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Shared(memory) => memory.len(),

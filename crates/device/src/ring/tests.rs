@@ -14,7 +14,7 @@ fn writer(slots: usize) -> RingWriter {
     RingWriter::shared("test", None, config)
 }
 
-/// Publishes a payload of one value throughout.
+/// Publishes a payload whose bytes all have one value.
 fn publish(writer: &mut RingWriter, value: u8) -> Ticket<'static> {
     let published = writer.publish(&value.to_string(), NBYTES, |slot| slot.write(0, &[value; NBYTES]));
     published.unwrap().into_owned()
@@ -28,7 +28,7 @@ fn copied(taken: &Taken) -> Result<u8, RingError> {
     Ok(bytes[0])
 }
 
-/// Waits for what another thread does.
+/// Waits until another thread has made `is_so` true.
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -314,7 +314,7 @@ fn tickets_and_rings_that_make_no_sense_are_refused() {
     assert_eq!(copied(&reader.take(&ticket).unwrap()).unwrap(), 1);
 }
 
-/// A producer that says what it should not.
+/// Starts a false producer, which sends `answer` to its first consumer.
 fn impostor(name: &str, answer: Vec<u8>) -> std::thread::JoinHandle<()> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();

@@ -11,18 +11,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::time::{Duration, Instant};
 
-/// Slots begin at multiples of this: what the widest loads of a device want, and more.
+/// Slots begin at multiples of this. It is more than the widest loads of a device need.
 const ALIGNMENT: usize = 512;
 
-/// Period in which a lossless writer looks whether its consumers are done.
+/// Period in which a lossless writer polls whether its consumers are done.
 const LOOK_EVERY: Duration = Duration::from_micros(50);
 
 /// Configuration of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingConfig {
-    /// Slots, 2 to [`MAX_SLOTS`]: 2, and for each consumer as many as it may have waiting or in use.
+    /// Number of slots, 2 to [`MAX_SLOTS`]: 2, and for each consumer the number of payloads that it may have waiting or in use.
     pub slots: usize,
-    /// Waiting of the writer for its consumers, if it does.
+    /// Wait of the writer for its consumers; `None` if it does not wait.
     pub lossless: Option<Lossless>,
 }
 
@@ -38,55 +38,55 @@ impl Default for RingConfig {
 /// Wait of a writer for its consumers, so that each takes every payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lossless {
-    /// Number of consumers to come, at most [`MAX_CONSUMERS`]. The writer waits for them to come, too.
+    /// Number of consumers that are to connect, at most [`MAX_CONSUMERS`]. The writer waits for that, too.
     pub consumers: usize,
-    /// Longest wait for each payload. The writer then overwrites, and counts that.
+    /// Longest wait for each payload. After it the writer overwrites, and counts that.
     pub timeout: Duration,
 }
 
 /// Counts of a writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteCounters {
-    /// Payloads.
+    /// Payloads that were published.
     pub published: u64,
-    /// Payloads that a consumer was using, and that were overwritten: no slot was free.
+    /// Payloads that were overwritten while a consumer was using them, since no slot was free.
     pub overwritten_leased: u64,
-    /// Waits of a lossless ring that came to their end in vain.
+    /// Waits of a lossless ring that timed out.
     pub timed_out: u64,
     /// Rings that were made: the first one, and one more each time that a payload was larger than a slot.
     pub rings: u64,
 }
 
-/// Publishes the payloads of one output.
+/// Writer that publishes the payloads of one output in a ring.
 pub struct RingWriter {
     output: String,
     residence: Residence,
     config: RingConfig,
     nonce: u64,
     ring: Option<Ring>,
-    /// The rings before, each for as many publications as messages of it may be under way.
+    /// Replaced rings, each with the number of publications for which it is still kept: messages of the ring may be under way.
     retired: Vec<(Ring, usize)>,
     counters: WriteCounters,
 }
 
 enum Residence {
-    /// Memory of the host, page-locked for that device if there is one.
+    /// Memory of the host, page-locked for this device if there is one.
     Shared(Option<Gpu>),
     Device(Gpu, Budget),
 }
 
 struct Ring {
     name: String,
-    /// Before the slots, which it locks.
+    /// Lock of the slots' memory. It stands before the slots, so that it is dropped first.
     _page_locked: Option<PageLocked>,
     slots: Slots,
     stride: usize,
-    /// The writer's own record of what it wrote to each slot.
+    /// The writer's own record of the generation in each slot; 0 if the slot holds nothing.
     generations: Vec<u64>,
     /// The slots, from the oldest to the newest.
     by_age: Vec<usize>,
     newest: u64,
-    /// Consumers that a lossless writer waits for: those that are to come, or that the ring before had.
+    /// Number of consumers that a lossless writer waits for: those that are to come, or that the replaced ring had.
     expected: usize,
     served: Arc<Served>,
     _server: Server,
@@ -101,7 +101,7 @@ pub struct SlotMut<'a> {
 }
 
 impl SlotMut<'_> {
-    /// Copies bytes of the host to byte `at` of the slot.
+    /// Copies memory of the host to the slot, from byte `at` on.
     ///
     /// # Errors
     /// The device's error.
@@ -125,7 +125,7 @@ impl SlotMut<'_> {
         }
     }
 
-    /// Copies bytes of a buffer of a device, from its byte `from` on, to byte `at` of the slot.
+    /// Copies `bytes` bytes of a device's buffer, from its byte `from` on, to the slot, from byte `at` on.
     ///
     /// # Errors
     /// The device's error.
@@ -146,7 +146,7 @@ impl SlotMut<'_> {
         }
     }
 
-    /// Its bytes, if they are shared memory, to be written in ticket. What was there before is still there.
+    /// The bytes of the slot, if they are shared memory, to be written in place. They still hold what was written before.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         match &*self.slots {
             Slots::Shared(memory) => {
@@ -171,8 +171,8 @@ impl SlotMut<'_> {
 }
 
 impl RingWriter {
-    /// A writer whose slots are shared memory of the host. `output` becomes part of the name. For a device `gpu` that writes
-    /// the payloads the slots are page-locked, if the driver can: it then copies to them by itself.
+    /// A writer whose slots are shared memory of the host. `output` becomes part of the ring's name. If a device `gpu` writes the
+    /// payloads, the driver is asked to page-lock the slots: the device then copies to them by itself.
     ///
     /// # Panics
     /// If a number of the configuration is out of its bounds.
@@ -206,7 +206,7 @@ impl RingWriter {
             output: output.to_owned(),
             residence,
             config,
-            // No other process, of this moment or an earlier one, has the same name.
+            // So no other process, running now or earlier, has rings of the same name.
             nonce: RandomState::new().hash_one(std::process::id()),
             ring: None,
             retired: Vec::new(),
@@ -227,14 +227,14 @@ impl RingWriter {
         self.counters
     }
 
-    /// Consumers that can't map its rings and asked for payloads by the host.
+    /// Number of consumers that can't map the writer's rings, and asked for payloads by the host.
     pub fn consumers_by_host(&self) -> usize {
         let rings = self.ring.iter().chain(self.retired.iter().map(|(ring, _)| ring));
         rings.map(|ring| ring.served.by_host.load(Ordering::SeqCst)).sum()
     }
 
-    /// Waits until every consumer has taken what it is to take of a [lossless](Lossless) ring: what was published goes with
-    /// the writer. `false`, and a wait that was in vain in the counters, if one does not do so in time.
+    /// Waits until every consumer has taken all payloads of a [lossless](Lossless) ring, since a ring that is not mapped yet ends
+    /// with the writer. Returns false, and counts a wait that timed out, if a consumer does not take them in time.
     pub fn wait_until_taken(&mut self) -> bool {
         let Some(lossless) = self.config.lossless else {
             return true;
@@ -249,8 +249,8 @@ impl RingWriter {
         in_vain == 0
     }
 
-    /// Publishes a payload of `nbytes` bytes: `fill` writes it to a slot. `descriptor` is what a reader gets with it, a
-    /// text of at most [`MAX_DESCRIPTOR`] bytes.
+    /// Publishes a payload of `nbytes` bytes: `fill` writes it to a slot. `descriptor` is a text of at most [`MAX_DESCRIPTOR`]
+    /// bytes that a reader gets with the payload.
     ///
     /// # Errors
     /// The error of `fill`, after which the slot holds nothing; no memory for the ring.
@@ -290,10 +290,10 @@ impl RingWriter {
             && !ring.wait(lossless.timeout, is_done)
         {
             self.counters.timed_out += 1;
-            // Who did not come is not waited for again.
+            // A consumer that did not come is not waited for again.
             ring.expected = ring.expected.min(ring.served.came.load(Ordering::SeqCst));
         }
-        // Consumers that have taken what is in this ring have taken what is in those before: they take in order.
+        // Consumers that have taken the payloads of this ring have taken those of the rings before: they take in order.
         let are_done = self.config.lossless.is_none() || ring.is_full();
         self.retired.retain_mut(|(_, left)| {
             *left -= usize::from(are_done);
@@ -310,7 +310,7 @@ impl RingWriter {
         };
         let written = fill(&mut to_write);
         let waited = ring.slots.gpu().map_or(Ok(()), Gpu::synchronize);
-        // Where that failed, the generation stays odd, which nobody takes.
+        // If that failed, the generation stays odd, and nobody takes the slot.
         written.and(waited.map_err(RingError::device(&ring.name)))?;
         let generation = ring.complete(slot);
         self.counters.published += 1;
@@ -322,8 +322,7 @@ impl RingWriter {
         })
     }
 
-    /// A ring with larger slots than the one before. That one stays until whatever says it is in it has been taken or is
-    /// stale.
+    /// Makes a ring with larger slots than the ring before. That ring is kept until all its messages have been taken or are stale.
     fn larger(&self, before: Option<&Ring>, nbytes: usize) -> Result<Ring, RingError> {
         let stride = before.map_or(0, |ring| ring.stride);
         let ample = nbytes.max(stride + stride / 2).max(1).next_multiple_of(ALIGNMENT);
@@ -337,7 +336,7 @@ impl RingWriter {
         Ok(ring)
     }
 
-    /// A name that fits a socket's.
+    /// The name of a ring, cut to the length that a socket's name allows.
     fn name(&self, epoch: u64) -> String {
         let end = self
             .output
@@ -414,12 +413,12 @@ impl Ring {
         })
     }
 
-    /// True if every slot has a payload, so that the next one overwrites.
+    /// True if every slot has a payload, so that the next payload overwrites one.
     fn is_full(&self) -> bool {
         self.generations.iter().all(|&generation| generation != 0)
     }
 
-    /// Consumers that are to come to the ring after this one: those that are here, or that still are to come here.
+    /// Number of consumers that the next ring waits for: those that this ring has, or still waits for.
     fn expected_next(&self) -> usize {
         match self.served.came.load(Ordering::SeqCst) < self.expected {
             true => self.expected,
@@ -427,7 +426,7 @@ impl Ring {
         }
     }
 
-    /// Waits until every consumer has come, and is done by what is said of its column. `false` if it does not come to that.
+    /// Waits until every consumer has come, and `is_done` holds for every column. Returns false at the timeout.
     fn wait(&self, timeout: Duration, is_done: impl Fn(usize) -> bool) -> bool {
         let start = Instant::now();
         let are_done = || self.served.came.load(Ordering::SeqCst) >= self.expected && (0..MAX_CONSUMERS).all(&is_done);
@@ -440,7 +439,7 @@ impl Ring {
         true
     }
 
-    /// True if the consumer of a column has taken the contents of a slot, or the column has none.
+    /// True if the consumer of a column has taken the payload of a slot, or the column has no consumer.
     fn has_taken(&self, slot: usize, column: usize) -> bool {
         self.served.leases[column].taken().load(Ordering::SeqCst) >= self.generations[slot]
     }
@@ -454,8 +453,8 @@ impl Ring {
         (0..MAX_CONSUMERS).any(|column| self.is_leased_by(slot, column))
     }
 
-    /// Chooses a slot and makes its generation odd: the oldest that nobody leases, else the oldest. The newest is never
-    /// chosen, as its message is the next to be taken. Also says whether somebody leases it.
+    /// Chooses a slot and makes its generation odd: the oldest slot that nobody leases, else the oldest. The newest is never
+    /// chosen, as its message is the next to be taken. Also returns whether the slot is leased.
     fn claim(&mut self) -> (usize, bool) {
         let free = (0..self.by_age.len() - 1).find(|&at| {
             let slot = self.by_age[at];
@@ -465,7 +464,7 @@ impl Ring {
             self.start(slot);
             let is_leased = self.is_leased(slot);
             if is_leased {
-                // It came in between. Nothing was written: the payload is as it was.
+                // The lease came in between. Nothing was written: the payload is as it was.
                 self.served.control.set_generation(slot, self.generations[slot]);
             }
             !is_leased
@@ -475,7 +474,7 @@ impl Ring {
         if free.is_none() {
             self.start(slot);
         }
-        // Until it is complete it holds nothing, also where filling it panics.
+        // Until the slot is complete it holds nothing, even if filling it panics.
         self.generations[slot] = 0;
         self.by_age[..=at].rotate_right(1);
         (slot, free.is_none())
@@ -489,7 +488,7 @@ impl Ring {
         fence(Ordering::SeqCst);
     }
 
-    /// Makes the generation of the claimed slot even.
+    /// Makes the generation of the claimed slot even, and returns it.
     fn complete(&mut self, slot: usize) -> u64 {
         self.newest += 2;
         self.generations[slot] = self.newest;

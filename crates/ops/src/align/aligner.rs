@@ -15,11 +15,12 @@ const CPU_BYTES: usize = 1 << 17;
 
 /// Aligns streams on common timestamps: takes samples, tells which observations are due, and computes their windows.
 ///
-/// The CPU and the device compute the same bits. [`Placement`] `auto` sends each window to whichever of them computed
-/// windows of its size faster. If the device runs out of memory, the CPU takes over for a while. If the device fails
-/// for good, the CPU takes over for the rest of the run, unless the configuration names that device: then the aligner
-/// stops, and [`take_lost`](Self::take_lost) gives the reason. A sample that arrives on the device stays there while
-/// the device has room.
+/// The CPU and the device compute the same bits. [`Placement`] `auto` sends each window to whichever of them computed windows
+/// of its size faster. A sample that arrives on the device stays there while the device has room.
+///
+/// If the device runs out of memory, the CPU takes over for a while. If it fails for good, the CPU takes over for the rest of
+/// the run. If the configuration names that device, the aligner stops instead, and [`take_lost`](Self::take_lost) gives the
+/// reason.
 ///
 /// ```
 /// use robocache_device::{Placement, Values};

@@ -3,12 +3,12 @@
 use super::{Aligner, AttachedSpec, Pushed, SampleError, Target, Timeline};
 use std::collections::VecDeque;
 
-/// The messages of the attached streams of an [`Aligner`], each as an item of the caller's: the message itself, or its
-/// number.
+/// Messages of the attached streams of an [`Aligner`]. The caller chooses the item that is held for a message: the message
+/// itself, or its number.
 ///
-/// The [`Timeline`] has the times of the messages and says what is due, as for a modality with `previous`. Here is what
-/// came with the times. Messages go in with [`push`](Self::push); [`select`](Self::select) finds those of a window;
-/// [`next_released`](Self::next_released) gives back what is held no more.
+/// The [`Timeline`] keeps the times of the messages and decides what is due, as for a modality with `previous`. This type keeps
+/// the items. [`push`](Self::push) adds a message, [`select`](Self::select) finds the messages of a window, and
+/// [`next_released`](Self::next_released) gives back items that are not needed any more.
 ///
 /// ```
 /// use robocache_device::{Placement, Values};
@@ -42,7 +42,7 @@ use std::collections::VecDeque;
 /// ```
 pub struct Attached<M> {
     streams: Vec<AttachedStream<M>>,
-    /// `[T, A]`, row-major, of the last window: which of the distinct messages, -1 none; and its age, ns.
+    /// Index (-1: none) and age, ns, of the message of each row and stream in the last window, both `[T, A]` row-major.
     index: Vec<i64>,
     age_ns: Vec<i64>,
     released: Vec<(usize, M)>,
@@ -50,23 +50,23 @@ pub struct Attached<M> {
 
 struct AttachedStream<M> {
     spec: AttachedSpec,
-    /// Its place in the timeline.
+    /// Index of the stream in the timeline.
     stream: usize,
-    /// The message of each time of its history, in the same order.
+    /// The slot of each time in the stream's history, in the same order.
     slots: VecDeque<Slot<M>>,
-    /// The number of the first of them in its history.
+    /// Number that the sample of the first slot has in the history.
     first: u64,
-    /// The bytes of all.
+    /// Bytes of all messages that are held.
     held: usize,
-    /// Up to this number it is known which are of no use to any row.
+    /// Number before which messages were checked for a row that may have them.
     judged: u64,
-    /// Number of the last message that was given up.
+    /// Number before which all messages are given up.
     emptied: u64,
-    /// The distinct messages of the last window: their places among the slots, ascending.
+    /// Indices in `slots` of the distinct messages of the last window, ascending.
     members: Vec<usize>,
 }
 
-/// `None`: it was given up.
+/// A message of a history. `item` is `None` if the message was given up.
 struct Slot<M> {
     item: Option<M>,
     bytes: usize,
@@ -75,9 +75,9 @@ struct Slot<M> {
 /// Result of a message's arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
-    /// As of a sample.
+    /// The same result as for a sample.
     pub pushed: Pushed,
-    /// Number of messages that a row may have needed and that were given up for `max_held_mb`, the oldest first.
+    /// Number of messages, the oldest ones, that were given up for `max_held_mb` although a row may have needed them.
     pub dropped: usize,
 }
 
@@ -87,18 +87,18 @@ pub enum AttachError {
     /// The stamp is not a time.
     #[error(transparent)]
     Stamp(#[from] SampleError),
-    /// The message is larger than all that may be held.
+    /// The message alone is larger than `max_held_mb`.
     #[error("it takes {came} bytes (allowed: {allowed}, `max_held_mb`)")]
     TooLarge {
-        /// Bytes that it takes.
+        /// Bytes of the message.
         came: usize,
-        /// `max_held_mb`.
+        /// `max_held_mb` in bytes.
         allowed: usize,
     },
 }
 
 impl<M> Attached<M> {
-    /// For the attached streams of a timeline; empty.
+    /// Creates a collection without messages for the attached streams of a timeline.
     pub fn new(timeline: &Timeline) -> Self {
         let streams = timeline.attached().iter().enumerate().map(|(i, spec)| AttachedStream {
             spec: spec.clone(),
@@ -118,12 +118,12 @@ impl<M> Attached<M> {
         }
     }
 
-    /// Takes a message of an attached stream with this stamp, ns, and this number of bytes. `item` makes the value that
-    /// is held for it; it is not called if the message is dropped at once. Ask what is [`due`](Aligner::due) after each
-    /// one.
+    /// Adds a message of an attached stream: its stamp, ns, its size in bytes, and `item`, which makes the item to hold. A
+    /// message that is dropped at once does not call `item`. Call [`due`](Aligner::due) after each message, until it returns
+    /// `None`.
     ///
     /// # Errors
-    /// The reason why it was dropped. The message then leaves no trace, not even of its stamp.
+    /// The reason why the message was dropped. It then leaves no trace, not even of its stamp.
     ///
     /// # Panics
     /// If there is no such stream.
@@ -164,8 +164,8 @@ impl<M> Attached<M> {
         Ok(Arrival { pushed, dropped })
     }
 
-    /// Finds the messages of the window of a target that is due: for each row the newest one at or before it, which is
-    /// never newer than the row, if it is not older than `max_age_ms`.
+    /// Finds the messages of the window of a target that is due. A row has the newest message at or before its time, if that is
+    /// not older than `max_age_ms`.
     pub fn select(&mut self, timeline: &Timeline, target: &Target) {
         let (rows, streams) = (timeline.window(), self.streams.len());
         for list in [&mut self.index, &mut self.age_ns] {
@@ -187,7 +187,7 @@ impl<M> Attached<M> {
                 if is_too_old || of.slots[newest].item.is_none() {
                     continue;
                 }
-                // Rows ascend, and with them what is the newest.
+                // Rows ascend, and so do the indices of their messages.
                 if of.members.last() != Some(&newest) {
                     of.members.push(newest);
                 }
@@ -206,29 +206,30 @@ impl<M> Attached<M> {
         })
     }
 
-    /// For each row of that window and attached stream, `[T, A]` row-major: which of its distinct messages, -1 none.
+    /// Index of each row's message among the [`members`](Self::members) of each attached stream, `[T, A]` row-major; -1: no
+    /// message.
     pub fn index(&self) -> &[i64] {
         &self.index
     }
 
-    /// For each row and attached stream, `[T, A]` row-major: the row's time minus that of its message, ns, -1 none.
+    /// Age of each row's message: the row's time minus the message's, ns, `[T, A]` row-major; -1: no message.
     pub fn age_ns(&self) -> &[i64] {
         &self.age_ns
     }
 
-    /// Bytes of an attached stream that are held.
+    /// Bytes of the messages of an attached stream that are held.
     pub fn held_bytes(&self, attached: usize) -> usize {
         self.streams[attached].held
     }
 
-    /// A value that is held no more, with its attached stream.
+    /// Takes an item that is not held any more, with the index of its attached stream.
     pub fn next_released(&mut self) -> Option<(usize, M)> {
         self.released.pop()
     }
 }
 
 impl<M> AttachedStream<M> {
-    /// Gives up what its history has forgotten.
+    /// Gives up the messages whose times the history has forgotten.
     fn follow(&mut self, timeline: &Timeline, release: &mut impl FnMut(M)) {
         let first = timeline.history(self.stream).first();
         while self.first < first {
@@ -248,8 +249,8 @@ impl<M> AttachedStream<M> {
         item
     }
 
-    /// Gives messages up until no more is held than may be: first those that no row can have, then the oldest. Returns how
-    /// many of the latter.
+    /// Gives messages up until at most `max_held_mb` is held: first messages that no row can have, then the oldest. Returns the
+    /// number of the oldest messages that were given up.
     fn make_room(&mut self, timeline: &Timeline, release: &mut impl FnMut(M)) -> usize {
         let times = timeline.history(self.stream).times();
         self.judged = self.judged.max(self.first);

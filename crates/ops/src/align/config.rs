@@ -38,19 +38,19 @@ pub struct AlignConfig {
     /// Grid steps between observations.
     #[serde(default = "one")]
     pub emit_every: usize,
-    /// For how long a target waits for a stream that is behind the newest one; `None`: for ever.
+    /// Longest wait of a target for a stream that is behind the newest one; `None`: for ever.
     pub max_wait_ms: Option<f64>,
     /// Trigger of an observation; `None`: the grid.
     pub trigger: Option<TriggerConfig>,
     /// The type of the published values.
     #[serde(default = "crate::float32")]
     pub dtype: Dtype,
-    /// Value for targets without a valid one.
+    /// Fill value of targets without a valid value.
     #[serde(default)]
     pub fill_value: f32,
-    /// The streams, in the order of the last axis.
+    /// The streams, in the order of their columns.
     pub modalities: Vec<ModalityConfig>,
-    /// Streams of messages that are tied to the observations as they are, such as voxel grids. Only fuse has them.
+    /// Streams whose messages are attached to the observations unchanged, such as voxel grids. Only fuse has them.
     #[serde(default)]
     pub attach: Vec<AttachConfig>,
 }
@@ -59,11 +59,11 @@ pub struct AlignConfig {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModalityConfig {
-    /// The input it comes from.
+    /// The input of the stream.
     pub input: String,
-    /// Values a sample.
+    /// Number of values in a sample.
     pub dim: usize,
-    /// Paths of the values and of the stamp in a struct. `None`: those that are recognised.
+    /// Paths of the values and of the stamp in a struct. `None`: the recognised ones.
     pub from: Option<FromConfig>,
     /// Interpolation of values between samples; may be left out if every group has its own.
     pub interpolation: Option<Interpolation>,
@@ -76,11 +76,11 @@ pub struct ModalityConfig {
     pub max_gap_ms: Option<f64>,
     /// See [`Limits::extrapolate`](robocache_time::Limits::extrapolate).
     pub extrapolate_ms: Option<f64>,
-    /// `slerp`: of the two quaternions of a rotation, the one with w >= 0. `None`: false.
+    /// `slerp`: true to publish, of a rotation's two quaternions, the one with w >= 0. `None`: false.
     pub canonical: Option<bool>,
-    /// `slerp`: where w stands. `None`: `xyzw`.
+    /// `slerp`: place of w in a quaternion. `None`: `xyzw`.
     pub order: Option<QuaternionOrder>,
-    /// The least time between two samples, as far as targets need to know: none is waited for that would come sooner.
+    /// Least time between two samples: targets do not wait for a sample that would come sooner.
     pub min_period_ms: Option<f64>,
     /// Time by which a sample may be late and still be sorted in before it is used.
     #[serde(default)]
@@ -91,35 +91,36 @@ pub struct ModalityConfig {
     /// A stamp that goes back by more than this is a clock jump; at least `reorder_ms`. `None`: 1000, or `reorder_ms`
     /// if that is more.
     pub reset_ms: Option<f64>,
-    /// A stamp that is further ahead than this of its stream's newest, and of the newest of every stream that is waited
-    /// for, is a clock jump. `None`: 10,000 with `max_wait_ms`, else no stamp is.
+    /// A stamp is too far ahead if it is more than this after the newest of its stream, and of every other stream that is
+    /// waited for. It is a clock jump then, or with `max_wait_ms` its stream may go aside. `None`: 10,000 with `max_wait_ms`,
+    /// else no limit.
     pub jump_ms: Option<f64>,
     /// Groups of channels with rules of their own; together they cover each channel once.
     #[serde(default)]
     pub groups: Vec<ChannelGroupConfig>,
 }
 
-/// A stream of an [`AlignConfig`] whose messages are tied to the observations as they are: the key `attach`.
+/// A stream whose messages are attached to the observations of an [`AlignConfig`] unchanged: the key `attach`.
 ///
-/// `Default` has no input yet; everything else is as it is where a configuration file leaves it out.
+/// `Default` has no input; other keys have the defaults of a configuration file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AttachConfig {
-    /// The input it comes from.
+    /// The input of the stream.
     pub input: String,
-    /// The output on which those of a window are published, and the name of their column in `observation`.
+    /// The output on which the messages of a window are published, and the name of their column in `observation`.
     #[serde(default = "grids")]
     pub output: String,
-    /// As of [`ModalityConfig`]; its columns are those of a cloud.
+    /// Paths as of a [`ModalityConfig`], but of the columns of a cloud.
     pub from: Option<FromConfig>,
-    /// Number of the newest rows that have messages. `None`: all.
+    /// Number of rows, the newest ones, that have messages. `None`: all.
     pub rows: Option<usize>,
     /// Greatest age of a message at a row. `None`: no limit.
     pub max_age_ms: Option<f64>,
     /// Delay of its stamps behind the capture: a message's time is its stamp minus this.
     #[serde(default)]
     pub latency_ms: f64,
-    /// The least time between two messages, as far as targets need to know: none is waited for that would come sooner.
+    /// Least time between two messages: targets do not wait for a message that would come sooner.
     pub min_period_ms: Option<f64>,
     /// Time by which a message may be late and still be sorted in before it is used.
     #[serde(default)]
@@ -127,11 +128,11 @@ pub struct AttachConfig {
     /// True if a target waits for this stream.
     #[serde(default = "yes")]
     pub wait: bool,
-    /// As of [`ModalityConfig`].
+    /// The same as [`ModalityConfig::reset_ms`].
     pub reset_ms: Option<f64>,
-    /// As of [`ModalityConfig`].
+    /// The same as [`ModalityConfig::jump_ms`].
     pub jump_ms: Option<f64>,
-    /// The most of its messages that is held, MiB.
+    /// Limit of the messages that are held, MiB.
     #[serde(default = "crate::quarter_gib")]
     pub max_held_mb: f64,
 }
@@ -156,7 +157,7 @@ impl Default for AttachConfig {
 }
 
 impl Default for AlignConfig {
-    /// 50 Hz and no modality yet; everything else as it is where a configuration file leaves it out.
+    /// Returns 50 Hz and no modality; other keys have the defaults of a configuration file.
     fn default() -> Self {
         Self {
             rate_hz: 50.0,
@@ -174,7 +175,7 @@ impl Default for AlignConfig {
 }
 
 impl Default for ModalityConfig {
-    /// No input and no channel yet; everything else as it is where a configuration file leaves it out.
+    /// Returns no input and no channel; other keys have the defaults of a configuration file.
     fn default() -> Self {
         Self {
             input: String::new(),

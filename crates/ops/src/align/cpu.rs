@@ -1,16 +1,16 @@
-//! The values of a window on the CPU: the specification that other backends equal to the bit.
+//! Values of a window on the CPU: the specification that other backends match to the bit.
 
 use super::{Masks, Target, Timeline};
 use robocache_device::Element;
 use robocache_time::blend::{Rows, Written};
 use std::ops::Range;
 
-/// Writes the window of a run of modalities side by side, `[T, D]` row-major, newest target last, and its masks.
+/// Writes the window of a range of modalities side by side, `[T, D]` row-major, newest target last, and its masks.
 ///
-/// No value is valid of a modality whose samples are on a device: see [`Timeline::are_rows_on_device`].
+/// A modality whose samples are on a device has no valid value: see [`Timeline::are_rows_on_device`].
 ///
 /// # Panics
-/// If `out` has not T * D elements.
+/// If `out` does not have T * D elements.
 pub fn window<E: Element>(
     timeline: &Timeline,
     target: &Target,
@@ -21,7 +21,7 @@ pub fn window<E: Element>(
     let columns: usize = modalities.clone().map(|modality| timeline.dim(modality)).sum();
     assert_eq!(out.len(), timeline.window() * columns, "T rows of {columns} columns");
     masks.timestamps_ns.clear();
-    // Rows that are not there come before those that are.
+    // Absent rows come before all others.
     let mut absent = 0;
     for row in 0..timeline.window() {
         let row = timeline.row(target, row);
@@ -80,8 +80,8 @@ pub fn window<E: Element>(
     }
 }
 
-/// Finds brackets at ascending targets. Samples come at a nearly constant rate, so that the next one is near to where the
-/// last step, taken again, leads.
+/// Search for the samples before ascending targets. Samples come at a nearly constant rate, so each search begins as many
+/// samples ahead as the last one went.
 #[derive(Default)]
 struct Cursor {
     until: usize,
@@ -89,7 +89,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// Number of samples at or before `time`.
+    /// Returns the number of samples at or before `time`.
     #[inline]
     fn until(&mut self, times: &[i64], time: i64) -> usize {
         let guess = (self.until + self.step).min(times.len());
@@ -100,7 +100,7 @@ impl Cursor {
     }
 }
 
-/// Number of the ascending `times` that are at or before `time`, if it is next to the guess.
+/// Returns the number of the ascending `times` that are at or before `time`, if it is near `guess`.
 fn walk(times: &[i64], time: i64, guess: usize) -> Option<usize> {
     const STEPS: usize = 4;
     let mut until = guess;

@@ -7,17 +7,17 @@ robocache_stream::keys! {
     late_samples: i64,
     /// Trigger of an observation: `grid`, `stream`, `request` or `timer`.
     trigger: String,
-    /// Excess of the newest sample over an observation's target when it falls due, if all samples came in the order of
+    /// Time from an observation's target to the newest sample when the target falls due, if all samples came in the order of
     /// their times, ns.
     wait_ns: i64,
     /// 0 if an observation's target depends on when a request or a tick came.
     deterministic: i64,
     /// The reason why a request gets no observation.
     error: String,
-    /// Outputs of the attached streams of an observation.
+    /// Names of the outputs of the attached streams of an observation.
     attached: robocache_stream::Names,
-    /// For each row and attached stream, which of its distinct messages; -1 if there is none.
+    /// Index of each row's message among the distinct messages of each attached stream; -1 if there is none.
     grid_index: Vec<i64>,
-    /// For each row and attached stream, target minus the time of its message, ns; -1 if there is none.
+    /// Age of each row's message of each attached stream: target minus message time, ns; -1 if there is none.
     grid_age_ns: Vec<i64>,
 }

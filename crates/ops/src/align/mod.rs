@@ -1,15 +1,17 @@
-//! Streams on common timestamps.
+//! Operation `align`: puts streams on common timestamps.
 //!
-//! An [`Aligner`] takes samples, says which observations are due, and makes their windows on the CPU or on a device: of all
-//! modalities side by side ([`fuse`](crate::fuse)), or of each by itself. Under it lies the [`Timeline`]: the history of
-//! each stream, and the rule that says when an observation is due. Values are read from the histories, by [`cpu`] or, to
-//! the same bits, on a device.
+//! An [`Aligner`] takes samples, tells which observations are due, and computes their windows on the CPU or on a device. A
+//! window has one output of all modalities side by side ([`fuse`](crate::fuse)), or one output for each modality. An aligner
+//! contains a [`Timeline`]: the history of each stream, and the rule that decides when an observation is due. The values of a
+//! window are computed from the histories, by [`cpu`] or, to the same bits, on a device.
 //!
-//! `docs/semantics.md` defines what is due and when, the first target, clock jumps, and
-//! why nothing silences an aligner that has `max_wait_ms`. [`Timeline::take_notices`] says what the clocks do.
+//! `docs/semantics.md` defines when an observation is due, the first target and clock jumps, and shows why nothing silences an
+//! aligner that has `max_wait_ms`. [`Timeline::take_notices`] reports streams that are aside or left behind, and moves of the
+//! clock.
 //!
-//! A sample is *settled* once nothing that is still in time can come before it: once the newest sample of its stream is
-//! `reorder_ms` past it. The newest time up to which nothing can change a stream's values is its *watermark*.
+//! A sample is *settled* once no sample that is still in time can come before it: once the newest sample of its stream is
+//! `reorder_ms` past it. The *watermark* of a stream is the newest time up to which no sample that is still in time can change
+//! its values.
 
 mod aligner;
 mod attached;
@@ -39,7 +41,8 @@ pub use window::Window;
 
 use robocache_stream::Header;
 
-/// True if it is a request of dora's service pattern, and not the answer to one, which says what made it.
+/// True if a message with this header is a request of dora's service pattern. The answer to a request also has a `request_id`,
+/// but names the trigger that made it.
 pub fn is_request(header: &Header) -> bool {
     header.other.get("request_id").is_some() && key::trigger.get(header).is_none()
 }

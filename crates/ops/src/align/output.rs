@@ -4,7 +4,7 @@ use super::Timeline;
 use robocache_stream::Layout;
 use std::ops::Range;
 
-/// An output of a window: a run of modalities side by side, `[T, D]` row-major.
+/// An output of a window: a range of modalities side by side, `[T, D]` row-major.
 #[derive(Clone, Debug)]
 pub struct Output {
     modalities: Range<usize>,
@@ -13,7 +13,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// A run of the modalities of a timeline.
+    /// Creates the output of a range of the modalities of a timeline.
     pub fn new(timeline: &Timeline, modalities: Range<usize>) -> Self {
         let mut offsets = vec![0];
         let mut columns = 0;
@@ -28,27 +28,27 @@ impl Output {
         }
     }
 
-    /// Its modalities.
+    /// The modalities of the output.
     pub fn modalities(&self) -> Range<usize> {
         self.modalities.clone()
     }
 
-    /// M + 1 offsets: the m-th of its modalities is columns `offsets[m]..offsets[m + 1]`.
+    /// The M + 1 offsets of the columns: the output's m-th modality is columns `offsets[m]..offsets[m + 1]`.
     pub fn offsets(&self) -> &[i64] {
         &self.offsets
     }
 
-    /// D, its columns.
+    /// D, the number of columns.
     pub fn columns(&self) -> usize {
         self.offsets.last().map_or(0, |&columns| columns as usize)
     }
 
-    /// The form of its payload: a flat array of T * D elements.
+    /// The layout of the payload: a flat array of T * D elements.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The size of its values.
+    /// The size of the values, bytes.
     pub fn bytes(&self) -> usize {
         let columns = self.layout.columns.iter();
         columns
@@ -57,13 +57,13 @@ impl Output {
     }
 }
 
-/// Place in which an output is wanted.
+/// Memory in which an output is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// Nowhere: it is not made.
+    /// Nowhere: the output is not computed.
     Nowhere,
-    /// In the host's memory.
+    /// Host memory.
     Host,
-    /// On the device of [`Aligner::output_gpu`](super::Aligner::output_gpu).
+    /// Memory of the device of [`Aligner::output_gpu`](super::Aligner::output_gpu).
     Device,
 }

@@ -6,7 +6,8 @@ use super::{Aligner, PushError, Pushed};
 use robocache_device::Values;
 use robocache_stream::{Data, Message, SamplesError, form};
 
-/// A cursor over the samples of a message. One sample is pushed at a time, since what it makes due comes before the next.
+/// Cursor over the samples of a message. Samples are pushed one at a time, because the observations that a sample makes due
+/// come before the next sample.
 ///
 /// ```
 /// # use robocache_device::Placement;
@@ -34,7 +35,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// The modality that they are of.
+    /// The modality of the samples.
     pub fn modality(&self) -> usize {
         self.modality
     }
@@ -45,17 +46,17 @@ impl Samples {
     }
 }
 
-/// Observations that go back by more, or go back in a new epoch, come from a clock that was set back, ns.
+/// Step back of an input's observations, ns, above which its clock was set back. In a new epoch any step back means that.
 const OBSERVATIONS_RESET: i64 = 1_000_000_000;
 
 impl Aligner {
-    /// Begins with the samples of a message: one sample, or one for each of its `timestamps_ns`.
+    /// Creates a cursor over the samples of a message: one sample, or one for each of its `timestamps_ns`.
     ///
-    /// Rows that an aligning node upstream masked are left out. In a message that is an observation itself, so are the
-    /// rows that an earlier one held: a window repeats all rows but the newest.
+    /// The cursor leaves out rows that an aligning node upstream masked. If the message is an observation, it also leaves out
+    /// the rows of earlier observations: a window repeats all rows but the newest.
     ///
     /// # Errors
-    /// [`SamplesError`]: the message holds no samples of this modality.
+    /// [`SamplesError`] if the message holds no samples of this modality.
     pub fn samples(&mut self, modality: usize, message: &Message) -> Result<Samples, SamplesError> {
         message.check_samples(self.timeline.dim(modality))?;
         message.check_fields(self.timeline.fields(modality))?;
@@ -67,9 +68,10 @@ impl Aligner {
         })
     }
 
-    /// Pushes the next sample of a message; `None` if there is none left. Ask what is [`due`](Self::due) after each one.
+    /// Pushes the next sample of a message, or returns `None` if no sample is left. Call [`due`](Self::due) after each sample,
+    /// until it returns `None`.
     ///
-    /// The message must be the one that [`samples`](Self::samples) got.
+    /// `message` must be the one that was passed to [`samples`](Self::samples).
     pub fn push_next(&mut self, samples: &mut Samples, message: &Message) -> Option<Result<Pushed, PushError>> {
         while let Some((row, stamp)) = message.next_sample(&mut samples.next_row) {
             if samples.taken_until.is_some_and(|until| stamp <= until) {
@@ -82,7 +84,7 @@ impl Aligner {
         None
     }
 
-    /// A row of a message. Where it is the only one, it is the whole payload, whatever its length.
+    /// Returns a row of a message as a sample. The only row of a message is its whole payload, whatever its length.
     fn sample<'a>(&self, modality: usize, row: usize, message: &'a Message) -> Result<Sample<'a>, PushError> {
         let dim = self.timeline.dim(modality);
         let elements = |len: usize| match message.stamps().len() {
@@ -92,13 +94,14 @@ impl Aligner {
         if let Data::Device([tensor]) = message.data() {
             return Ok(Sample::Device(DeviceSample::of(tensor, elements(tensor.len))?));
         }
-        // It was checked to be a flat array.
+        // `samples` has checked that the payload is a flat array.
         let values = message.flat().unwrap_or(Values::from_f32(&[]));
         let elements = elements(values.len());
         Ok(Sample::Host(values.slice(elements.start, elements.end)))
     }
 
-    /// The stamp up to which the rows of an observation were taken from an earlier one.
+    /// Returns the stamp up to which earlier observations of the input brought rows, and notes the newest row of `message`.
+    /// `None`: all rows are new.
     fn taken_until(&mut self, modality: usize, message: &Message) -> Option<i64> {
         if form::modalities.get(&message.header).is_none_or(<[String]>::is_empty) {
             return None;

@@ -9,13 +9,13 @@ use robocache_time::{TimeGrid, ms_to_ns, ns_to_ms};
 use robocache_yaml::did_you_mean;
 use std::collections::HashMap;
 
-/// A configuration that was checked, in the units of the operation: it can't be wrong any more.
+/// A checked configuration, in the units of the operation.
 pub(super) struct Spec {
     pub grid: TimeGrid,
     pub window: i64,
     pub stride: i64,
     pub emit_every: i64,
-    /// ns.
+    /// `max_wait_ms` in ns.
     pub max_wait: Option<i64>,
     pub trigger: Trigger,
     pub dtype: Dtype,
@@ -23,16 +23,16 @@ pub(super) struct Spec {
     pub attached: Vec<AttachedSpec>,
 }
 
-/// An attached stream, beside what it has in common with a modality.
+/// Settings of an attached stream that a modality does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachedSpec {
-    /// The output of those of its messages that a window has.
+    /// The output on which the messages of a window are published.
     pub output: String,
     /// Number of the newest rows that have messages.
     pub rows: usize,
     /// Greatest age of a message at a row, ns; `None`: no limit.
     pub max_age: Option<i64>,
-    /// The most of its messages that is held, bytes.
+    /// Limit of the messages that are held, bytes.
     pub max_held: usize,
 }
 
@@ -40,48 +40,49 @@ pub struct AttachedSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Trigger {
     Grid,
-    /// Every so manieth sample of a modality that is at least `min_interval` after the last target.
+    /// The first sample of modality `leader` that is at least the `every`-th after the last target, and at least `min_interval`
+    /// later.
     Stream {
         leader: usize,
         every: usize,
         min_interval: i64,
         rows: Rows,
     },
-    /// The messages of an input.
+    /// The messages of an input, each of which is answered with an observation.
     Request(String),
     Timer(String),
 }
 
-/// A stream; times in ns.
+/// Checked settings of a stream; times in ns.
 pub(super) struct StreamSpec {
     pub input: String,
     pub dim: usize,
     /// Names of its values, if the configuration takes them by name.
     pub fields: Vec<String>,
-    /// In the order of their channels, each of which is in one.
+    /// Groups in the order of their channels; each channel is in one group.
     pub groups: Vec<ChannelGroup>,
     pub latency: i64,
     pub reorder: i64,
-    /// No two samples are closer than this; 0: nothing is known.
+    /// Least time between two samples; 0: not known.
     pub min_period: i64,
     /// `wait` of the configuration.
     pub waits: bool,
     pub reset: i64,
-    /// `jump_ms`, if the configuration says it.
+    /// `jump_ms`, if the configuration has it.
     pub jump: Option<i64>,
-    /// Samples that its history holds at most.
+    /// Most samples that the history holds.
     pub history_limit: usize,
 }
 
-/// The output of fuse that has the window.
+/// The output of fuse with the window alone.
 pub const FUSED: &str = "fused";
-/// The output of fuse that has the window and the attached messages of it.
+/// The output of fuse with the window and its attached messages.
 pub const OBSERVATION: &str = "observation";
 
-/// A stamp that goes back by more is a clock jump, if the configuration does not say, ns.
+/// Default of `reset_ms`, unless `reorder_ms` is more, ns.
 const DEFAULT_RESET: i64 = 1_000_000_000;
 
-/// A request may ask for a time so far before the newest one that is due, and ticks keep as much, ns.
+/// Greatest distance of a request's time before the newest time that is due, ns. Ticks keep as much history.
 pub(super) const LOOKS_BACK: i64 = 1_000_000_000;
 
 /// The largest observation, in elements.
@@ -93,18 +94,18 @@ const HISTORY_BYTES: usize = 64 << 20;
 /// Bytes that a message of an attached stream takes beside its payload, which has its own bound.
 const ATTACHED_BYTES: usize = 512;
 
-/// Greatest rate of a sensor whose samples a long window must hold, Hz, within [`LONG_HISTORY_BYTES`].
+/// Greatest rate of a sensor, Hz, all of whose samples a long window must hold, within [`LONG_HISTORY_BYTES`].
 const SENSOR_RATE: f64 = 1e4;
 const LONG_HISTORY_BYTES: usize = 256 << 20;
 
-/// Memory for a window that even a sensor of the grid's own rate could not fill otherwise.
+/// Limit of a stream's history: a window that needs more, even with one sample a grid step, is refused.
 const MAX_HISTORY_BYTES: usize = 1 << 30;
 
 impl Spec {
-    /// Checks a configuration. Its streams are those of the modalities, then the attached ones.
+    /// Checks a configuration. Returns the streams of the modalities, then the attached streams.
     ///
     /// # Errors
-    /// The mistake, by its key.
+    /// The invalid key, and the mistake.
     pub(super) fn new(config: &AlignConfig) -> Result<(Self, Vec<StreamSpec>), ConfigError> {
         let grid = config.grid()?;
         let max_wait = max_wait_ns(config.max_wait_ms)?;
@@ -140,7 +141,7 @@ impl Spec {
 }
 
 impl StreamSpec {
-    /// Most samples that its values need at or before a target, and most after it.
+    /// Returns the most samples that a value needs at or before its target, and the most after it.
     pub(super) fn needs(&self) -> [usize; 2] {
         let needs = self.groups.iter().map(|group| group.rule.mode.needs());
         needs.fold([1, 0], |most, needs| [most[0].max(needs[0]), most[1].max(needs[1])])
@@ -152,12 +153,12 @@ impl StreamSpec {
     }
 }
 
-/// `max_wait_ms` in ns.
+/// Converts `max_wait_ms` to ns.
 pub(super) fn max_wait_ns(ms: Option<f64>) -> Result<Option<i64>, ConfigError> {
     ms.map(|ms| duration_ns(|| "max_wait_ms".into(), ms)).transpose()
 }
 
-/// `latency_ms` in ns; `key` names it in the error.
+/// Converts `latency_ms` to ns; `key` names it in the error.
 pub(crate) fn latency_ns(key: &str, ms: f64) -> Result<i64, ConfigError> {
     match (-1e12..=1e12).contains(&ms) {
         true => Ok(ms_to_ns(ms)),
@@ -258,7 +259,7 @@ impl AlignConfig {
         }
     }
 
-    /// Most samples of a stream that are held: those of a window, and of the time for which it may wait.
+    /// Returns the most samples of a stream to hold: those of a window, and those of the time for which it may wait.
     fn history_limit(&self, input: &str, dim: usize, grid: TimeGrid, wait_ns: i64) -> Result<usize, ConfigError> {
         let sample_bytes = match dim {
             0 => ATTACHED_BYTES,
@@ -359,7 +360,7 @@ impl AlignConfig {
 }
 
 impl AttachConfig {
-    /// The settings that it has in common with a modality, as one without columns.
+    /// Returns the settings that an attached stream shares with a modality, as a modality without columns.
     fn stream(&self) -> ModalityConfig {
         ModalityConfig {
             input: self.input.clone(),
@@ -423,7 +424,7 @@ impl ModalityConfig {
         })
     }
 
-    /// The groups, in the order of their channels.
+    /// Checks the groups, and returns them in the order of their channels.
     fn checked_groups(&self, at: &str) -> Result<Vec<ChannelGroup>, ConfigError> {
         if self.dim == 0 {
             return Ok(Vec::new());

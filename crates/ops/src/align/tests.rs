@@ -1,11 +1,11 @@
 //! Timelines that a reader checks by hand: samples in the order of their arrival, times in ms, and after each what
 //! falls due. The grid is 10 ms unless a test says otherwise.
 //!
-//! An observation is written as its rows, `TIME: INPUT=VALUES@AGE ...`, the newest last, `|` between them. `!` after the
-//! values: not valid. `@-`: there is no sample at or before the row. `late=` and `epoch=` are left out if they are 0.
-//! `#N`: it answers request N.
+//! An observation is written as its rows, `TIME: INPUT=VALUES@AGE ...`, the newest last, `|` between them. A `!` after the
+//! values means not valid, and `@-` that there is no sample at or before the row. The keys `late=` and `epoch=` are left out if
+//! they are 0. A `#N` means that it answers request N.
 //!
-//! Where there is a CUDA device, or the emulator of one, what it gives is held to be the same, to the bit.
+//! If there is a CUDA device, or the emulator of one, its windows must be the same, to the bit.
 
 mod due;
 mod jumps;
@@ -24,7 +24,7 @@ use std::fmt::Write;
 
 const MS: i64 = 1_000_000;
 
-/// The section of these keys and modalities. What is not said: `rate_hz: 100`, `dim: 1`, `interpolation: previous`.
+/// Returns a section of these keys and modalities. Keys that are left out: `rate_hz: 100`, `dim: 1`, `interpolation: previous`.
 fn config(keys: &str, modalities: &[&str]) -> AlignConfig {
     let or = |text: &str, key: &str, default: &str| match text.contains(key) {
         true => String::new(),
@@ -41,7 +41,7 @@ fn config(keys: &str, modalities: &[&str]) -> AlignConfig {
     serde_yaml::from_str(&text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// The message of the refusal of a configuration.
+/// Returns the message with which a configuration is refused.
 fn refusal(config: &AlignConfig) -> String {
     let error: ConfigError = Timeline::new(config).err().expect("it was taken");
     error.to_string()
@@ -66,13 +66,13 @@ impl Script {
         self.timeline.inputs().position(|name| name == input).unwrap()
     }
 
-    /// A sample of one value comes; `due` falls due.
+    /// Pushes a sample of one value, and checks that `due` falls due.
     #[track_caller]
     fn push(&mut self, input: &str, ms: i64, value: f32, due: &[&str]) -> Pushed {
         self.push_all(input, ms, &[value], due)
     }
 
-    /// A sample of several values comes; `due` falls due.
+    /// Pushes a sample of several values, and checks that `due` falls due.
     #[track_caller]
     fn push_all(&mut self, input: &str, ms: i64, sample: &[f32], due: &[&str]) -> Pushed {
         let pushed = self.try_push(input, ms * MS, Values::from_f32(sample)).unwrap();
@@ -99,7 +99,7 @@ impl Script {
         self.falls_due(due);
     }
 
-    /// A request for a time, or the newest one, comes; `due` falls due.
+    /// Sends a request for a time, or the newest one, and checks that `due` falls due.
     #[track_caller]
     fn ask(&mut self, ms: Option<i64>, due: &[&str]) -> Result<u64, Refusal> {
         let asked = self.timeline.ask(ms.map(|ms| ms * MS));
@@ -107,14 +107,14 @@ impl Script {
         asked
     }
 
-    /// The timer ticks; `due` falls due.
+    /// Ticks the timer, and checks that `due` falls due.
     #[track_caller]
     fn tick(&mut self, due: &[&str]) {
         self.timeline.tick();
         self.falls_due(due);
     }
 
-    /// The numbers of the requests that waited and were refused since the last call.
+    /// Returns the numbers of the requests that waited and were refused since the last call.
     fn refused(&mut self) -> Vec<(u64, Refusal)> {
         std::iter::from_fn(|| self.timeline.take_refused()).collect()
     }

@@ -1,4 +1,4 @@
-//! The histories of the streams, and which observation is due.
+//! Histories of the streams, and the rule that decides which observation is due.
 
 mod clock;
 mod due;
@@ -28,7 +28,7 @@ pub enum SampleError {
     WrongLength {
         /// The modality's `dim`.
         expected: usize,
-        /// The length that came.
+        /// The number of values that the sample has.
         came: usize,
     },
     /// A value is NaN or infinite, or becomes so in float32.
@@ -36,10 +36,10 @@ pub enum SampleError {
     NonFinite {
         /// The first such channel.
         channel: usize,
-        /// Its value.
+        /// The value of that channel.
         value: f32,
     },
-    /// Channels that are to be a rotation are none, or far from unit length.
+    /// Channels that must be a rotation are not one, or are far from unit length.
     #[error(
         "channels {from} to {to} of a sample are not a rotation for `{mode}` (allowed: directions of a norm of 1e-6 to 1e18)"
     )]
@@ -48,13 +48,13 @@ pub enum SampleError {
         from: usize,
         /// The channel after the last of them.
         to: usize,
-        /// The interpolation.
+        /// The name of the interpolation.
         mode: &'static str,
     },
-    /// Its stamp is out of range.
+    /// The stamp is out of range.
     #[error("stamp {0} ns is out of range (allowed: +-2^61)")]
     StampOutOfRange(i64),
-    /// The values of its stream are on a device, and it came to the [`Timeline`] instead of to the
+    /// The values of the stream are on a device, but the sample was pushed to the [`Timeline`] instead of to the
     /// [`Aligner`](super::Aligner), which keeps them there.
     #[error("the samples of this stream are on a device, and one came to the host")]
     OnDevice,
@@ -63,17 +63,17 @@ pub enum SampleError {
 /// Result of a sample's arrival, beside its place in the history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pushed {
-    /// True if it lies at or before a target that was sent already, or is too soon.
+    /// True if the sample lies at or before a target that was sent already, or is too soon.
     pub late: bool,
     /// Distance in ns from another sample of its stream, if it is less than `min_period_ms`.
     pub too_soon_ns: Option<i64>,
-    /// The history was full and dropped its oldest sample.
+    /// True if the history was full and dropped its oldest sample.
     pub overflowed: bool,
     /// The stream's clock jumped by this many ns: its history was cleared, and the grid starts anew.
     pub jumped_ns: Option<i64>,
 }
 
-/// Facts about the streams that somebody should be told.
+/// Event in the streams that the user should be told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The grid started without a stream.
@@ -87,14 +87,14 @@ pub enum Notice {
     Aside {
         /// The modality.
         modality: usize,
-        /// Lead of the stream.
+        /// Lead of the stream over the grid's clock.
         ahead_ns: i64,
     },
-    /// Targets follow another stream from now on, which went on while there was no observation: a clock jump.
+    /// Targets follow another stream from now on, because it went on while there was no observation: a clock jump.
     Moved {
         /// The modality that they follow.
         modality: usize,
-        /// Lead of its newest sample over those that they followed; negative: behind.
+        /// Lead of its newest sample over the streams that targets followed before; negative: behind.
         by_ns: i64,
     },
     /// More targets fell due at once than anybody could take. They were skipped: this counts as a clock jump.
@@ -114,71 +114,73 @@ pub enum Notice {
 /// An observation that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its time, ns: the newest row of the window.
+    /// Time of the newest row of the window, ns.
     pub time_ns: i64,
-    /// Number of jumps of a stream's clock.
+    /// Number of clock jumps so far.
     pub epoch: i64,
-    /// Late samples so far, of all streams.
+    /// Number of late samples so far, of all streams.
     pub late_samples: i64,
-    /// The request that it answers, as [`Timeline::ask`] numbered it.
+    /// Number of the request that the observation answers, from [`Timeline::ask`].
     pub request: Option<u64>,
-    /// True if its time follows from stamps alone, and not from the arrival of a request or a tick.
+    /// True if the time follows from stamps alone, and not from the arrival of a request or a tick.
     pub is_deterministic: bool,
 }
 
 /// State of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamState {
-    /// True if targets wait for it while it is open: `wait` of its configuration.
+    /// True if targets wait for the stream while it is open: `wait` of its configuration.
     pub waits: bool,
-    /// True if it is open.
+    /// True if the stream is open.
     pub open: bool,
     /// The capture time of its newest sample, ns; `None` before the first.
     pub newest_ns: Option<i64>,
     /// The capture time of the oldest sample in its history, ns.
     pub oldest_ns: Option<i64>,
-    /// A stamp that goes back by more is a clock jump, ns.
+    /// Step back of a stamp above which it is a clock jump, ns.
     pub reset_ns: i64,
 }
 
 /// Validity and age of each value of a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Masks {
-    /// The targets, T, ascending, ns.
+    /// Times of the T rows, ascending, ns.
     pub timestamps_ns: Vec<i64>,
     /// `[T, M]`, row-major: 1 if every group of the modality has a valid value, else 0.
     pub valid: Vec<i64>,
     /// `[T, M]`, row-major: target minus the newest sample at or before it, -1 if there is none, ns.
     pub age_ns: Vec<i64>,
-    /// M: rows of the modality that are not valid because the published type can't hold their values.
+    /// Number of rows of each of the M modalities that are not valid because the published type can't hold their values.
     pub overflows: Vec<i64>,
 }
 
-/// The histories of the streams, and which observation is due: all of align and fuse but the values.
+/// Histories of the streams, and the rule that decides which observation is due: all of align and fuse except the values.
 ///
-/// It knows no device and no clock but that of the stamps. [`Aligner`](super::Aligner) adds the values.
+/// A timeline knows no device, and no clock but the stamps. [`Aligner`](super::Aligner) adds the values.
 pub struct Timeline {
     spec: Spec,
     /// Streams of the modalities, then the attached ones.
     streams: Vec<InputStream>,
-    /// The time before which no target comes any more, ns: on the grid that of the next one. `None` before the first
-    /// target, or where they are to begin anew.
+    /// Earliest time of the next target, ns; on the grid, exactly its time. `None` before the first target, or if targets are
+    /// to begin anew.
     next: Option<i64>,
-    /// True from a clock jump to the next target: until then each sample tells whether times may be sent again.
+    /// True from a clock jump to the next target: until then each sample decides whether target times may be sent again.
     begins_anew: bool,
-    /// The newest target that was sent, ns. It outlives a new start, so that no time is sent twice.
+    /// The newest target that was sent, ns. It is kept over a restart, so that no time is sent twice.
     last_sent: Option<i64>,
-    /// The trigger's timer has ticked since the last target.
+    /// True if the trigger's timer has ticked since the last call of `due`.
     ticked: bool,
-    /// The requests that wait, in the order in which they came; how many came so far; those refused since that was asked.
+    /// Requests that wait, in order of arrival; the number of the next request; and requests that were refused after they
+    /// waited.
     asks: VecDeque<Ask>,
     asked: u64,
     refused: VecDeque<(u64, Refusal)>,
-    /// G, the grid's clock, ns: [kept](Self::update_clock) after each change of the streams.
+    /// G, the grid's clock, ns: [updated](Self::update_clock) after each change of the streams.
     clock: Option<i64>,
-    /// With ticks and requests: what was due when the samples of streams were counted anew, ns.
+    /// The due time when the samples of streams were last counted anew, ns; only with ticks and requests.
     due_mark: Option<i64>,
-    /// Samples that no window from this time on needs are forgotten, and no other has come since, ns.
+    /// Oldest row, ns, for which samples that no window needs are forgotten already; `None` if a change since may have brought
+    /// more to forget.
     forgotten_before: Option<i64>,
     notices: Vec<Notice>,
     epoch: i64,
@@ -187,24 +189,24 @@ pub struct Timeline {
 
 struct InputStream {
     spec: StreamSpec,
-    /// Most samples that its values need at or before a target, and most after it.
+    /// Most samples that a value needs at or before its target, and most after it.
     needs: [usize; 2],
     has_rotations: bool,
-    /// With `min_period_ms`: the newest time up to which no sample can come any more that is in time.
+    /// The newest time before which no sample can come any more that is in time; only with `min_period_ms`.
     settled: Option<i64>,
     open: bool,
     late_samples: i64,
     pace: Pace,
     history: History,
-    /// The sample that has just come, in float32.
+    /// The sample that arrived last, in float32.
     sample: Vec<f32>,
 }
 
 impl Timeline {
-    /// Checks a configuration and makes the histories.
+    /// Checks a configuration and creates the histories.
     ///
     /// # Errors
-    /// The mistake, by its key.
+    /// The invalid key, and the mistake.
     pub fn new(config: &AlignConfig) -> Result<Self, ConfigError> {
         let (spec, streams) = Spec::new(config)?;
         Ok(Self {
@@ -241,7 +243,7 @@ impl Timeline {
         &self.spec.attached
     }
 
-    /// Values in a sample of a modality.
+    /// The number of values in a sample of a modality.
     pub fn dim(&self, modality: usize) -> usize {
         self.streams[modality].spec.dim
     }
@@ -266,13 +268,13 @@ impl Timeline {
         self.spec.dtype
     }
 
-    /// Value for targets without a valid one.
+    /// Fill value of targets without a valid value.
     pub(crate) fn fill_value(&self) -> f32 {
         self.spec.fill_value
     }
 
-    /// Adds a sample with its stamp (ns) to the history of its modality. Ask what is [`due`](Self::due) after each one, so
-    /// that a message of several samples gives the same observations as a message for each.
+    /// Adds a sample with its stamp (ns) to the history of its modality. Call [`due`](Self::due) after each sample, so that a
+    /// message of several samples gives the same observations as a message for each.
     ///
     /// # Errors
     /// The reason why the sample was dropped; the stream goes on.
@@ -285,7 +287,7 @@ impl Timeline {
         Ok(self.arrive(modality, stamp_ns, insert))
     }
 
-    /// Checks a sample whose values are not on the host.
+    /// Checks the stamp and the length of a sample, whose values may be on a device.
     pub(super) fn check(&self, modality: usize, stamp_ns: i64, len: usize) -> Result<(), SampleError> {
         let expected = self.dim(modality);
         if !is_stamp_in_range(stamp_ns) {
@@ -316,8 +318,8 @@ impl Timeline {
         Ok(&stream.sample)
     }
 
-    /// Adds the time of a checked sample to the history of a modality whose rows are on a device. Returns where its row
-    /// belongs there, if it is kept.
+    /// Adds the time of a checked sample to the history of a stream whose rows are kept elsewhere. Also returns the place of
+    /// its row there, if the history keeps the sample.
     pub(super) fn push_time(&mut self, modality: usize, stamp_ns: i64) -> (Pushed, Option<Place>) {
         let mut row = None;
         let pushed = self.arrive(modality, stamp_ns, |stream, time| {
@@ -338,16 +340,16 @@ impl Timeline {
         self.streams[modality].history.move_rows_to_device();
     }
 
-    /// Keeps the rows of a modality again: takes those of all its samples back from a device.
+    /// Keeps the rows of a modality here again: takes the rows of all its samples back from a device.
     pub(super) fn restore_rows(&mut self, modality: usize, rows: &[f32]) {
         self.streams[modality].history.restore_rows(rows);
     }
 
-    /// Adds the values of a sample that has arrived already: its history is on the host again, and the values were lost on
-    /// their way to a device.
+    /// Adds the values of a sample whose time has arrived already, if the values were lost on their way to a device. Its
+    /// history must be on the host again.
     ///
     /// # Errors
-    /// As [`push`](Self::push).
+    /// The same as of [`push`](Self::push).
     pub fn restore(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<(), SampleError> {
         self.read(modality, stamp_ns, sample)?;
         let stream = &mut self.streams[modality];
@@ -356,8 +358,8 @@ impl Timeline {
         Ok(())
     }
 
-    /// Gives up the samples whose rows are on a device, which was lost. Their streams begin anew on the host, and the grid
-    /// goes on. A sample of the modality `restored` does not count as lost: [`restore`](Self::restore) puts it back.
+    /// Drops the samples whose rows are on a device that was lost. Their streams begin anew on the host, and the grid goes on.
+    /// One sample of the modality `restored` does not count as lost: [`restore`](Self::restore) puts it back.
     pub fn forget_rows_on_device(&mut self, restored: Option<usize>) {
         for (modality, stream) in self.streams.iter_mut().enumerate() {
             if stream.history.are_rows_on_device() {
@@ -373,8 +375,8 @@ impl Timeline {
         self.update_clock();
     }
 
-    /// Takes a checked sample: opens its stream, looks for a clock jump, counts it where it is late. `insert` adds it to
-    /// the history.
+    /// Takes a checked sample: opens its stream, looks for a clock jump, and counts the sample if it is late. `insert` adds it
+    /// to the history.
     fn arrive(
         &mut self,
         modality: usize,
@@ -433,7 +435,7 @@ impl Timeline {
     /// Sets the latency of a stream. The samples in its history move with it; this is not a clock jump.
     ///
     /// # Errors
-    /// A latency that is none, as in a configuration.
+    /// If a configuration could not have this latency.
     pub fn set_latency_ms(&mut self, modality: usize, ms: f64) -> Result<(), ConfigError> {
         let latency = latency_ns("latency_ms", ms)?;
         let before = self.clock;
@@ -448,32 +450,32 @@ impl Timeline {
         Ok(())
     }
 
-    /// Sets for how long a target waits for a stream that is behind; `None`: for ever.
+    /// Sets how long a target waits for a stream that is behind; `None`: for ever.
     ///
     /// # Errors
-    /// A wait that is none, as in a configuration.
+    /// If a configuration could not have this wait.
     pub fn set_max_wait_ms(&mut self, ms: Option<f64>) -> Result<(), ConfigError> {
         self.spec.max_wait = max_wait_ns(ms)?;
         self.follow_max_wait();
         Ok(())
     }
 
-    /// Drains what somebody should be told, in the order in which it happened.
+    /// Drains the notices, in the order of their events.
     pub fn take_notices(&mut self) -> impl Iterator<Item = Notice> + '_ {
         self.notices.drain(..)
     }
 
-    /// Late samples of a modality so far: those at or before a target that was sent already.
+    /// The number of [late](Pushed::late) samples of a modality so far.
     pub fn late_samples(&self, modality: usize) -> i64 {
         self.streams[modality].late_samples
     }
 
-    /// Number of jumps of a stream's clock.
+    /// The number of clock jumps so far.
     pub fn epoch(&self) -> i64 {
         self.epoch
     }
 
-    /// The least `max_age_ms` and `max_gap_ms` of the groups of a stream, ns, if there is one.
+    /// The least `max_age_ms` and the least `max_gap_ms` of the groups of a stream, ns; `None` without a limit.
     pub fn limits_ns(&self, stream: usize) -> [Option<i64>; 2] {
         let least = |limit: fn(&Limits) -> i64| {
             let groups = self.streams[stream].spec.groups.iter();
@@ -483,7 +485,7 @@ impl Timeline {
         [least(|limits| limits.max_age), least(|limits| limits.max_gap)]
     }
 
-    /// State of a stream.
+    /// The state of a stream.
     pub fn stream(&self, modality: usize) -> StreamState {
         let stream = &self.streams[modality];
         StreamState {
@@ -517,7 +519,7 @@ impl Timeline {
     }
 }
 
-/// Checks that the channels of a group are a rotation, if they are to be one.
+/// Checks that the channels of a group are a rotation, if they must be one.
 pub(super) fn check_rotation(group: &ChannelGroup, channels: &[f32]) -> Result<(), SampleError> {
     match group.rule.takes(channels) {
         true => Ok(()),
@@ -555,11 +557,11 @@ impl InputStream {
         self.settled = None;
     }
 
-    /// The newest time that the stream is past: no sample that comes in order, or late by up to `reorder_ms`, changes a
-    /// value at or before it.
+    /// Returns the watermark: the newest time at or before which no value can change any more, if samples come in order or late
+    /// by up to `reorder_ms`.
     ///
-    /// A mode that looks ahead needs a settled sample at or after the target, or one more after that; one that does not only
-    /// needs the time to have passed, or, with `min_period_ms`, that no other sample can come so soon.
+    /// A mode that looks ahead needs one or two settled samples at or after the target. Another mode only needs the time to
+    /// have passed, or, with `min_period_ms`, that no other sample can come so soon.
     fn watermark(&self) -> Option<i64> {
         let settled_until = self.history.newest()? - self.spec.reorder;
         let [_, ahead] = self.needs;
@@ -576,8 +578,8 @@ impl InputStream {
         settled.checked_sub(ahead).map(|newest| self.history.times()[newest])
     }
 
-    /// With `min_period_ms`: finds the newest settled sample. Samples up to `reorder_ms` before the newest are settled, and
-    /// after those each one that follows by less than twice `min_period_ms`, because nothing fits between.
+    /// Finds the newest settled sample, with `min_period_ms`. Samples up to `reorder_ms` before the newest are settled. So is
+    /// each sample that follows a settled one by less than twice `min_period_ms`, because nothing fits between.
     fn settle(&mut self) {
         let (times, min_period) = (self.history.times(), self.spec.min_period);
         let Some(newest) = times.last().filter(|_| min_period > 0) else {
@@ -596,7 +598,7 @@ impl InputStream {
         self.settled = settled;
     }
 
-    /// From where on samples tell which is the newest settled one, ns.
+    /// Returns the time from which on samples are kept to find the newest settled one, ns; `i64::MAX` if none need be.
     fn settles_from(&self) -> i64 {
         match self.spec.min_period > 0 && self.spec.reorder > 0 {
             true => self.settled.unwrap_or(i64::MIN),
@@ -604,8 +606,8 @@ impl InputStream {
         }
     }
 
-    /// The time that the newest sample must have for the stream to be [past](Self::watermark) a time, if there is a sample
-    /// with which it is. Where samples may be `reorder_ms` late, no sample decides, but how far they have come.
+    /// Returns the time that the stream's newest sample must have for the [watermark](Self::watermark) to reach `time`,
+    /// `reorder_ms` included. `None` if the sample that decides is not there yet.
     fn past_with(&self, time: i64) -> Option<i64> {
         let reorder = self.spec.reorder;
         if reorder > 0 && self.watermark()? < time {
@@ -620,7 +622,7 @@ impl InputStream {
         Some(with + reorder)
     }
 
-    /// Furthest that the stream can be past its newest sample, ns.
+    /// Returns the greatest lead of the watermark over the newest sample, ns.
     fn ahead(&self) -> i64 {
         match self.needs {
             [_, 0] => (self.spec.min_period - 1).max(0),
@@ -628,7 +630,7 @@ impl InputStream {
         }
     }
 
-    /// Distance of a sample at `time` from the nearest one of its stream, ns, if it is less than `min_period_ms`.
+    /// Returns the distance of a sample at `time` from the nearest one of its stream, ns, if it is less than `min_period_ms`.
     fn too_soon(&self, time: i64) -> Option<i64> {
         if self.spec.min_period == 0 {
             return None;

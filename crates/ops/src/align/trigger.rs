@@ -49,11 +49,11 @@ pub enum TriggerConfig {
     Stream {
         /// The input of the modality.
         stream: String,
-        /// Number of samples for one target: 2 makes every second sample one.
+        /// Number of samples for one target: 2 makes every second sample a target.
         every: usize,
         /// The least time from a target to the next.
         min_interval_ms: f64,
-        /// Places of the other rows of a window.
+        /// Places of the older rows of a window.
         rows: Rows,
     },
     /// The messages of an input, each of which is answered with an observation.
@@ -72,10 +72,10 @@ pub enum TriggerConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rows {
-    /// `stride` periods of `rate_hz` apart.
+    /// Times `stride` periods of `rate_hz` apart.
     #[default]
     Period,
-    /// At samples of the trigger's stream, `stride` samples apart.
+    /// Samples of the trigger's stream, `stride` samples apart.
     Samples,
 }
 
@@ -129,7 +129,7 @@ impl TryFrom<Keys> for TriggerConfig {
 }
 
 impl TriggerConfig {
-    /// Its kind.
+    /// The kind of the trigger.
     pub(crate) fn kind(&self) -> TriggerKind {
         match self {
             Self::Stream { .. } => TriggerKind::Stream,

@@ -9,14 +9,14 @@ use std::convert::Infallible;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// The window of a target that is due. Take each output that is wanted from it, once.
+/// Window of a target that is due. Take each wanted output from it once.
 pub struct Window<'a> {
     aligner: &'a mut Aligner,
     target: Target,
     device: Device,
     /// Bytes of all outputs that are wanted.
     work: usize,
-    /// The time that the pass over all outputs took, and that of each output taken so far.
+    /// Time of the device's pass over all outputs, and the sum of the times of the outputs that were taken so far.
     pass: Duration,
     taken: Duration,
     /// The time of the output that was taken last.
@@ -24,14 +24,14 @@ pub struct Window<'a> {
 }
 
 impl Aligner {
-    /// The window of a target that is due, every output of which is written to host memory.
+    /// Begins the window of a target that is due, with every output in host memory.
     pub fn window(&mut self, target: Target) -> Window<'_> {
         self.window_for(target, |_| Destination::Host)
     }
 
-    /// The window of a target that is due, each output of which goes to where it is wanted.
+    /// Begins the window of a target that is due. `wanted` gives the destination of each output.
     ///
-    /// A device makes all outputs in one pass, here. The CPU makes each one when it is written.
+    /// A device computes all outputs here, in one pass. The CPU computes an output when it is written.
     pub fn window_for(&mut self, target: Target, wanted: impl FnMut(usize) -> Destination) -> Window<'_> {
         let start = Instant::now();
         self.destinations.clear();
@@ -67,17 +67,17 @@ impl Aligner {
 }
 
 impl Window<'_> {
-    /// The observation that it is of.
+    /// The target of the window.
     pub fn target(&self) -> &Target {
         &self.target
     }
 
-    /// An output of it.
+    /// An output of the window.
     pub fn output(&self, output: usize) -> &Output {
         &self.aligner.outputs[output]
     }
 
-    /// Place from which an output is to be taken: the one in which it was wanted, but the host if the CPU computes it.
+    /// The memory from which to take an output: the wanted destination, but the host if the CPU computes the output.
     pub fn destination(&self, output: usize) -> Destination {
         match self.aligner.destinations[output] {
             Destination::Device if self.device == Device::Cpu => Destination::Host,
@@ -89,8 +89,8 @@ impl Window<'_> {
     /// target last.
     ///
     /// # Panics
-    /// If `out` is of another type, not as large or not aligned for the elements, or the output is
-    /// [destined](Self::destination) elsewhere, or there is no such output.
+    /// If `out` has another type or size, or is not aligned for the elements. If the output is [destined](Self::destination)
+    /// elsewhere, or there is no such output.
     pub fn write<E: Primitive>(&mut self, output: usize, out: &mut [E]) {
         let start = Instant::now();
         self.aligner.timeline.dtype().assert_is::<E>();
@@ -125,16 +125,16 @@ impl Window<'_> {
         self.took(start);
     }
 
-    /// Leaves the values of an output on the device, `[T, D]` at the beginning of `memory`. They are there on return.
+    /// Leaves the values of an output on the device, `[T, D]` at the beginning of `memory`. They are complete on return.
     ///
-    /// Memory of [`Aligner::output_gpu`]'s device and budget is exchanged for that of the window, which costs nothing; into
-    /// any other the values are copied.
+    /// Memory of [`Aligner::output_gpu`]'s device and budget is swapped with that of the window, which costs nothing. The
+    /// values are copied into any other memory.
     ///
     /// # Errors
-    /// The driver's error: see [`failed_to_leave`](Self::failed_to_leave).
+    /// The driver's error. Report it with [`failed_to_leave`](Self::failed_to_leave).
     ///
     /// # Panics
-    /// If it is not on the device: see [`destination`](Self::destination).
+    /// If the output is not on the device: see [`destination`](Self::destination).
     pub fn leave_on_device(&mut self, output: usize, memory: &mut DeviceBuf) -> Result<(), DeviceFault> {
         let start = Instant::now();
         assert_eq!(self.destination(output), Destination::Device, "output {output}");
@@ -147,8 +147,8 @@ impl Window<'_> {
         Ok(())
     }
 
-    /// The device failed when an output was to be left there, or handed on. The CPU makes it again, and whatever else has not
-    /// been taken: all of it is wanted on the host now.
+    /// Reports that the device failed to leave an output, or to hand it on. The CPU computes this output again, and all others
+    /// that have not been taken. Take them in host memory.
     pub fn failed_to_leave(&mut self, error: DeviceFault) {
         let Aligner { resident, timeline, .. } = &mut *self.aligner;
         match resident.failed::<Infallible>(timeline, self.work, error) {
@@ -173,7 +173,7 @@ impl Window<'_> {
         self.device
     }
 
-    /// The time that the output taken last took, with that of the pass over all outputs.
+    /// The time that the output taken last took, plus that of the pass over all outputs.
     pub fn compute_time(&self) -> Duration {
         self.pass + self.last
     }
@@ -183,13 +183,13 @@ impl Window<'_> {
         self.aligner.device_bytes()
     }
 
-    /// The streams that it is of.
+    /// The timeline of the window.
     pub fn timeline(&self) -> &Timeline {
         &self.aligner.timeline
     }
 }
 
-/// The values of an output and its masks, to be written: of the pass that a device made, or computed by the CPU.
+/// Work that writes the values and masks of an output: copies them from a device's pass, or computes them on the CPU.
 struct Writing<'a> {
     timeline: &'a Timeline,
     target: &'a Target,
@@ -228,8 +228,8 @@ impl Writing<'_> {
 }
 
 impl Drop for Window<'_> {
-    /// Reports the time to the choice of the backend. Outputs that stay on a device are not measured: they save the
-    /// next operation a copy.
+    /// Reports the time that the window took, by which the backend is chosen. Outputs that stay on a device are not measured:
+    /// they save the next operation a copy.
     fn drop(&mut self) {
         let wanted = &self.aligner.destinations;
         if self.taken > Duration::ZERO && !wanted.contains(&Destination::Device) {

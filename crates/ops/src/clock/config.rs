@@ -11,7 +11,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClockConfig {
-    /// The inputs. Each comes out under its own name.
+    /// The inputs. Each is published under its own name.
     pub inputs: Vec<ClockInput>,
 }
 
@@ -19,27 +19,27 @@ pub struct ClockConfig {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClockInput {
-    /// Its name.
+    /// The name of the input.
     pub input: String,
     /// The clock that stamps it.
     #[serde(default)]
     pub clock: ClockKind,
-    /// The least time from a sample's capture to its publication. It can't be seen from one side, and is subtracted.
+    /// The least time from a sample's capture to its publication. It can't be measured from one side, and is subtracted.
     #[serde(default)]
     pub latency_ms: f64,
-    /// The messages of how much time make the estimate of a `device` clock.
+    /// Time over which messages make the estimate of a `device` clock.
     #[serde(default = "sixty")]
     pub window_s: f64,
-    /// After how much time an estimate is used.
+    /// Time after which an estimate is used.
     #[serde(default = "ten")]
     pub lock_s: f64,
-    /// A clock that is off by more was set anew.
+    /// Deviation above which a clock was set anew.
     #[serde(default = "hundred")]
     pub reset_ms: f64,
 }
 
 impl Default for ClockInput {
-    /// Without a name, and with what the YAML has if a key is absent.
+    /// Returns an input without a name; other keys have the defaults of a configuration file.
     fn default() -> Self {
         Self {
             input: String::new(),
@@ -52,23 +52,23 @@ impl Default for ClockInput {
     }
 }
 
-/// The clock that an input is stamped by.
+/// The clock that stamps an input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClockKind {
-    /// One of its own, that runs freely: its offset and skew are estimated.
+    /// A clock of the device, which runs freely: its offset and skew are estimated.
     #[default]
     Device,
     /// The host's `CLOCK_REALTIME`: stamps are passed on as they are.
     Realtime,
     /// The host's `CLOCK_MONOTONIC`, as V4L2 stamps frames.
     Monotonic,
-    /// The host's `CLOCK_BOOTTIME`, as libcamera does.
+    /// The host's `CLOCK_BOOTTIME`, as libcamera stamps frames.
     Boottime,
 }
 
 impl ClockKind {
-    /// Its name in a configuration.
+    /// The name of the kind in a configuration.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Device => "device",

@@ -1,13 +1,13 @@
-//! A clock of a device that runs freely, seen through messages that arrive late by at least a constant.
+//! A clock of a device that runs freely, seen only through messages that arrive late by at least a constant.
 
 use super::hull::{Line, Window};
 use super::spec::InputSpec;
 use super::{Notice, Stamp};
 
-/// Share of the time that passes by which the output follows a changed estimate.
+/// Greatest correction of the output towards a changed estimate, as a share of the time that passes.
 pub(super) const SLEW: f64 = 500e-6;
 
-/// An estimate whose clocks differ by more is none: quartz is within 100 ppm.
+/// Greatest skew of an estimate that is used: quartz is within 100 ppm.
 const MOST_SKEW: f64 = 2000e-6;
 
 /// Number of messages that an estimate needs.
@@ -16,7 +16,7 @@ const LEAST_MESSAGES: u32 = 8;
 /// Time after the first message in which all messages may have been held up: a sender waits at the start of a dataflow.
 const START_NS: i128 = 2_000_000_000;
 
-/// Messages that are late for so long are no longer late: the clock was set back.
+/// Time after which messages are not merely late any more, ns: the clock was set back.
 const LATE_NS: i128 = 5_000_000_000;
 
 /// Number of windows of silence after which nothing is known of the clock.
@@ -24,11 +24,14 @@ const LONGEST_SILENCE: i128 = 10;
 
 /// Turns the stamps of one device into host time.
 ///
-/// Of a device time x that comes at host time y, y = x + offset + skew x + delay + q with q >= 0: late messages only
-/// lie above the line, so the lower convex hull of (x, y - x) says all that is known of it (Zhang, Liu and Xia, INFOCOM
-/// 2002). Of the lines under it the nearest to the points in sum is the likeliest where q is exponential (Moon, Skelly and
-/// Towsley, INFOCOM 1999). It lies too high, and which of the others are likely is known, too: the estimate is their
-/// mean, which of all estimates that move with the points has the least mean square error (Pitman, Biometrika 30, 1939).
+/// A message with device time x that comes at host time y has y = x + offset + skew x + delay + q with q >= 0. Late messages
+/// only lie above the line. So the lower convex hull of the points (x, y - x) says all that is known of it (Zhang, Liu and Xia,
+/// INFOCOM 2002).
+///
+/// If q is exponential, the likeliest line under the hull is the one nearest to the points in sum (Moon, Skelly and Towsley,
+/// INFOCOM 1999). But it lies too high, and the likelihood of the other lines is known, too. The estimate is the mean of all
+/// lines, weighted by their likelihood. Of all estimates that move with the points it has the least mean square error (Pitman,
+/// Biometrika 30, 1939).
 pub struct DeviceClock {
     latency: i128,
     lock: i128,
@@ -39,19 +42,19 @@ pub struct DeviceClock {
     origin: Option<(i128, i128)>,
     newest_x: i128,
     messages: u32,
-    /// Time from which on the messages are late.
+    /// Host time since which all messages are late.
     late_since: Option<i128>,
     line: Option<Line>,
     spread: f64,
-    /// Since the estimate is used: d at the newest message, counted from the origin, as it is applied.
+    /// The d = y - x that is applied at the newest message, counted from the origin; `None` until an estimate is used.
     applied: Option<f64>,
-    /// The last result that was not of a message out of order.
+    /// The last host time of a message that was in order.
     last: Option<i128>,
     epoch: i64,
 }
 
 impl DeviceClock {
-    /// A clock that nothing is known of yet.
+    /// Creates a clock that nothing is known of yet.
     pub fn new(spec: &InputSpec) -> Self {
         Self {
             latency: i128::from(spec.latency_ns),
@@ -71,7 +74,8 @@ impl DeviceClock {
         }
     }
 
-    /// Host time of a message with stamp `device_ns` that was published at `host_ns`, and what became of the clock.
+    /// Returns the host time of a message with stamp `device_ns` that was published at `host_ns`, and a notice if something
+    /// happened to the clock.
     pub fn push(&mut self, device_ns: i64, host_ns: i64) -> (Stamp, Option<Notice>) {
         let (x, y) = (i128::from(device_ns), i128::from(host_ns));
         let was_locked = self.applied.is_some();
@@ -115,13 +119,15 @@ impl DeviceClock {
         (stamp, notice)
     }
 
-    /// Host time of a message without a stamp: when it was published. Of the clock it says nothing.
+    /// Returns the host time of a message without a stamp: its time of publication, less the latency. It tells nothing of the
+    /// clock.
     pub(crate) fn push_unstamped(&mut self, host_ns: i64) -> Stamp {
         let host = self.in_order(i128::from(host_ns) - self.latency, false);
         Stamp::new(host_ns, clamp(host), self.epoch)
     }
 
-    /// Jump that is possible only if one of the clocks was set, or if nothing is known any more.
+    /// Returns a notice if a message shows that a clock was set or goes at another pace, or if the device was silent for too
+    /// long.
     fn discontinuity(&mut self, x: i128, y: i128) -> Option<Notice> {
         let (x0, y0) = self.origin?;
         let ahead = x - self.newest_x;
@@ -158,7 +164,7 @@ impl DeviceClock {
         })
     }
 
-    /// Delay of a message behind the line, or, while no line is used, behind the earliest message.
+    /// Returns the delay of a message behind the line, or, while no line is used, behind the earliest message.
     fn late(&self, x: i128, y: i128) -> Option<i128> {
         let (x0, y0) = self.origin?;
         let d = y - y0 - (x - x0);
@@ -169,18 +175,18 @@ impl DeviceClock {
         Some(d - usual.round() as i128)
     }
 
-    /// True if all messages up to now may be late, as they are few.
+    /// True if all messages up to now may be late, because they are few.
     fn is_starting(&self, y: i128) -> bool {
         let is_short = self.origin.is_none_or(|(_, y0)| y - y0 < START_NS);
         self.applied.is_none() && (is_short || self.messages < LEAST_MESSAGES)
     }
 
-    /// True if a message that is in time shows that all before it were late. Those tell nothing of the clock.
+    /// True if a message that is in time shows that all messages before it were late, so that they tell nothing of the clock.
     fn was_held_up(&self, x: i128, y: i128) -> bool {
         self.is_starting(y) && self.late(x, y).is_some_and(|late| late < -self.reset)
     }
 
-    /// The pace of a clock, if it still is none of a clock after `after`.
+    /// Returns the pace of the stamps, if it is still not that of a clock after `after` ns.
     fn wrong_pace(&self, after: i128) -> Option<Notice> {
         let line = self.line.filter(|line| line.slope.abs() > MOST_SKEW)?;
         let is_told = self.applied.is_none() && self.window.spoken() >= after;
@@ -203,7 +209,7 @@ impl DeviceClock {
         }
     }
 
-    /// Follows the estimate, `dx` after the last message.
+    /// Moves the applied d towards the estimate, `dx` ns after the last message.
     fn apply(&mut self, x: i128, dx: i128) {
         let Some(line) = &self.line else { return };
         let is_known = self.window.spoken() >= self.lock
@@ -227,7 +233,7 @@ impl DeviceClock {
         line.map_or(0.0, |line| line.slope.clamp(-MOST_SKEW, MOST_SKEW))
     }
 
-    /// Keeps the results in order. Only if a clock was set may they go back, by more than their uncertainty.
+    /// Keeps host times in order. They go back only if a clock was set, and only by more than `reset_ms`.
     fn in_order(&mut self, host: i128, is_reset: bool) -> i128 {
         let host = match self.last {
             Some(last) if host <= last && is_reset && last - host > self.reset => {
@@ -242,7 +248,7 @@ impl DeviceClock {
     }
 }
 
-/// The nearest time that there is.
+/// Returns the nearest time that int64 holds.
 pub(super) fn clamp(ns: i128) -> i64 {
     ns.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }

@@ -1,13 +1,13 @@
-//! The clocks of the host: what lies between them, and stamps that are of one of them.
+//! Clocks of the host: the differences between them, and stamps of one of them.
 
 use super::device::{SLEW, clamp};
 use super::spec::InputSpec;
 use super::{ClockKind, Notice, Stamp};
 
-/// Two readings of a difference that are this near to each other are the same.
+/// Distance up to which two readings of a difference count as the same, ns.
 const READING_NS: i128 = 10_000;
 
-/// Puts the stamps of one input, which are of another clock of this host, on the real-time clock.
+/// Puts the stamps of one input on the real-time clock, if they are of another clock of this host.
 pub struct HostClock {
     latency: i128,
     reset: i128,
@@ -18,7 +18,7 @@ pub struct HostClock {
 }
 
 impl HostClock {
-    /// A clock whose difference was not read yet.
+    /// Creates a clock whose difference was not read yet.
     pub fn new(spec: &InputSpec) -> Self {
         Self {
             latency: i128::from(spec.latency_ns),
@@ -29,8 +29,8 @@ impl HostClock {
         }
     }
 
-    /// Real time of a message with stamp `stamp_ns`, if the real-time clock is `difference_ns` ahead of the other one,
-    /// and what became of the difference.
+    /// Returns the real time of a message with stamp `stamp_ns`, and a notice if the difference took a step. The real-time
+    /// clock is `difference_ns` ahead of the other one.
     pub fn push(&mut self, stamp_ns: i64, difference_ns: i64) -> (Stamp, Option<Notice>) {
         let difference = i128::from(difference_ns);
         let applied = self.applied.get_or_insert(difference);
@@ -45,7 +45,7 @@ impl HostClock {
             let most = (passed.max(0) as f64 * SLEW) as i128;
             *applied += by.clamp(-most, most);
         }
-        // One stamp that is far ahead does not stop it.
+        // A stamp far back counts, too, so that one stamp far ahead does not stop the slew.
         if passed > 0 || passed < -self.reset {
             self.newest = stamp_ns;
         }
@@ -57,7 +57,7 @@ impl HostClock {
         (stamp, notice)
     }
 
-    /// Real time of a message without a stamp: when it was published, at `published_ns`.
+    /// Returns the real time of a message without a stamp: its time of publication, `published_ns`, less the latency.
     pub fn push_unstamped(&self, published_ns: i64) -> Stamp {
         let host = i128::from(published_ns) - self.latency;
         Stamp::new(published_ns, clamp(host), self.epoch)
@@ -85,7 +85,7 @@ pub fn difference_ns(clock: ClockKind) -> Option<i64> {
         #[allow(clippy::unnecessary_cast, reason = "both are of 32 bits on some systems")]
         (result == 0).then(|| time.tv_sec as i64 * 1_000_000_000 + time.tv_nsec as i64)
     };
-    // The reading that was interrupted least.
+    // Of five readings, takes the one that was interrupted least.
     let readings = (0..5).filter_map(|_| {
         let (before, real, after) = (read(other)?, read(libc::CLOCK_REALTIME)?, read(other)?);
         Some((after - before, real - (before + (after - before) / 2)))
@@ -116,7 +116,7 @@ mod tests {
         let (stamp, notice) = clock.push(100 * MS, 1000 * MS);
         assert_eq!((stamp.host_ns, stamp.offset_ns, notice), (1095 * MS, 995 * MS, None));
         assert!(stamp.is_locked && stamp.epoch == 0);
-        // Readings differ by how long they take.
+        // Readings differ by the time that they take.
         assert_eq!(clock.push(200 * MS, 1000 * MS + 9000).0.host_ns, 1195 * MS);
     }
 

@@ -1,15 +1,14 @@
-//! The line under a window of points: their lower convex hull, in whole numbers, and what it says of the line.
+//! The line under a window of points: their lower convex hull, in whole numbers, and the line that follows from it.
 
 use std::collections::VecDeque;
 
-/// Number of slots of the window, each of which keeps its lowest point, for the hull of the rest when a vertex leaves
-/// it.
+/// Number of slots of the window. Each slot keeps its lowest point, to complete the hull when a vertex leaves the window.
 const SLOTS: i128 = 1024;
 
-/// The parts of a window whose lowest points are compared.
+/// Number of parts of a window whose lowest points are compared.
 const PARTS: i128 = 30;
 
-/// Part of the window that a silence counts as: data before it are worth keeping until as much has come after it.
+/// Most of the window that a silence takes, ns: data before it are worth keeping until as much has come after it.
 const LONGEST_STEP: i128 = 1_000_000_000;
 
 /// A message: its device time x and d, its host time minus x. Both count from the first message's.
@@ -19,7 +18,7 @@ const LONGEST_STEP: i128 = 1_000_000_000;
 pub(super) struct Point {
     pub x: i128,
     pub d: i128,
-    /// Time with messages up to it.
+    /// Time in which the device spoke, up to this message, ns.
     active: i128,
 }
 
@@ -35,12 +34,12 @@ impl Point {
 pub(super) struct Line {
     x: i128,
     d: f64,
-    /// ns of d in an ns of x.
+    /// Change of d in a nanosecond of x, ns.
     pub slope: f64,
 }
 
 impl Line {
-    /// d at x.
+    /// Returns d at x.
     pub(super) fn at(&self, x: i128) -> f64 {
         self.d + self.slope * (x - self.x) as f64
     }
@@ -52,22 +51,22 @@ pub(super) struct Window {
     hull: Vec<Point>,
     /// The lowest point of each slot, ascending.
     slots: VecDeque<Point>,
-    /// The sum of their x.
+    /// The sum of the x of `slots`.
     sum_x: i128,
     /// Start of the newest slot.
     slot_start: i128,
-    /// Average distance of the lowest of the points above the true line, ns; 0 if it can't be known.
+    /// Average distance of the lowest of the points above the true line, m / n, ns; 0 if it can't be known.
     bias: f64,
     scratch: Vec<Point>,
     heights: Vec<f64>,
 }
 
 impl Window {
-    /// An empty window of `span_ns`.
+    /// Creates an empty window of `span_ns`.
     pub(super) fn new(span_ns: i64) -> Self {
         Self {
             span: i128::from(span_ns),
-            // All that they ever need: nothing is allocated for a message.
+            // As much as they ever need: nothing is allocated for a message.
             hull: Vec::with_capacity(4 * SLOTS as usize),
             slots: VecDeque::with_capacity(2 * SLOTS as usize),
             sum_x: 0,
@@ -85,7 +84,8 @@ impl Window {
         (self.sum_x, self.bias) = (0, 0.0);
     }
 
-    /// Adds a point to the right of all others; of one that is not, nothing is taken. Returns whether a slot is complete.
+    /// Adds a point to the right of all others, and ignores any other point. Returns true if a slot is complete, because the
+    /// point begins the next.
     pub(super) fn push(&mut self, x: i128, d: i128) -> bool {
         let newest = self.hull.last();
         if newest.is_some_and(|newest| newest.x >= x) {
@@ -120,13 +120,13 @@ impl Window {
         completes
     }
 
-    /// The best line if jitter is exponential: the mean of all lines under the points, each as likely as it makes the
-    /// points (Pitman, Biometrika 30, 1939). `None` with fewer than two points.
+    /// Returns the best line if jitter is exponential: the mean of all lines under the points, weighted by their likelihood
+    /// (Pitman, Biometrika 30, 1939). `None` with fewer than two points.
     ///
-    /// With n points, mean jitter m and `mean` the mean of their x, a line of slope b that has height h over `mean` has
-    /// likelihood exp(n h / m), up to h = c(b), where it touches the hull. So slopes have weight exp(n c(b) / m), and under
-    /// c(b) the mean height is m / n lower. c is concave, and linear where a line turns about a vertex, between the slopes
-    /// of its edges; it is greatest at the slope of the edge over `mean`.
+    /// Of n points with mean jitter m, let `mean` be the mean of their x. A line of slope b with height h over `mean` has
+    /// likelihood exp(n h / m), up to h = c(b), where it touches the hull. So slope b has weight exp(n c(b) / m), and its mean
+    /// height is m / n below c(b). The function c is concave, and greatest at the slope of the edge over `mean`. It is linear
+    /// where a line turns about a vertex, between the slopes of its edges.
     pub(super) fn line(&self) -> Option<Line> {
         let (right, edge) = self.edge()?;
         if self.bias <= 0.0 {
@@ -147,8 +147,8 @@ impl Window {
             .or(Some(edge))
     }
 
-    /// The edge of the hull over the mean x, as the index of its right end and as a line: of all lines under the points the
-    /// nearest to them in sum.
+    /// Returns the edge of the hull over the mean x, as the index of its right end and as a line. Of all lines under the points
+    /// that is the nearest to them in sum.
     fn edge(&self) -> Option<(usize, Line)> {
         if self.hull.len() < 2 {
             return None;
@@ -162,8 +162,8 @@ impl Window {
         Some((right, Line { x: mean, d, slope }))
     }
 
-    /// m / n of the lowest points of the slots. Two of them lie on the edge; of the others a quarter lies less than
-    /// m ln(4/3) above it, and how late the late ones are does not matter.
+    /// Returns m / n of the lowest points of the slots. Two of them lie on the edge, and a quarter of the others lies less than
+    /// m ln(4/3) above it. By how much the late ones are late does not matter.
     fn find_bias(&mut self) -> f64 {
         let (Some((_, edge)), count @ 3..) = (self.edge(), self.slots.len()) else {
             return 0.0;
@@ -174,17 +174,17 @@ impl Window {
         *quartile / f64::ln(4.0 / 3.0) / count as f64
     }
 
-    /// The least d.
+    /// The least d of the points.
     pub(super) fn lowest(&self) -> Option<i128> {
         self.hull.iter().map(|point| point.d).min()
     }
 
-    /// The time that was spoken in since the window was empty, ns.
+    /// The time in which the device spoke since the window was empty, ns.
     pub(super) fn spoken(&self) -> i128 {
         self.hull.last().map_or(0, |newest| newest.active)
     }
 
-    /// Distance of the lowest points of [`PARTS`] parts of the window above a line, ns, as the root of the mean square.
+    /// Returns the root mean square distance of the lowest points of [`PARTS`] parts of the window above a line, ns.
     pub(super) fn spread(&self, line: &Line) -> f64 {
         let part = (self.span / PARTS).max(1);
         let (mut sum, mut parts) = (0.0, 0u32);
@@ -195,7 +195,7 @@ impl Window {
             while let Some(slot) = slots.next_if(|slot| slot.active / part == number) {
                 lowest = lowest.min(slot.above(line));
             }
-            // The newest part has just begun.
+            // Without the newest part, which has just begun.
             if slots.peek().is_some() || parts == 0 {
                 sum += lowest * lowest;
                 parts += 1;
@@ -225,7 +225,7 @@ impl Window {
         std::mem::swap(&mut self.hull, &mut self.scratch);
     }
 
-    /// Makes the hull that of the slots alone, and the newest point.
+    /// Makes the hull anew, of the slots and the newest point alone.
     fn thin_out(&mut self) {
         let newest = self.hull.last().copied();
         self.hull.clear();
@@ -236,7 +236,7 @@ impl Window {
     }
 }
 
-/// The sum of the weights of slopes, and of their products with the slope and with the height.
+/// Sums of the weights of slopes, and of their products with the slope and with the height.
 #[derive(Default)]
 struct Weights {
     sum: f64,
@@ -247,14 +247,14 @@ struct Weights {
 }
 
 impl Weights {
-    /// Adds all slopes to one side of the edge's, about the vertices on that side: greater slopes with `sign` 1, where
-    /// lines turn about those to the right, smaller ones with -1. `bias` is m / n.
+    /// Adds all slopes on one side of the edge's slope. With `sign` 1 they are greater, and lines turn about the vertices to
+    /// the right; with -1 they are smaller. `bias` is m / n.
     fn turn<'a>(&mut self, vertices: impl Iterator<Item = &'a Point>, edge: &Line, bias: f64, sign: f64) {
         let mut vertices = vertices.peekable();
-        // The turn of the slope, and the height there.
+        // The slope, counted from that of the edge, and the height there.
         let (mut turned, mut height) = (0.0, 0.0);
         while let Some(vertex) = vertices.next() {
-            // By how much the height falls as the slope turns on.
+            // Fall of the height as the slope turns on.
             let fall = sign * (vertex.x - edge.x) as f64 / bias;
             let until = vertices.peek().map_or(f64::INFINITY, |next| {
                 sign * ((next.d - vertex.d) as f64 / (next.x - vertex.x) as f64 - edge.slope)
@@ -274,10 +274,10 @@ impl Weights {
     }
 }
 
-/// Slopes of less than e^-40 of the greatest weight do not count.
+/// Logarithm of the least weight that counts, as a share of the greatest.
 const LEAST_HEIGHT: f64 = -40.0;
 
-/// The integrals of exp(-fall t) and of t exp(-fall t) from 0 to `end`.
+/// Returns the integrals of exp(-fall t) and of t exp(-fall t) from 0 to `end`.
 fn decay(fall: f64, end: f64) -> (f64, f64) {
     let q = fall * end;
     if q < 1e-4 {
@@ -339,7 +339,8 @@ mod tests {
         assert_eq!(hull(&window), [(1, 9), (2, 3), (4, 4), (5, 9)]);
     }
 
-    /// The mean of all lines, found the slow way: by weighing each of many slopes, and heights below where it touches.
+    /// Compares with the mean of all lines, found the slow way: by weighing each of many slopes, and heights below where it
+    /// touches.
     #[test]
     fn the_line_is_the_mean_of_all_lines_under_the_points() {
         let mut state = 3u64;
@@ -387,8 +388,7 @@ mod tests {
         }
     }
 
-    /// The hull of any sequence is that of the points in the window, found the slow way: a point is under every line
-    /// between two others.
+    /// Compares with the hull of the points in the window, found the slow way: a vertex is under every line between two others.
     #[test]
     fn it_is_the_hull_of_the_window_after_every_point() {
         let mut state = 7u64;

@@ -5,10 +5,10 @@ robocache_stream::keys! {
     device_timestamp_ns: i64,
     /// Host time minus the time of the device, ns.
     clock_offset_ns: i64,
-    /// Excess over a second that passes on the host in a second of the device, millionths.
+    /// Skew of a device's clock: seconds of the host in a second of the device, less 1, millionths.
     clock_skew_ppm: f64,
     /// Uncertainty of the estimate of a device's clock, ns.
     clock_sigma_ns: i64,
-    /// 0/1: whether a stamp is of an estimate, and not the time of publication.
+    /// 1 if a stamp follows an estimate, 0 if it is the time of publication.
     clock_locked: i64,
 }

@@ -1,9 +1,9 @@
-//! Puts the stamps of devices on the clock of the host: [`Clocks`].
+//! Operation `clock`: puts the stamps of devices on the clock of the host, with [`Clocks`].
 //!
-//! A device with a clock of its own (a lidar without PTP, an IMU on USB) is seen through messages that come late by a
-//! constant and a jitter. [`DeviceClock`] estimates its offset and skew from them, as
-//! `docs/semantics.md` defines it; [`HostClock`] adds what lies between two clocks of the host.
-//! Work for a message and memory are bounded: the hull of a window has at most some thousand vertices.
+//! A device with a clock of its own (a lidar without PTP, an IMU on USB) is seen only through messages that come late, by a
+//! constant and a jitter. [`DeviceClock`] estimates the offset and skew of its clock from them, as `docs/semantics.md` defines
+//! it. [`HostClock`] adds the difference between two clocks of the host. Work per message and memory are bounded: the hull of a
+//! window has at most a few thousand vertices.
 //!
 //! ```
 //! use robocache_ops::clock::{ClockConfig, ClockInput, Clocks};
@@ -40,7 +40,7 @@ use super::ConfigError;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Period of reading the difference between two clocks of the host.
+/// Period at which the difference between two clocks of the host is read.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
 /// A stamp in host time, and how it was found.
@@ -48,28 +48,29 @@ const READ_EVERY: Duration = Duration::from_secs(1);
 pub struct Stamp {
     /// Host time, ns since 1970.
     pub host_ns: i64,
-    /// Host time minus the device's.
+    /// Host time minus the device's, ns.
     pub offset_ns: i64,
-    /// Excess over a second that passes on the host in a second of the device; 0 while it is not known.
+    /// Skew of the device's clock: seconds of the host in a second of the device, less 1; 0 while it is not known.
     pub skew: f64,
-    /// Distance of the earliest messages of each thirtieth of the window above the estimate, as the root of the mean
-    /// square.
+    /// Uncertainty of the estimate, ns: the root mean square distance above it of the earliest message of each thirtieth of the
+    /// window.
     pub sigma_ns: i64,
-    /// True if the time is by the estimate. Otherwise it is the time of publication, less the latency.
+    /// True if `host_ns` follows the estimate. Otherwise it is the time of publication, less the latency.
     pub is_locked: bool,
     /// Number of times that host time went back.
     pub epoch: i64,
 }
 
 impl Stamp {
-    /// Host time of another sample of the message with device time `device_ns`, where this stamp is of `newest_ns`.
+    /// Returns the host time of another sample of the same message, with device time `device_ns`. This stamp must be that of
+    /// device time `newest_ns`.
     pub fn of_sample(&self, newest_ns: i64, device_ns: i64) -> i64 {
         let before = i128::from(newest_ns) - i128::from(device_ns);
         let stretched = before + (before as f64 * self.skew).round() as i128;
         device::clamp(i128::from(self.host_ns) - stretched)
     }
 
-    /// `host_ns` for a time of the device, or of the publication, that is not by an estimate.
+    /// Creates a stamp that does not follow an estimate. `stamp_ns` is the time of the device, or of the publication.
     fn new(stamp_ns: i64, host_ns: i64, epoch: i64) -> Self {
         Self {
             host_ns,
@@ -82,10 +83,10 @@ impl Stamp {
     }
 }
 
-/// News of a clock that somebody must be told.
+/// Event of a clock that the user must be told of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Notice {
-    /// From here on the estimate is used.
+    /// The estimate is used from here on.
     Locked,
     /// The device's clock was set by this much, or the host's by as much in the other direction. The estimate begins
     /// anew.
@@ -95,12 +96,12 @@ pub enum Notice {
     },
     /// The device said nothing for so long that the estimate begins anew.
     Silence {
-        /// For how long.
+        /// Length of the silence.
         ns: i64,
     },
     /// The device's clock stands still, or goes at another pace.
     Pace {
-        /// ns of the device in an ns of the host.
+        /// Nanoseconds of the device in a nanosecond of the host.
         ratio: f64,
     },
     /// A clock of the host was set.
@@ -111,7 +112,7 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// Kind under which warnings of this are counted.
+    /// The name under which warnings of this kind are counted.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Locked => "locked",
@@ -172,7 +173,7 @@ enum Clock {
 }
 
 impl Clocks {
-    /// The clocks of a configuration.
+    /// Creates the clocks of a configuration.
     ///
     /// # Errors
     /// A setting that can't work, or a clock that this system does not have.
@@ -201,8 +202,8 @@ impl Clocks {
         })
     }
 
-    /// Host time of a message of an input with stamp `stamp_ns`, and what became of its clock. `published_ns` is when it
-    /// was published, by the host's real-time clock; if it is `None`, that is now.
+    /// Returns the host time of a message of an input with stamp `stamp_ns`, and a notice if something happened to its clock.
+    /// The message was published at `published_ns` by the host's real-time clock; `None`: now.
     pub fn push(&mut self, input: usize, stamp_ns: i64, published_ns: Option<i64>) -> (Stamp, Option<Notice>) {
         match &mut self.clocks[input] {
             Clock::Device(clock) => clock.push(stamp_ns, published_ns.unwrap_or_else(now_ns)),
@@ -222,7 +223,8 @@ impl Clocks {
         }
     }
 
-    /// Host time of a message of an input that has no stamp and was published at `published_ns`: that, less the latency.
+    /// Returns the host time of a message of an input that has no stamp: its time of publication, `published_ns`, less the
+    /// latency.
     pub fn push_unstamped(&mut self, input: usize, published_ns: i64) -> Stamp {
         match &mut self.clocks[input] {
             Clock::Device(clock) => clock.push_unstamped(published_ns),

@@ -2,28 +2,28 @@ use super::{ClockConfig, ClockInput, ClockKind};
 use crate::{ConfigError, duration_ns, refused};
 use robocache_time::ms_to_ns;
 
-/// Treatment of the stamps of one input.
+/// Checked settings of one input.
 #[derive(Clone, Debug)]
 pub struct InputSpec {
-    /// Its name.
+    /// The name of the input.
     pub input: String,
     /// The clock that stamps it.
     pub clock: ClockKind,
     /// The least time from capture to publication, ns.
     pub latency_ns: i64,
-    /// The messages of how much time make an estimate, ns.
+    /// Time over which messages make an estimate, ns.
     pub window_ns: i64,
-    /// After how much time an estimate is used, ns.
+    /// Time after which an estimate is used, ns.
     pub lock_ns: i64,
-    /// A clock that is off by more was set anew, ns.
+    /// Deviation above which a clock was set anew, ns.
     pub reset_ns: i64,
 }
 
 impl ClockConfig {
-    /// The inputs, checked.
+    /// Checks the inputs.
     ///
     /// # Errors
-    /// The key, what came and what is allowed.
+    /// The key, its value and the allowed values.
     pub fn checked(&self) -> Result<Vec<InputSpec>, ConfigError> {
         if self.inputs.is_empty() {
             return refused("inputs", "none (allowed: one or more)");

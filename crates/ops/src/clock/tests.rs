@@ -1,4 +1,4 @@
-//! Clocks whose true time is known.
+//! Tests with clocks whose true time is known.
 
 use super::*;
 
@@ -28,8 +28,8 @@ impl Random {
     }
 }
 
-/// Messages of a device whose clock is slow by `ppm`, as device time, time of publication and true host time of the
-/// least delay.
+/// Simulates a device whose clock is slow by `ppm`. Returns the device time of each message, its time of publication and its
+/// true host time at the least delay.
 fn messages(seed: u64, rate_hz: f64, seconds: f64, ppm: f64, jitter_ms: f64) -> Vec<(i64, i64, i64)> {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let count = (rate_hz * seconds) as i64;
@@ -37,14 +37,14 @@ fn messages(seed: u64, rate_hz: f64, seconds: f64, ppm: f64, jitter_ms: f64) -> 
     let one = |i: i64| {
         let x = (i as f64 / rate_hz * 1e9) as i64;
         let truth = START + x + (x as f64 * ppm * 1e-6) as i64 + 3 * MS;
-        // Messages of one edge stay in order.
+        // Messages of one edge of a dataflow stay in order.
         published = published.max(truth + (random.exponential(jitter_ms) * 1e6) as i64);
         (x, published, truth)
     };
     (0..count).map(one).collect()
 }
 
-/// Errors from `from` on, ns.
+/// Returns the errors of host time from device time `from` on, ns.
 fn errors(clock: &mut DeviceClock, messages: &[(i64, i64, i64)], from: i64) -> Vec<f64> {
     let mut last = i64::MIN;
     let mut error = |&(x, y, truth): &(i64, i64, i64)| {
@@ -57,8 +57,7 @@ fn errors(clock: &mut DeviceClock, messages: &[(i64, i64, i64)], from: i64) -> V
     messages.iter().filter_map(&mut error).collect()
 }
 
-/// Least squares over the last minute, as a peer would do it: the errors of its value at every tenth message from `from`
-/// on, ns.
+/// Returns the errors of least squares over the last minute, as a peer would do it, at every tenth message from `from` on, ns.
 fn least_squares(messages: &[(i64, i64, i64)], from: i64) -> Vec<f64> {
     let error = |end: usize| {
         let (x, _, truth) = messages[end];
@@ -77,7 +76,7 @@ fn least_squares(messages: &[(i64, i64, i64)], from: i64) -> Vec<f64> {
     (first..messages.len()).step_by(10).map(error).collect()
 }
 
-/// The root of the mean square of errors, and the median, the 99th percentile and the greatest of their magnitudes, us.
+/// Returns the root mean square of errors, and the median, the 99th percentile and the greatest of their magnitudes, us.
 fn figures(mut errors: Vec<f64>) -> [f64; 4] {
     let rms = (errors.iter().map(|error| error * error).sum::<f64>() / errors.len() as f64).sqrt();
     errors.iter_mut().for_each(|error| *error = error.abs());
@@ -86,16 +85,16 @@ fn figures(mut errors: Vec<f64>) -> [f64; 4] {
     [rms, errors[last / 2], errors[last * 99 / 100], errors[last]].map(|ns| (ns * 1e-2).round() / 10.0)
 }
 
-/// Change of a device's stamps.
+/// Change of a device's messages.
 type Story = fn(Vec<(i64, i64, i64)>) -> Vec<(i64, i64, i64)>;
 
-/// Silent for 10 s after every 20 s.
+/// Silences the device for 10 s after every 20 s.
 fn outages(mut messages: Vec<(i64, i64, i64)>) -> Vec<(i64, i64, i64)> {
     messages.retain(|message| message.0 % (30 * S) < 20 * S);
     messages
 }
 
-/// Its clock begins again at 0 after 100 s.
+/// Sets the device's clock to 0 after 100 s.
 fn reset(mut messages: Vec<(i64, i64, i64)>) -> Vec<(i64, i64, i64)> {
     for message in messages.iter_mut().filter(|message| message.0 >= 100 * S) {
         message.0 -= 100 * S;
@@ -103,7 +102,7 @@ fn reset(mut messages: Vec<(i64, i64, i64)>) -> Vec<(i64, i64, i64)> {
     messages
 }
 
-/// Its skew grows by 1 ppm a minute.
+/// Lets the device's skew grow by 1 ppm a minute.
 fn warms_up(mut messages: Vec<(i64, i64, i64)>) -> Vec<(i64, i64, i64)> {
     for (x, published, truth) in &mut messages {
         let more = (0.5 * (*x as f64 * 1e-9).powi(2) * 1e3 / 60.0) as i64;
@@ -112,8 +111,8 @@ fn warms_up(mut messages: Vec<(i64, i64, i64)>) -> Vec<(i64, i64, i64)> {
     messages
 }
 
-/// Prints the errors of many devices from a minute after each start on, and those of least squares beside them; returns
-/// the greatest root mean square, us, and the least of the peer's over ours.
+/// Prints the errors of many devices from a minute after each start on, and those of least squares beside them. Returns the
+/// greatest root mean square, us, and the least ratio of that of least squares to ours.
 fn study(seeds: u64, kinds: &[(&str, Story, f64, f64, &str)]) -> (f64, f64) {
     println!("what | Hz | jitter ms | rms, p50, p99, max us | of least squares");
     let (mut greatest, mut least) = (0f64, f64::INFINITY);
@@ -198,7 +197,7 @@ fn a_device_that_restarts_is_told_of_and_found_again() {
         let wanted = if stamp.is_locked { truth } else { y };
         assert!((stamp.host_ns + 3 * MS - wanted).abs() < 2 * MS);
     }
-    // Its clock begins at 0 again, and the host goes on.
+    // The device's clock begins at 0 again, and the host's goes on.
     let mut notices = Vec::new();
     for &(x, y, truth) in &messages(6, 30.0, 120.0, 20.0, 5.0) {
         let (stamp, notice) = clock.push(x, y + 61 * S);
@@ -213,7 +212,7 @@ fn a_device_that_restarts_is_told_of_and_found_again() {
 #[test]
 fn a_clock_that_is_set_ahead_or_back_is_told_of() {
     let all = messages(7, 30.0, 200.0, 20.0, 5.0);
-    // Ahead: messages come before they can. Back, by less than what is told from disorder: they are late from then on.
+    // Ahead: messages come before they can. Back, by less than what can be told from disorder: messages are late from then on.
     for (by, after, kind) in [
         (5 * S, 0, "clock reset"),
         (-S / 2, 0, "clock reset"),
@@ -250,12 +249,13 @@ fn a_clock_that_is_set_ahead_or_back_is_told_of() {
     }
 }
 
-/// At the start of a dataflow a sender waits with its first message, or several come at once when somebody listens.
+/// Holds the first messages up: at the start of a dataflow a sender waits with its first message, or several come at once when
+/// somebody listens.
 #[test]
 fn what_is_held_up_at_the_start_is_no_clock_that_was_set() {
     for (rate_hz, hold) in [(100.0, 270 * MS), (100.0, 1500 * MS), (5.0, 1500 * MS), (1.0, 400 * MS)] {
         for is_queued in [false, true] {
-            // A sender that waits captures nothing meanwhile; one that does not goes on, and all comes at once.
+            // A sender that waits captures nothing meanwhile. One that does not wait goes on, and all of it comes at once.
             let all = messages(3, rate_hz, 120.0, 20.0, 2.0);
             let comes = |&(x, y, truth): &(i64, i64, i64)| {
                 let is_held = x == 0 || is_queued && x < hold;
@@ -264,7 +264,7 @@ fn what_is_held_up_at_the_start_is_no_clock_that_was_set() {
             };
             let all: Vec<_> = all.iter().filter_map(comes).collect();
             for set in [0, 5 * S] {
-                // And a clock that is set a while after the start, before or after it is known, is still one.
+                // A clock that is set a while after the start still counts as one, before or after it is known.
                 for at in [60 * S, 9 * S] {
                     let mut clock = device("");
                     let (mut told, mut last) = (Vec::new(), i64::MIN);
@@ -298,7 +298,7 @@ fn a_changed_estimate_is_followed_slowly() {
         }
     }
 }
-/// The skew that an estimate may have for a while, and the slew on top of it.
+/// Greatest skew that an estimate may have for a while, and the slew on top of it.
 const MOST_PACE: f64 = 2000e-6 + 500e-6 + 1e-6;
 
 #[test]
@@ -368,7 +368,7 @@ fn no_stamps_are_too_strange() {
         }
         assert!(out.iter().all(|stamp| stamp.skew.abs() < 0.01 && stamp.sigma_ns >= 0));
     }
-    // A clock that stands still is none; what is published is the time of publication.
+    // A clock that stands still is not used: the time of publication is published.
     let mut clock = device("");
     let mut kinds = Vec::new();
     for i in 0..1000i64 {

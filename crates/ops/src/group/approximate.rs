@@ -1,4 +1,4 @@
-//! The sets whose members are nearest to each other.
+//! Policy `approximate`: sets whose members are nearest to each other.
 //!
 //! The algorithm is that of message_filters' ApproximateTime, in integers:
 //! <http://wiki.ros.org/message_filters/ApproximateTime>. The search looks at one *interval* after the other: from the
@@ -9,7 +9,7 @@
 use super::{DropReason, Entry, Ledger};
 use std::collections::VecDeque;
 
-/// Penalty of a set's age: distances of its end count `1 + age_penalty` times.
+/// Penalty of a later set: the time by which it ends later counts `1 + age_penalty` times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Penalty {
     /// `1 + age_penalty` is `mantissa / 2^shift`.
@@ -18,7 +18,7 @@ pub(super) struct Penalty {
 }
 
 impl Penalty {
-    /// The penalty, if it is 0 to 1000.
+    /// Creates the penalty, if `age_penalty` is 0 to 1000.
     pub(super) fn new(age_penalty: f64) -> Option<Self> {
         if !(0.0..=1000.0).contains(&age_penalty) {
             return None;
@@ -30,20 +30,21 @@ impl Penalty {
         Some(Self { mantissa, shift })
     }
 
-    /// `x (1 + age_penalty)`, rounded towards zero.
+    /// Returns `x (1 + age_penalty)`, rounded towards zero.
     fn of(self, x: i64) -> i128 {
-        // 64 bits times 53; a division rounds as is meant, where a shift does not.
+        // The product of 64 and 53 bits fits into 128. A division rounds towards zero, where a shift does not.
         i128::from(x) * self.mantissa / (1 << self.shift)
     }
 }
 
-/// The messages of an input that wait, in order. The first `past` of them were looked at and are behind the search.
+/// Messages of an input that wait, in order. The search has passed the first `past` of them.
 struct Queue<M> {
     entries: VecDeque<Entry<M>>,
     past: usize,
-    /// The least distance between two of its messages.
+    /// The least time between two of its messages, ns.
     min_period: i64,
-    /// Messages were dropped that might have been better than those that are there: it can't be the pivot.
+    /// True if messages were dropped that might have been better than those that are there. The pivot can't be of this input
+    /// then.
     has_gap: bool,
     is_closed: bool,
 }
@@ -74,8 +75,8 @@ struct Candidate {
     pivot_time: i64,
 }
 
-/// The earliest of these heads, of several the first, and the latest, of several the last, each with its input; `None` if a
-/// head is not there.
+/// Returns the earliest head, the first of several, and the latest, the last of several, each with its input; `None` if a head
+/// is missing.
 fn interval(heads: impl Iterator<Item = Option<i64>>) -> Option<[(i64, usize); 2]> {
     let mut ends = None;
     for (input, time) in heads.enumerate() {
@@ -97,7 +98,7 @@ pub(super) struct Approximate<M> {
     queue_size: usize,
     penalty: Penalty,
     max_span: i64,
-    /// Working memory: how many heads of each queue the search with virtual heads has moved.
+    /// Working memory: number of heads of each queue that the search with virtual heads has passed.
     moved: Vec<usize>,
 }
 
@@ -140,7 +141,7 @@ impl<M> Approximate<M> {
         }
     }
 
-    /// Drops the oldest message of an input, which has one, and begins the search anew.
+    /// Drops the oldest message of an input, if it has one, and begins the search anew.
     pub(super) fn drop_oldest(&mut self, input: usize, reason: DropReason, ledger: &mut Ledger<M>) {
         self.queues.iter_mut().for_each(|queue| queue.past = 0);
         let queue = &mut self.queues[input];
@@ -153,7 +154,7 @@ impl<M> Approximate<M> {
         }
     }
 
-    /// Nothing more comes on an input: its next message is infinitely late.
+    /// Closes an input: its next message counts as infinitely late.
     pub(super) fn close(&mut self, input: usize, ledger: &mut Ledger<M>) {
         self.queues[input].is_closed = true;
         if self.candidate.is_some() && self.is_proven_best(ledger) {
@@ -175,12 +176,12 @@ impl<M> Approximate<M> {
         }
     }
 
-    /// Searches on, while no queue is empty.
+    /// Searches on, while every queue has a head.
     fn process(&mut self, ledger: &mut Ledger<M>) {
         while let Some(ends) = interval(self.queues.iter().map(Queue::head)) {
             let [(start, start_input), (end, end_input)] = ends;
             for (input, queue) in self.queues.iter_mut().enumerate() {
-                // No message that was dropped could have been better than those at the heads.
+                // In any other queue no dropped message could have been better than the head.
                 queue.has_gap &= input == end_input;
             }
             let candidate = match self.candidate {
@@ -220,13 +221,13 @@ impl<M> Approximate<M> {
         }
     }
 
-    /// True if no interval that ends at `end` or later can be better, as it has to contain the pivot.
+    /// True if no interval that contains the pivot and ends at `end` or later can be better.
     fn outlasts(&self, candidate: Candidate, end: i64) -> bool {
         self.penalty.of(end.saturating_sub(candidate.end)) >= i128::from(candidate.pivot_time - candidate.start)
     }
 
-    /// True if the candidate is the best whatever comes, by the known facts about the next message of each empty queue.
-    /// It is then published.
+    /// Publishes the candidate if it is the best whatever comes, by the earliest time of the next message of each empty queue.
+    /// Returns true if so.
     fn is_proven_best(&mut self, ledger: &mut Ledger<M>) -> bool {
         let Some(candidate) = self.candidate else { return false };
         self.moved.fill(0);
@@ -241,7 +242,7 @@ impl<M> Approximate<M> {
                 return true;
             }
             let is_better = self.penalty.of(end.saturating_sub(candidate.end)) < i128::from(start - candidate.start);
-            // A head that is not there can't be moved. It is never the earliest here, as the pivot's is there.
+            // A missing head can't be passed. It is never the earliest here, because the pivot's head is there.
             if is_better || self.queues[start_input].head().is_none() {
                 for (queue, moved) in self.queues.iter_mut().zip(&self.moved) {
                     queue.past -= moved;
@@ -253,7 +254,7 @@ impl<M> Approximate<M> {
         }
     }
 
-    /// The heads are the candidate: what is behind the search is in no set any more.
+    /// Drops the messages that the search has passed, because the heads are the candidate now.
     fn forget_past(&mut self, ledger: &mut Ledger<M>) {
         for (input, queue) in self.queues.iter_mut().enumerate() {
             for entry in queue.entries.drain(..std::mem::take(&mut queue.past)) {

@@ -10,7 +10,7 @@ pub enum GroupingPolicy {
     Approximate,
     /// Messages of the same time: ExactTime of message_filters.
     Exact,
-    /// The oldest of each stream, if they are no more than `max_span_ms` apart: ApproximateEpsilonTime of
+    /// The oldest message of each stream, if they are no more than `max_span_ms` apart: ApproximateEpsilonTime of
     /// message_filters.
     Epsilon,
 }
@@ -27,7 +27,7 @@ impl fmt::Display for GroupingPolicy {
 
 /// Streams to group, and the rule for it: the section `group:` of a configuration.
 ///
-/// `Default` has no inputs yet; everything else is as it is where a configuration file leaves it out.
+/// `Default` has no inputs; other keys have the defaults of a configuration file.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct GroupingConfig {
@@ -37,12 +37,12 @@ pub struct GroupingConfig {
     /// Most messages of an input that wait, or with `exact` most sets that are not complete.
     #[serde(default = "ten")]
     pub queue_size: usize,
-    /// `approximate`: by how much a later set must be narrower to be preferred, as a part of how much later it ends.
+    /// `approximate`: a later set is preferred if it is narrower by more than this share of the time by which it ends later.
     /// `None`: 0.1.
     pub age_penalty: Option<f64>,
     /// The greatest distance between the times of a set. `None`: no limit.
     pub max_span_ms: Option<f64>,
-    /// The most payload that is held, MiB.
+    /// Limit of the payload that is held, MiB.
     #[serde(default = "crate::quarter_gib")]
     pub max_held_mb: f64,
     /// The streams, in the order in which the members of a set are published.
@@ -55,7 +55,7 @@ pub struct GroupingConfig {
 pub struct GroupingInput {
     /// The id of the dataflow input, and of the output.
     pub input: String,
-    /// `approximate`: its stamps are no closer to each other than this. `None`: nothing is known of that.
+    /// `approximate`: the least time between two stamps. `None`: not known.
     pub min_period_ms: Option<f64>,
     /// Delay of its stamps behind the capture: a message's time is its stamp minus this.
     #[serde(default)]
@@ -63,8 +63,8 @@ pub struct GroupingInput {
     /// A stamp that goes back by more than this is a clock jump.
     #[serde(default = "one_second")]
     pub reset_ms: f64,
-    /// A stamp that is further ahead than this of its stream's newest, and of the newest of every other stream, is a
-    /// clock jump. `None`: no stamp is.
+    /// A stamp is a clock jump if it is more than this ahead of the newest stamps of all streams. `None`: no stamp is too far
+    /// ahead.
     pub jump_ms: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! The oldest message of each input, if they are no more than a tolerance apart: message_filters'
+//! Policy `epsilon`: sets of the oldest message of each input, if they are at most `max_span_ms` apart, as message_filters'
 //! ApproximateEpsilonTime.
 
 use super::{DropReason, Entry, Ledger};

@@ -1,9 +1,9 @@
-//! Messages of the same time: message_filters' ExactTime.
+//! Policy `exact`: sets of messages of the same time, as message_filters' ExactTime.
 
 use super::{DropReason, Entry, Ledger};
 use std::collections::VecDeque;
 
-/// The messages of one time that have come.
+/// Messages of one time so far.
 struct Set<M> {
     time: i64,
     members: Vec<Option<Entry<M>>>,
@@ -12,7 +12,7 @@ struct Set<M> {
 pub(super) struct Exact<M> {
     /// Sets that are not complete, in the order of their times.
     sets: VecDeque<Set<M>>,
-    /// The memory of sets that were.
+    /// Memory of earlier sets, to be used again.
     free: Vec<Vec<Option<Entry<M>>>>,
     inputs: usize,
     queue_size: usize,

@@ -4,11 +4,11 @@ use super::{ConfigError, DropReason, Entry, GroupingConfig, Ledger, Outcome};
 use crate::held_bytes;
 use robocache_time::is_stamp_in_range;
 
-/// Groups messages of several streams in sets, one of each.
+/// Puts messages of several streams in sets, one message of each stream.
 ///
-/// Messages go in with [`push`](Self::push), in order of arrival, each as an item of the caller's: the message itself, or
-/// its number. After each, [`next_outcome`](Self::next_outcome) gives them back: as members of a set, or as dropped, with
-/// the reason. What is held is bounded by `queue_size` and `max_held_mb`.
+/// Add messages with [`push`](Self::push), in order of arrival. The caller chooses the item that is held for a message: the
+/// message itself, or its number. After each message, [`next_outcome`](Self::next_outcome) gives items back: as members of a
+/// set, or as dropped, with the reason. `queue_size` and `max_held_mb` bound what is held.
 pub struct Grouper<M> {
     policy: Policy<M>,
     inputs: Vec<Input>,
@@ -18,7 +18,7 @@ pub struct Grouper<M> {
 
 struct Input {
     spec: InputSpec,
-    /// Its newest time since the last clock jump.
+    /// The newest time of the input since the last clock jump, ns.
     newest: Option<i64>,
 }
 
@@ -27,9 +27,9 @@ struct Input {
 pub struct Arrival {
     /// The clock of its stream jumped by this many ns: everything that waited was dropped.
     pub jumped_ns: Option<i64>,
-    /// Time since the message before it, ns, if it is less than `min_period_ms`: sets may not be the best.
+    /// Time since the message before it, ns, if that is less than `min_period_ms`: sets may not be the best then.
     pub too_close_ns: Option<i64>,
-    /// The reason, if it was dropped at once.
+    /// The reason, if the message was dropped at once.
     pub dropped: Option<DropReason>,
 }
 
@@ -39,10 +39,10 @@ pub struct Arrival {
 pub struct StampError(pub i64);
 
 impl<M> Grouper<M> {
-    /// A grouper for the inputs of a configuration, all open.
+    /// Creates a grouper for the inputs of a configuration, all open.
     ///
     /// # Errors
-    /// The first key whose value is not allowed, the value, and what is.
+    /// The first key whose value is not allowed, the value, and the allowed values.
     pub fn new(config: &GroupingConfig) -> Result<Self, ConfigError> {
         let queue_size = config.checked_queue_size()?;
         let max_held = held_bytes(|| "max_held_mb".into(), config.max_held_mb)?;
@@ -61,8 +61,8 @@ impl<M> Grouper<M> {
         self.inputs.iter().map(|input| input.spec.name.as_str())
     }
 
-    /// Takes a message of an input with this stamp, ns, and this size of payload in bytes. `item` makes the value that
-    /// is held for it; it is not called if the message is dropped at once.
+    /// Adds a message of an input: its stamp, ns, the size of its payload in bytes, and `item`, which makes the item to hold. A
+    /// message that is dropped at once does not call `item`.
     ///
     /// # Errors
     /// If the stamp is not a time. The message is not held.
@@ -116,7 +116,7 @@ impl<M> Grouper<M> {
         Ok(arrival)
     }
 
-    /// Jump of a stream's clock, if there was one. Everything that waits is then dropped.
+    /// Returns the jump of an input's clock, ns, if a message at `time` shows one. Everything that waits is then dropped.
     fn jump(&mut self, input: usize, time: i64) -> Option<i64> {
         let Input { spec, newest } = &self.inputs[input];
         let by = time - (*newest)?;
@@ -129,7 +129,7 @@ impl<M> Grouper<M> {
         }
         self.ledger.epoch += 1;
         self.clear(DropReason::Jump);
-        // The other streams jump too, soon or already: that is this jump, not another.
+        // The other streams jump too, soon or already: that must not count as another jump.
         self.inputs.iter_mut().for_each(|input| input.newest = None);
         Some(by)
     }
@@ -143,41 +143,41 @@ impl<M> Grouper<M> {
         }
     }
 
-    /// Nothing more comes on any input: what still waits is in no set.
+    /// Ends all inputs: messages that still wait are in no set.
     pub fn finish(&mut self) {
         self.clear(DropReason::Left);
     }
 
-    /// The fate of a message, in the order in which it was known; `None` if no more is known.
+    /// Takes the next message whose fate is decided, in the order of the decisions; `None` if there is none.
     pub fn next_outcome(&mut self) -> Option<Outcome<M>> {
         self.ledger.next()
     }
 
-    /// Nothing more comes on an input, so that a set may be known to be the best without its next message.
+    /// Closes an input: it brings no more messages, so that a set may be known to be the best without its next message.
     pub fn close(&mut self, input: usize) {
         if let Policy::Approximate(policy) = &mut self.policy {
             policy.close(input, &mut self.ledger);
         }
     }
 
-    /// An input is open, again.
+    /// Opens an input again.
     pub fn open(&mut self, input: usize) {
         if let Policy::Approximate(policy) = &mut self.policy {
             policy.open(input);
         }
     }
 
-    /// Number of messages of an input that are in no set for this reason, up to now.
+    /// The number of messages of an input that are in no set for this reason, so far.
     pub fn dropped(&self, input: usize, reason: DropReason) -> u64 {
         self.ledger.dropped(input, reason)
     }
 
-    /// Bytes of payload that are held.
+    /// The bytes of payload that are held.
     pub fn held_bytes(&self) -> usize {
         self.ledger.held()
     }
 
-    /// The most of them that are held.
+    /// The limit of the bytes of payload that are held.
     pub fn max_held_bytes(&self) -> usize {
         self.max_held
     }

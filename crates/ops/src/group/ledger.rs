@@ -1,4 +1,4 @@
-//! Fate of messages: sets, and messages that are in none. Every policy writes here.
+//! Fate of messages: members of sets, and messages that are in none. Every policy records it here.
 
 use std::collections::VecDeque;
 
@@ -14,20 +14,20 @@ pub(super) struct Entry<M> {
 pub enum Outcome<M> {
     /// A member of a set. The members of a set come one after the other, in the order of the inputs.
     Member {
-        /// Its input.
+        /// The index of the input.
         input: usize,
-        /// The value that was held.
+        /// The item that was held.
         item: M,
         /// The set.
         set: SetInfo,
     },
     /// A message in no set.
     Dropped {
-        /// Its input.
+        /// The index of the input.
         input: usize,
-        /// The value that was held.
+        /// The item that was held.
         item: M,
-        /// The reason why it is in none.
+        /// The reason why the message is in no set.
         reason: DropReason,
     },
 }
@@ -48,20 +48,20 @@ pub struct SetInfo {
 /// The reason why a message is in no set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
-    /// A set was better or complete without it. Where streams have different rates, that is how it has to be.
+    /// A set was better or complete without the message. If streams have different rates, that is how it has to be.
     Displaced,
-    /// The oldest message, when `queue_size` messages of its input waited; with `exact`, as many sets.
+    /// The message was the oldest when more than `queue_size` messages of its input waited; with `exact`, more sets.
     Overflow,
-    /// The oldest message of the input that holds most, when `max_held_mb` was held.
+    /// The message was the oldest of the input that holds most, when more than `max_held_mb` was held, or alone is larger than
+    /// that.
     Memory,
-    /// A message whose possible partners are further than `max_span_ms` away.
+    /// The messages that could be in its set are further than `max_span_ms` away.
     Span,
-    /// A message older than the one of its input before it.
+    /// The message is older than the one of its input before it.
     OutOfOrder,
-    /// The clock of a stream jumped while it waited.
+    /// The clock of a stream jumped while the message waited.
     Jump,
-    /// A message that still waited for the other inputs when nothing more came:
-    /// [`Grouper::finish`](super::Grouper::finish).
+    /// The message still waited for other inputs at the end: [`Grouper::finish`](super::Grouper::finish).
     Left,
 }
 
@@ -78,7 +78,7 @@ impl DropReason {
     ];
 }
 
-/// The outcomes that were not taken yet, and the counts of all.
+/// Outcomes that were not taken yet, and counts of all.
 pub(super) struct Ledger<M> {
     outcomes: VecDeque<Outcome<M>>,
     /// Payload bytes that each input holds.
@@ -99,12 +99,12 @@ impl<M> Ledger<M> {
         }
     }
 
-    /// A message is held from now on.
+    /// Counts the bytes of a message that is held from now on.
     pub(super) fn hold(&mut self, input: usize, bytes: usize) {
         self.held[input] += bytes;
     }
 
-    /// A message is in no set.
+    /// Records that a message that was held is in no set.
     pub(super) fn drop(&mut self, input: usize, entry: Entry<M>, reason: DropReason) {
         self.held[input] -= entry.bytes;
         self.count(input, reason);
@@ -112,12 +112,12 @@ impl<M> Ledger<M> {
         self.outcomes.push_back(Outcome::Dropped { input, item, reason });
     }
 
-    /// A message that was not held is in no set.
+    /// Counts a message that is in no set.
     pub(super) fn count(&mut self, input: usize, reason: DropReason) {
         self.dropped[input][reason as usize] += 1;
     }
 
-    /// A set is complete. `members` gives its messages in the order of the inputs.
+    /// Records a complete set. `members` gives its messages in the order of the inputs.
     pub(super) fn emit(&mut self, newest_ns: i64, span_ns: i64, members: impl Iterator<Item = Entry<M>>) {
         let set = SetInfo {
             number: self.sets,
@@ -144,7 +144,7 @@ impl<M> Ledger<M> {
         self.held.iter().sum()
     }
 
-    /// The input that holds most; the first of several.
+    /// The input that holds the most bytes; the first of several.
     pub(super) fn greatest(&self) -> usize {
         let inputs = (0..self.held.len()).rev();
         inputs.max_by_key(|&input| self.held[input]).unwrap_or(0)

@@ -1,8 +1,9 @@
-//! Messages of several streams in sets, one of each, as the synchronizers of ROS's message_filters do it.
+//! Operation `group`: puts messages of several streams in sets, one message of each, as the synchronizers of ROS's
+//! message_filters do.
 //!
-//! [`GroupingConfig`] says by which [`GroupingPolicy`]. [`Grouper`] takes messages as they come, and says which of them
-//! are a set and which are in none. It knows times only: what it holds may be messages, or the numbers of messages that
-//! are somewhere else.
+//! [`GroupingConfig`] chooses the [`GroupingPolicy`]. [`Grouper`] takes messages as they come, and tells which of them are a
+//! set and which are in none. It only uses their times: the items that it holds may be messages, or numbers of messages that
+//! are held elsewhere.
 //!
 //! `docs/semantics.md` defines the sets of each policy. They follow from stamps and the order of
 //! arrival alone.

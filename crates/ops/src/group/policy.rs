@@ -6,7 +6,7 @@ use super::{ConfigError, GroupingConfig, GroupingPolicy, duration_ns};
 use crate::refused;
 use robocache_time::ms_to_ns;
 
-/// The rule by which messages become sets, with the messages that wait.
+/// Rule by which messages become sets, with the messages that wait.
 pub(super) enum Policy<M> {
     Approximate(Approximate<M>),
     Exact(Exact<M>),
@@ -14,7 +14,7 @@ pub(super) enum Policy<M> {
 }
 
 impl<M> Policy<M> {
-    /// Checks the keys of the policy, and makes it for inputs that [`GroupingConfig::checked_inputs`] checks afterwards.
+    /// Checks the keys of the policy and creates it. [`GroupingConfig::checked_inputs`] checks the inputs afterwards.
     pub(super) fn new(config: &GroupingConfig, queue_size: usize) -> Result<Self, ConfigError> {
         let (policy, inputs) = (config.policy, &config.inputs);
         if config.age_penalty.is_some() && policy != GroupingPolicy::Approximate {

@@ -15,7 +15,7 @@ pub(super) struct InputSpec {
 }
 
 impl GroupingConfig {
-    /// The length of a queue, checked.
+    /// Checks the length of a queue.
     pub(super) fn checked_queue_size(&self) -> Result<usize, ConfigError> {
         let queue_size = self.queue_size;
         if !(1..=MAX_QUEUE).contains(&queue_size) {
@@ -25,7 +25,7 @@ impl GroupingConfig {
         Ok(queue_size)
     }
 
-    /// The inputs, checked.
+    /// Checks the inputs.
     pub(super) fn checked_inputs(&self) -> Result<Vec<InputSpec>, ConfigError> {
         let inputs = &self.inputs;
         if inputs.len() < 2 {

@@ -2,13 +2,13 @@
 
 use super::Channel;
 
-/// Rate of change of a channel at every step, with mean 0 and variance 1 over the steps where it is known, and 0 where
-/// it is not.
+/// Returns the rate of change of a channel at every step, with mean 0 and variance 1 over the steps where it is known, and 0
+/// where it is not.
 pub(super) fn speed(of: Channel<'_>, start: i64, steps: usize, step_ns: i64, half: i64, max_gap_ns: i64) -> Vec<f32> {
     let levels = levels(of, start, steps, step_ns, max_gap_ns);
     let half = half as usize;
     let difference = |i: usize| match (i.checked_sub(half), levels.get(i + half)) {
-        // Both ends known, and everything between.
+        // Known if the levels at both ends are.
         (Some(before), Some(after)) => after - levels[before],
         _ => f64::NAN,
     };
@@ -22,11 +22,11 @@ pub(super) fn speed(of: Channel<'_>, start: i64, steps: usize, step_ns: i64, hal
     speeds.iter().map(|speed| normal(speed) as f32).collect()
 }
 
-/// The value at every step on straight lines between samples; NaN if they are further apart than `max_gap_ns`.
+/// Returns the value at every step on straight lines between samples; NaN if the samples are further apart than `max_gap_ns`.
 fn levels(of: Channel<'_>, start: i64, steps: usize, step_ns: i64, max_gap_ns: i64) -> Vec<f64> {
     let samples = of.times_ns.iter().copied().zip(of.values.iter().copied());
     let mut samples: Vec<(i64, f64)> = samples.filter(|(_, value)| value.is_finite()).collect();
-    // If two have the same time, the later one counts, on both sides of a step.
+    // If two samples have the same time, the later one counts, on both sides of a step.
     samples.dedup_by(|later, kept| {
         let is_repeated = later.0 == kept.0;
         kept.1 = if is_repeated { later.1 } else { kept.1 };
@@ -34,7 +34,7 @@ fn levels(of: Channel<'_>, start: i64, steps: usize, step_ns: i64, max_gap_ns: i
     });
     let mut right = 0;
     let level = |step: usize| {
-        // Steps end where both channels do, so this is a time.
+        // Steps end where both channels do, so the time does not overflow.
         let time = start.saturating_add(step_ns.saturating_mul(step as i64));
         while right < samples.len() && samples[right].0 <= time {
             right += 1;
@@ -57,8 +57,8 @@ fn levels(of: Channel<'_>, start: i64, steps: usize, step_ns: i64, max_gap_ns: i
     (0..steps).map(level).collect()
 }
 
-/// Correlation of two signals of mean 0 if the second is read `lag` steps later, for each lag of a range: the sum of
-/// their products over the root of the product of their energies, all over the steps that both then have.
+/// Returns the correlation of two signals of mean 0 if the second is read `lag` steps later, for each lag of a range. That is
+/// the sum of their products over the root of the product of their energies, over the steps that both then have.
 pub fn correlation(a: &[f32], b: &[f32], first: i64, last: i64) -> Vec<f64> {
     let energy = |signal: &[f32]| {
         let sums = signal.iter().scan(0.0f64, |sum, &value| {
@@ -86,7 +86,7 @@ pub fn correlation(a: &[f32], b: &[f32], first: i64, last: i64) -> Vec<f64> {
     (first..=last).map(at).collect()
 }
 
-/// The sum of products: eight sums side by side in float32 over blocks, and those in float64.
+/// Returns the sum of products: in blocks, eight float32 sums side by side; the sums of blocks in float64.
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     let mut sum = 0.0;
     for (a, b) in a.chunks(1024).zip(b.chunks(1024)) {
@@ -104,11 +104,11 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
     sum
 }
 
-/// The standard deviation of the correlation of two signals that have nothing to do with each other, by Bartlett's formula:
-/// the sum of the products of their autocorrelations over the number of steps.
+/// Returns the standard deviation of the correlation of two signals that have nothing to do with each other. By Bartlett's
+/// formula it is the sum of the products of their autocorrelations over the number of steps.
 pub(super) fn chance(a: &[f32], b: &[f32]) -> f64 {
     let steps = a.len().min(b.len());
-    // Up to where half of a second is gone, by whatever step; further away there is nothing but noise.
+    // Up to a lag of 1000 steps; further away there is nothing but noise.
     let most = (steps / 8).min(1000) as i64;
     let (of_a, of_b) = (correlation(a, a, 0, most), correlation(b, b, 0, most));
     let products: f64 = of_a.iter().zip(&of_b).skip(1).map(|(a, b)| a * b).sum();
@@ -117,7 +117,7 @@ pub(super) fn chance(a: &[f32], b: &[f32]) -> f64 {
     ((1.0 + 2.0 * products).max(1.0) / known as f64).sqrt()
 }
 
-/// Position and height of the top of the parabola through three values at -1, 0 and 1.
+/// Returns position and height of the top of the parabola through three values at -1, 0 and 1.
 pub(super) fn vertex(before: f64, at: f64, after: f64) -> (f64, f64) {
     let bend = before - 2.0 * at + after;
     if bend >= 0.0 {
@@ -127,7 +127,8 @@ pub(super) fn vertex(before: f64, at: f64, after: f64) -> (f64, f64) {
     (place, at - 0.25 * (before - after) * place)
 }
 
-/// The highest local maximum outside the main lobe, which ends on each side where the curve is down to half.
+/// Returns the index of the highest local maximum outside the main lobe, which ends on each side where the curve is down to
+/// half.
 pub(super) fn second_peak(values: &[f64], best: usize) -> Option<usize> {
     let half = 0.5 * values[best];
     let right = values[best..].iter().position(|&value| value <= half).map(|n| best + n);

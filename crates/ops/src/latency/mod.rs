@@ -1,8 +1,8 @@
 //! Lag of one channel behind another, found offline by cross-correlation: [`Correlator`].
 //!
-//! Two sensors that see the same movement (joint speeds and the motion of a camera, a command and its feedback) are alike
-//! but for a lag. Both channels are differentiated, because levels correlate at every lag, and put on common steps; the
-//! lag is where they correlate best. Where it can't be known, that is refused: [`LatencyError`].
+//! Two sensors that see the same movement (joint speeds and the motion of a camera, a command and its feedback) are alike but
+//! for a lag. Both channels are differentiated, because levels correlate at every lag, and put on common steps. The lag is
+//! where they correlate best. If it can't be known, it is refused: [`LatencyError`].
 //!
 //! ```
 //! use robocache_ops::latency::{Channel, Correlator, LatencyConfig};
@@ -40,11 +40,11 @@ pub struct LatencyConfig {
     pub step_ms: f64,
     /// Time over which differences are taken, ms: longer is steadier with noise, shorter is finer.
     pub smooth_ms: f64,
-    /// Samples further apart are not interpolated between, ms.
+    /// Greatest distance of samples that are interpolated between, ms.
     pub max_gap_ms: f64,
     /// Least correlation of the channels at a lag.
     pub min_peak: f64,
-    /// Share of the first peak from which on a second one leaves the lag undecided.
+    /// Share of the first peak above which a second peak leaves the lag undecided.
     pub max_second: f64,
 }
 
@@ -79,7 +79,8 @@ pub struct Latency {
     pub peak: f64,
     /// The highest other peak, if there is one: its lag, ms, and its height.
     pub second: Option<(f64, f64)>,
-    /// The standard deviation of the correlation of channels that move as much and have nothing to do with each other.
+    /// The standard deviation of the correlation by chance: of channels that move as much and have nothing to do with each
+    /// other.
     pub noise: f64,
     /// The correlation at every step of the range.
     pub curve: Curve,
@@ -112,7 +113,7 @@ pub enum LatencyError {
     Channel {
         /// `a` or `b`.
         channel: char,
-        /// The problem: what came, and what is allowed.
+        /// The problem: what the channel has, and what is allowed.
         problem: String,
     },
     /// A channel hardly moves.
@@ -158,27 +159,27 @@ pub enum LatencyError {
         "the highest correlation is {peak:.2}, at {lag_ms:.1} ms (needed: {needed:.2}; the lowest is {trough:.2}: one with another sign is of a channel that is inverted)"
     )]
     Weak {
-        /// The highest.
+        /// The highest correlation.
         peak: f64,
-        /// Its lag, ms.
+        /// The lag of the highest correlation, ms.
         lag_ms: f64,
         /// The value that is needed.
         needed: f64,
-        /// The lowest.
+        /// The lowest correlation.
         trough: f64,
     },
-    /// The correlation is better if one of them is taken with the other sign.
+    /// The correlation is better if one of the channels is taken with the other sign.
     #[error(
         "the lowest correlation, {trough:.2} at {trough_ms:.1} ms, is further from 0 than the highest, {peak:.2} at {lag_ms:.1} ms: a channel that is inverted (allowed: both with the same sign)"
     )]
     Inverted {
-        /// The highest.
+        /// The highest correlation.
         peak: f64,
-        /// Its lag, ms.
+        /// The lag of the highest correlation, ms.
         lag_ms: f64,
-        /// The lowest.
+        /// The lowest correlation.
         trough: f64,
-        /// Its lag, ms.
+        /// The lag of the lowest correlation, ms.
         trough_ms: f64,
     },
     /// The correlation is best at an end of the range.
@@ -187,39 +188,39 @@ pub enum LatencyError {
         /// The end, ms.
         lag_ms: f64,
     },
-    /// The correlation is as good at another lag.
+    /// The correlation is about as good at another lag.
     #[error(
         "a peak of {peak:.2} at {lag_ms:.1} ms and one of {second:.2} at {second_ms:.1} ms: a movement that repeats itself (allowed: a second peak of {allowed:.2} of the first)"
     )]
     Ambiguous {
         /// The first peak.
         peak: f64,
-        /// Its lag, ms.
+        /// The lag of the first peak, ms.
         lag_ms: f64,
-        /// The second one.
+        /// The second peak.
         second: f64,
-        /// Its lag, ms.
+        /// The lag of the second peak, ms.
         second_ms: f64,
         /// Share of the first peak that is allowed.
         allowed: f64,
     },
 }
 
-/// A channel that changes less often does not move.
+/// Least changes of a channel that moves.
 const LEAST_CHANGES: usize = 10;
 
-/// Number of standard deviations of chance from which on a peak stands out.
+/// Number of standard deviations of chance above which a peak stands out.
 const DEVIATIONS: f64 = 5.0;
 
-/// Three hours at 1 ms.
+/// Most common steps of two channels: three hours at 1 ms.
 const MOST_STEPS: i128 = 10_800_000;
 
-/// Finds latencies.
+/// Finds the latency between two channels.
 #[derive(Clone, Copy, Debug)]
 pub struct Correlator {
     config: LatencyConfig,
     step_ns: i64,
-    /// In steps.
+    /// The first lag of the range, in steps.
     first: i64,
     last: i64,
     half_smooth: i64,
@@ -230,7 +231,7 @@ impl Correlator {
     /// Checks a configuration.
     ///
     /// # Errors
-    /// The key, what came and what is allowed.
+    /// The key, its value and the allowed values.
     pub fn new(config: &LatencyConfig) -> Result<Self, ConfigError> {
         let refused = |key: &str, problem: String| Err(ConfigError::new(key, problem));
         let LatencyConfig {
@@ -272,10 +273,10 @@ impl Correlator {
         })
     }
 
-    /// The lag of `b` behind `a`.
+    /// Finds the lag of `b` behind `a`.
     ///
     /// # Errors
-    /// The reason why it can't be known.
+    /// The reason why the lag can't be known.
     pub fn latency(&self, a: Channel<'_>, b: Channel<'_>) -> Result<Latency, LatencyError> {
         let (start, steps) = self.common(a, b)?;
         let speed = |channel: Channel<'_>| {
@@ -345,7 +346,7 @@ impl Correlator {
         })
     }
 
-    /// Start of the time that both channels have, and its number of steps.
+    /// Returns the start of the time that both channels have, and its number of steps.
     fn common(&self, a: Channel<'_>, b: Channel<'_>) -> Result<(i64, usize), LatencyError> {
         let ends = |channel, of: Channel<'_>| {
             let refused = |problem| Err(LatencyError::Channel { channel, problem });

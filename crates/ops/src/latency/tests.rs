@@ -2,7 +2,7 @@ use super::*;
 
 const MS: i64 = 1_000_000;
 
-/// A movement of many frequencies below `hz`, the same at every call with the same seed.
+/// Returns a movement of many frequencies below `hz`, the same at every call with the same seed.
 fn movement(seed: u64, hz: f64) -> impl Fn(f64) -> f64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut random = move || {
@@ -112,7 +112,7 @@ fn of_samples_with_the_same_time_the_later_one_counts() {
 fn what_can_t_be_known_is_refused() {
     let signal = movement(5, 4.0);
     let a = sampled(&signal, 30, 2000, 0.0);
-    // Nothing to do with each other, whatever the seed.
+    // The two movements have nothing to do with each other, whatever the seed.
     for seed in 10..30 {
         for seconds in [10, 30] {
             let a = sampled(&signal, seconds, 2000, 0.0);
@@ -244,7 +244,7 @@ fn channels_that_make_no_sense_are_refused() {
 #[test]
 fn the_correlation_of_short_signals_by_hand() {
     let (a, b) = ([1.0f32, -1.0, 0.0, 0.0], [0.0f32, 1.0, -1.0, 0.0]);
-    // b is a one step later. At lag 0 the product is -1; at lag -1 nothing but the 0 and the 1 of b meet a.
+    // b is a, one step later. At lag 0 the product is -1; at lag -1 only the 0 and the 1 of b meet a.
     let found = correlation(&a, &b, -1, 2);
     assert_eq!(found[2], 1.0);
     assert_eq!(found[1], -0.5);

@@ -103,7 +103,7 @@ fn values_that_cannot_be_are_refused_with_key_value_and_range() {
     }
 }
 
-/// The README's config is one that the node takes.
+/// The node accepts the README's config.
 #[test]
 fn the_readmes_config_is_valid() {
     #[derive(Deserialize)]

@@ -138,7 +138,7 @@ fn a_sweep_is_in_firing_order_with_times_from_its_start() {
 
 #[test]
 fn some_rays_have_no_return_and_how_many_varies() {
-    // once round for the ball
+    // 20 sweeps over 6 s: the ball goes round once
     let counts: Vec<_> = (0..20).map(|i| points(T0 + i * 300_000_000).len()).collect();
     let all = RINGS * COLUMNS;
     assert!(

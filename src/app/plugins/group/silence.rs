@@ -1,4 +1,4 @@
-//! Tells the robot's operator why there are no sets. This looks at the wall clock, and has no part in the sets.
+//! Tells the robot's operator why there are no sets. It looks at the wall clock, and has no influence on the sets.
 
 use crate::app::diagnostics::is_silent;
 use crate::app::rate_limit::RateLimit;
@@ -14,14 +14,14 @@ const CHECK_EVERY: Duration = Duration::from_millis(500);
 pub(super) struct Silence {
     operation: String,
     inputs: Vec<Input>,
-    /// The last set, or the start.
+    /// Time of the last set, or of the start.
     since: Option<Instant>,
-    /// The last set's number.
+    /// Number of the last set.
     last: i64,
     /// The longest time between two sets.
     usual: Duration,
     said: RateLimit,
-    /// Present complaint, and its input.
+    /// Input that is to blame, and the present complaint about it.
     ailment: Option<(usize, Ailment)>,
 }
 
@@ -61,7 +61,7 @@ impl Silence {
         self.inputs[input].is_closed = false;
     }
 
-    /// A member of a set of this number is published. Says whether it is the first of its set.
+    /// Notes that a member of the set of this number is published; true if it is the first member.
     pub(super) fn set(&mut self, number: i64) -> bool {
         if number == self.last {
             return false;
@@ -79,7 +79,7 @@ impl Silence {
         self.inputs[input].is_closed = to == Change::Closed;
     }
 
-    /// Says why there is no set, if there is none for long. Returns when it wants to be called again.
+    /// Logs why there is no set, if there was none for long. Returns the time of the next check.
     pub(super) fn check<M>(&mut self, now: Instant, grouper: &Grouper<M>) -> Instant {
         let quiet = now.saturating_duration_since(*self.since.get_or_insert(now));
         let some_speak = self.inputs.iter().any(|input| input.messages > 0);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 const MS: i64 = 1_000_000;
 
-/// Keeps what is published.
+/// Sink that keeps the published messages.
 #[derive(Default)]
 struct Published(Vec<(String, Message)>);
 
@@ -26,7 +26,7 @@ impl Sink for Published {
 }
 
 impl Published {
-    /// Output, stamp in ms, group, span in ms and epoch of each message of a set.
+    /// Takes output, stamp in ms, group, span in ms and epoch of each message of a set.
     fn take(&mut self) -> Vec<(String, i64, i64, i64, i64)> {
         let sent = std::mem::take(&mut self.0).into_iter().map(|(output, message)| {
             let header = &message.header;
@@ -64,7 +64,7 @@ fn tensor(ms: i64, values: &[f32]) -> Message {
     message
 }
 
-/// A struct with a column of each form.
+/// Makes a struct with a column of each form.
 fn cloud(ms: i64, rows: usize) -> Message {
     let mut message = Message::default();
     message.rows = rows;
@@ -103,7 +103,7 @@ fn members_go_out_unchanged_in_the_order_of_the_inputs() {
     camera.header.frame_id.set("optical");
     camera.header.dtype.set("float32");
     camera.header.other.set("encoding").assign(MetadataRef::String("rgb8"));
-    // Its sender has other ideas of these keys.
+    // The sender uses these keys for other values.
     camera
         .header
         .other
@@ -214,7 +214,7 @@ fn an_input_is_taken_from_the_operation_before_it() {
     let mut sink = Published::default();
     graph.message(1, &tensor(20, &[5.0]), &mut sink);
     graph.message(0, &tensor(20, &[5.0]), &mut sink);
-    // The message of align is of no set.
+    // The message of align belongs to no set.
     let outputs: Vec<_> = sink.0.into_iter().map(|(output, _)| output).collect();
     assert_eq!(outputs, ["force", "sync/force", "sync/camera"]);
 }
@@ -228,7 +228,7 @@ fn a_clock_jump_clears_everything_and_raises_the_epoch_once() {
         graph.message(1, &tensor(ms, &[1.0]), &mut sink);
     }
     graph.message(0, &tensor(5200, &[1.0]), &mut sink);
-    // Both clocks are set back; what waited is gone.
+    // Both clocks are set back; the messages that waited are dropped.
     graph.message(0, &tensor(100, &[1.0]), &mut sink);
     graph.message(1, &tensor(100, &[1.0]), &mut sink);
     graph.message(1, &tensor(5200, &[1.0]), &mut sink);
@@ -321,7 +321,7 @@ fn memory_is_used_again_and_stays_within_its_bound() {
     assert!(before >= 90_000);
     let reused = pool.take(0, 9_000, 0).unwrap();
     assert!(reused.capacity() >= 9_000 && pool.bytes() < before);
-    // The memory of the other input goes, if there is room for no more.
+    // The memory of the other input is freed, if the bound leaves no room for it.
     let fresh = pool.take(1, 80_000, 0).unwrap_or_default();
     assert!(fresh.capacity() == 0 && pool.bytes() <= 20_000);
 }

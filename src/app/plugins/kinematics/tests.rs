@@ -8,7 +8,7 @@ use std::path::Path;
 
 const NAN: f64 = f64::NAN;
 
-/// Keeps what is published.
+/// Sink that keeps the published messages.
 #[derive(Default)]
 struct Published(Vec<(String, Message)>);
 
@@ -32,7 +32,7 @@ impl Published {
         std::mem::take(&mut self.0)
     }
 
-    /// The only message that was published.
+    /// Takes the only message that was published.
     fn only(&mut self) -> Message {
         let mut sent = self.take();
         assert_eq!(sent.len(), 1);
@@ -40,7 +40,7 @@ impl Published {
     }
 }
 
-/// A graph with the arm of `tests/common/planar.urdf`: links of 1 m and 0.5 m.
+/// Builds a graph with the arm of `tests/common/planar.urdf`: links of 1 m and 0.5 m.
 fn build(plugins: &str) -> Result<Graph, AppError> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/robot.yml");
     let text = format!(
@@ -72,7 +72,7 @@ fn values(message: &Message) -> Vec<f64> {
     message.flat().unwrap().as_slice().to_vec()
 }
 
-/// Compares to within 1e-12. NaN is NaN.
+/// Compares to within 1e-12. NaN equals NaN.
 fn assert_near(came: &[f64], wanted: &[f64]) {
     let is_near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-12 || a.is_nan() && b.is_nan();
     assert!(
@@ -85,7 +85,7 @@ fn faults(graph: &Graph) -> u64 {
     graph.faults().map(|(_, count)| count).sum()
 }
 
-/// The last line of the log of each kind, with its place and count.
+/// Returns the last line of the log of each kind, with its place and count.
 fn causes(graph: &Graph) -> Vec<String> {
     graph
         .causes()
@@ -145,7 +145,7 @@ fn each_row_has_its_stamp_and_its_mask() {
         header.shape.set([5, 4]);
         header.frame_id.set("joints");
         ops::key::epoch.set(header, 3);
-        // As of a window of one modality.
+        // Metadata of a window of one modality.
         form::modalities.set(header, ["joints"]);
         align::key::offsets.set(header, [0, 4]);
         form::age_ns.set(header, [0; 5]);
@@ -173,7 +173,7 @@ fn each_row_has_its_stamp_and_its_mask() {
     }
     let nonfinite = |of: usize| ops::key::dropped_nonfinite.get(&sent[of].1.header);
     assert_eq!((nonfinite(0), nonfinite(1)), (Some(1), Some(2)));
-    // The row that came masked is no fault.
+    // The row that came masked does not count as a fault.
     assert_eq!(faults(&graph), 3);
     graph.gather_diagnostics();
     let report = graph.report(std::time::Instant::now()).unwrap();
@@ -200,7 +200,7 @@ fn joints_are_found_by_their_names_whatever_their_order() {
     // The tool is another 0.5 m long.
     assert_near(&values(&poses[1].1), &[1.0, 1.0, 0.0, 0.0, 0.0, half, half]);
     assert_eq!((poses[1].0.as_str(), poses.len()), ("other_pose", 2));
-    // Without velocities there is no twist, and it says so.
+    // Without velocities there is no twist, which counts as a fault.
     assert_eq!(faults(&graph), 1);
     graph.message(
         0,
@@ -258,7 +258,7 @@ fn rows_without_a_stamp_for_each_are_refused_and_none_of_them_is_taken() {
             &[3, 1, 2],
             "`shape` [3, 1, 2] is not that of 1 samples of 2 values",
         ),
-        // Two rows of positions are not one of positions and velocities, and a column is not a row.
+        // Two rows of positions are not one row of positions and velocities, and a column is not a row.
         (
             "make: [pose, twist]",
             &[2, 2],
@@ -300,7 +300,7 @@ fn channels_that_have_names_of_joints_are_read_by_them() {
     let mut graph = graph("{ input: proprio, chain: arm, make: [pose, twist], channels: [1, 5] }");
     let mut sent = Published::default();
     let named = |values: [f64; 5], names: [&'static str; 5]| message(&values, move |to| to.fields.set(names));
-    // The elbow is bent, and the shoulder turns: whatever their order.
+    // The elbow is bent, and the shoulder turns, in whatever order the values come.
     let orders = [
         (
             [9.0, 0.0, FRAC_PI_2, 2.0, 0.0],
@@ -323,11 +323,11 @@ fn channels_that_have_names_of_joints_are_read_by_them() {
         assert_near(&values(&sent[0].1), &[1.0, 0.5, 0.0, 0.0, 0.0, half, half]);
         assert_near(&values(&sent[1].1), &[-1.0, 2.0, 0.0, 0.0, 0.0, 2.0]);
     }
-    // That is told.
+    // The log says so.
     let said = causes(&graph).join("\n");
     let wanted = "none of the `fields` q0, q1, v0, v1 is a joint";
     assert!(faults(&graph) == 1 && said.contains(wanted), "{said}");
-    // One joint alone is a mistake.
+    // Naming one joint of two is a mistake.
     graph.message(0, &named([0.0; 5], ["shoulder", "elbow", "g", "a", "b"]), &mut sent);
     let said = causes(&graph).join("\n");
     let wanted = "joint `shoulder` is not among the `fields` (there: elbow, g, a, b)";
@@ -343,7 +343,7 @@ fn values_far_beyond_the_limits_are_told_as_degrees() {
     graph.message(0, &message(&[f64::NAN, 90.0], |_| ()), &mut sent);
     assert!(causes(&graph).iter().all(|cause| !cause.contains("degrees")));
     graph.message(0, &message(&[0.5, -90.0], |_| ()), &mut sent);
-    // They are used all the same.
+    // All three messages are used all the same.
     assert_eq!(sent.take().len(), 3);
     let said = causes(&graph).join("\n");
     let wanted = "`elbow` is -90.000, more than a turn beyond its limits -3.000 and 3.000 (allowed: radians; are these degrees?)";
@@ -376,7 +376,7 @@ fn a_stream_that_changes_its_type_goes_on_from_the_last_answer() {
     let mut sent = Published::default();
     let joints: Vec<(Vec<f64>, Option<i64>)> = (0..8)
         .map(|tick| {
-            // The sixth one, which is the third in float32, is on the other side.
+            // The sixth goal, which is the third in float32, is on the other side.
             let (x, y) = (if tick == 5 { 0.9 } else { -0.2 }, 0.9 - 0.02 * f64::from(tick));
             let goal = [x, y, 0.0, 0.0, 0.0, 0.0, 1.0];
             let mut single = Message::default();
@@ -417,7 +417,7 @@ fn a_mask_of_no_rows_is_none_and_does_not_hide_that_of_the_output() {
     let mut graph = graph("{ input: joints, chain: arm, make: pose }");
     let mut sent = Published::default();
     for (value, mask) in [(0.0, 1), (NAN, 0)] {
-        // As an empty list from Python arrives.
+        // An empty list from Python arrives like this.
         let came = message(&[value, 0.0], |header| {
             header
                 .other
@@ -522,7 +522,7 @@ fn poses_make_joints_that_go_on_from_the_last_answer() {
         (Some(&[5, 2][..]), "elbow")
     );
     assert!(joints[4..8].iter().all(|joint| joint.is_nan()));
-    // Neighbours stay on one side of the elbow.
+    // The elbow stays on one side from row to row.
     assert!(
         (joints[1] - joints[3]).abs() < 0.1 && (joints[3] - joints[9]).abs() < 0.1,
         "{joints:?}"
@@ -556,7 +556,7 @@ fn poses_make_joints_that_go_on_from_the_last_answer() {
 
 #[test]
 fn joints_that_a_goal_leaves_free_are_pulled_to_rest() {
-    // x alone is to be reached.
+    // Only x of the goal is to be reached.
     let entries = "{ input: goal, chain: arm, make: joints, inverse: { task: position, weights: [1, 0, 0, 1, 1, 1], \
                      posture: 0.2, rest: [0, 1] } }, { input: arm_joints, chain: arm, make: pose, name: reached }";
     let mut graph = graph(entries);
@@ -572,7 +572,7 @@ fn joints_that_a_goal_leaves_free_are_pulled_to_rest() {
         assert!(distance <= before, "{joints:?}");
         (before, last) = (distance, joints);
     }
-    // The way to rest is then that in which x changes most: (dx/da, dx/db) of x = cos a + cos(a + b) / 2.
+    // In the end, rest lies in the direction in which x changes most: (dx/da, dx/db) of x = cos a + cos(a + b) / 2.
     let along = [
         -last[0].sin() - 0.5 * (last[0] + last[1]).sin(),
         -0.5 * (last[0] + last[1]).sin(),
@@ -664,7 +664,7 @@ fn a_tool_pose_is_a_modality_of_fuse() {
         .into_iter()
         .filter(|(output, _)| output == "fused")
         .collect();
-    // At 10 ms half of the way, at 20 and 30 between two equal poses: the row that is masked is not there.
+    // At 10 ms the pose is half way; at 20 and 30 ms it is between two equal poses, as the masked row is left out.
     assert_eq!(fused.len(), 3);
     let rows: Vec<Vec<f32>> = fused
         .iter()

@@ -19,7 +19,7 @@ const OVERHEAD: usize = 4096;
 pub(super) struct Attach {
     inputs: Vec<Input>,
     held: Attached<Message>,
-    /// The modalities, whose inputs come first.
+    /// Number of modalities, whose inputs come first.
     modalities: usize,
     outputs: Vec<String>,
     /// The form of the output `observation`.
@@ -30,7 +30,7 @@ pub(super) struct Attach {
     name: String,
 }
 
-/// An attached stream, and what the last window has of it.
+/// An attached stream, and the layout of its messages in the last window.
 struct Input {
     form: Option<Form>,
     pool: HeldPools,
@@ -42,9 +42,10 @@ struct Input {
 
 /// Form that every message of a stream has in common.
 struct Form {
-    /// True if the messages are stacked. Otherwise their rows are put one after the other, each with its own number.
+    /// True if the messages are stacked. Otherwise their rows are put one after the other, and each message has its own number
+    /// of rows.
     is_stacked: bool,
-    /// The shape of a message that is stacked, or of a row of one that is flat.
+    /// Shape of a message if messages are stacked, else of a row if messages are flat.
     shape: Vec<i64>,
     columns: Vec<ColumnLayout>,
     /// The keys that are passed on.
@@ -52,7 +53,7 @@ struct Form {
 }
 
 impl Attach {
-    /// For the attached streams of a timeline; `None` if there is none.
+    /// State of the attached streams of a timeline; `None` if there are none.
     pub(super) fn new(timeline: &Timeline) -> Option<Self> {
         if timeline.attached().is_empty() {
             return None;
@@ -75,12 +76,12 @@ impl Attach {
         })
     }
 
-    /// The attached stream of an input, if it is one.
+    /// Index of the attached stream of an input, if it is one.
     pub(super) fn stream(&self, input: usize) -> Option<usize> {
         input.checked_sub(self.modalities)
     }
 
-    /// The output `observation`: it follows `fused`, and those of the attached streams.
+    /// Index of the output `observation`, which follows `fused` and the outputs of the attached streams.
     pub(super) fn observation(&self) -> usize {
         1 + self.inputs.len()
     }
@@ -112,7 +113,7 @@ impl Attach {
         Ok(arrival)
     }
 
-    /// Keeps the memory of messages that are held no more, to be used again.
+    /// Puts the memory of messages that are not held any more back into the pools.
     fn give_back(&mut self) {
         while let Some((stream, message)) = self.held.next_released() {
             let held = self.held.held_bytes(stream);
@@ -120,7 +121,7 @@ impl Attach {
         }
     }
 
-    /// Finds the messages of the window of a target.
+    /// Finds the messages of a target's window, and lays out the outputs that are wanted.
     pub(super) fn select(&mut self, timeline: &Timeline, target: &Target, out: &Outbox<'_>) {
         self.held.select(timeline, target);
         self.give_back();
@@ -132,7 +133,7 @@ impl Attach {
         }
     }
 
-    /// Says how old what the newest row has of each stream is.
+    /// Reports the age of each stream's message in the newest row.
     pub(super) fn report(&self, timeline: &Timeline, watch: &mut Watch, out: &mut Outbox<'_>) {
         let ages = self.held.age_ns();
         let newest = &ages[ages.len() - self.inputs.len()..];
@@ -146,11 +147,11 @@ impl Attach {
         }
     }
 
-    /// Publishes the messages of the window that was selected last, each stream's on its own output. `request` is the one
-    /// that the window answers.
+    /// Publishes the messages of the window that was selected last, each stream's on its own output. `request` is the header of
+    /// the request that the window answers.
     pub(super) fn publish(&self, target: &Target, request: Option<&Header>, out: &mut Outbox<'_>) {
         for (i, input) in self.inputs.iter().enumerate() {
-            // Until its first message has come, nobody knows what they are.
+            // Before a stream's first message, the form of its messages is not known.
             if input.form.is_none() || !out.is_wanted(1 + i) {
                 continue;
             }
@@ -171,8 +172,8 @@ impl Attach {
         }
     }
 
-    /// Publishes everything of the window in one message: its values, of this type, and the messages. `describe` writes
-    /// what the header of `fused` says.
+    /// Publishes the whole window in one message: its values, of type `dtype`, and the attached messages. `describe` writes the
+    /// header of `fused`.
     pub(super) fn publish_whole(&mut self, dtype: Dtype, out: &mut Outbox<'_>, describe: impl FnOnce(&mut Header)) {
         if let Err(problem) = self.lay_out_whole(dtype) {
             return out.fault_of_output(self.observation(), 1, problem);
@@ -204,14 +205,14 @@ impl Attach {
         (self.layout, self.name) = (layout, name);
     }
 
-    /// Writes what the header of every output of the observation says of the attached streams.
+    /// Writes the metadata of the attached streams, which every output of the observation has.
     pub(super) fn describe(&self, header: &mut Header) {
         align::key::attached.set(header, &self.outputs);
         align::key::grid_index.set(header, self.held.index());
         align::key::grid_age_ns.set(header, self.held.age_ns());
     }
 
-    /// Brings the form of `observation` up to date: a row, with a list for each column.
+    /// Updates the layout of `observation`: one row, with a list in each column.
     fn lay_out_whole(&mut self, dtype: Dtype) -> Result<(), String> {
         let Self {
             layout,
@@ -272,7 +273,7 @@ fn write<'a>(members: impl Iterator<Item = &'a Message>, own: usize, payload: &m
 }
 
 impl Input {
-    /// Brings the form and the header of its output up to date.
+    /// Updates the layout and the header of the stream's output.
     fn lay_out<'a>(&mut self, members: impl ExactSizeIterator<Item = &'a Message> + Clone) {
         let Self {
             form,
@@ -284,7 +285,7 @@ impl Input {
         header.clear();
         header.timestamps_ns.set(members.clone().map(Message::timestamp_ns));
         let Some(form) = form else {
-            // Their type is not known: an empty list stands for them.
+            // The type of the messages is not known yet: an empty list stands for them.
             layout.rows = 0;
             layout.columns.resize_with(1, || ColumnLayout {
                 name: Cow::Borrowed(""),
@@ -325,7 +326,7 @@ impl Input {
     }
 }
 
-/// Copies the keys that say what a message is, and are the same in all of a stream.
+/// Copies the keys that describe the form of a message, which are the same in all messages of a stream.
 fn pass_on(header: &mut Header, from: &Header) {
     form::channels.copy(from, header);
     form::origin_m.copy(from, header);
@@ -336,7 +337,7 @@ fn pass_on(header: &mut Header, from: &Header) {
 }
 
 impl Form {
-    /// Form of a first message.
+    /// Derives the form from the first message of a stream.
     fn of(message: &Message) -> Result<Self, String> {
         let is_flat = message.flat().is_some();
         let fields = message.header.fields.get().unwrap_or_default();
@@ -450,7 +451,7 @@ impl Form {
         ))
     }
 
-    /// The rows of a message of this form.
+    /// Number of rows in a message of this form.
     fn rows(&self, message: &Message) -> usize {
         match (message.flat(), message.columns()) {
             (Some(values), _) if !self.is_stacked => match message.header.shape.get() {
@@ -463,12 +464,13 @@ impl Form {
     }
 }
 
-/// The elements of a shape that was held against its payload.
+/// Number of elements in a shape that was checked against its payload.
 fn elements(shape: &[i64]) -> usize {
     shape.iter().map(|&n| n as usize).product()
 }
 
-/// True if it is a struct of one row with a list of the same length in each column: as many rows of values.
+/// True if a message is a struct of one row with a list of the same length in each column. Each list stands for a column of
+/// values.
 fn is_row_of_lists(message: &Message) -> bool {
     let Some(first) = message.columns().first() else {
         return false;
@@ -477,7 +479,7 @@ fn is_row_of_lists(message: &Message) -> bool {
     message.rows == 1 && message.columns().iter().all(|column| is_list(column.cells))
 }
 
-/// The columns of a payload, for an error.
+/// Formats the columns of a payload for an error.
 fn in_words<'a>(columns: impl Iterator<Item = (&'a str, Dtype, Cells)>) -> String {
     let columns = columns.map(|(name, dtype, cells)| match (name, cells) {
         ("", _) => format!("a flat array of {dtype}"),

@@ -1,4 +1,4 @@
-//! Observations that are due, and what their headers say.
+//! Publishing of the observations that are due, and of their headers.
 
 use super::attach::Attach;
 use super::{Observe, trigger};
@@ -10,20 +10,20 @@ use robocache_ops::align::{Aligner, Destination, Window};
 use robocache_ops::{self as ops, align};
 use robocache_stream::{Header, Layout, form};
 
-/// Observations that are published before the operations that take them in this process get to see them.
+/// Most observations that are published in a row before other operations of this process take them.
 const AT_ONCE: usize = 256;
 
-/// Metadata of every observation of an output.
+/// Metadata that all observations of an output share.
 pub(super) struct Published {
     pub names: Vec<String>,
     pub offsets: Vec<i64>,
     pub layout: Layout,
-    /// The frame of the stream, if the output is that of one stream.
+    /// The frame of the stream, if the output has one stream.
     pub frame_id: Option<String>,
 }
 
 impl Observe {
-    /// Publishes what is due, a number of observations at most. Returns whether that was all.
+    /// Publishes the observations that are due, up to a limit. Returns true if none is left.
     pub(super) fn publish_due(&mut self, out: &mut Outbox<'_>) -> bool {
         let mut published = 0;
         while published < AT_ONCE
@@ -31,7 +31,7 @@ impl Observe {
             && let Some(target) = self.aligner.due()
         {
             published += 1;
-            // Observations that waited in front of it come first.
+            // Refusals of requests that waited before it come first.
             self.answer_refused(out);
             self.watch.observation(self.aligner.timeline());
             if let Some(mut figures) = out.figures() {
@@ -82,7 +82,7 @@ impl Observe {
 }
 
 impl Published {
-    /// The outputs of an aligner. `has_frames`: each is that of one stream, whose frame it passes on.
+    /// The outputs of an aligner. `has_frames` is true if each has one stream, whose frame it passes on.
     pub(super) fn of(aligner: &Aligner, has_frames: bool) -> Vec<Self> {
         let timeline = aligner.timeline();
         let published = aligner.outputs().iter().map(|output| {
@@ -98,8 +98,8 @@ impl Published {
         published.collect()
     }
 
-    /// Publishes an output of a window if it is wanted. `device` is the one on which it may stay, with its budget.
-    /// `request` is the one that the window answers. Says whether it was wanted.
+    /// Publishes an output of a window, and returns true, if it is wanted. The output may stay on `device`, with its budget.
+    /// The window answers the request with the header `request`, if there is one.
     fn publish(
         &self,
         i: usize,
@@ -137,7 +137,7 @@ impl Published {
         true
     }
 
-    /// Publishes the window as `observation` with what is attached to it, and alone if that is wanted. Its values are
+    /// Publishes the window and the attached messages as `observation`, and the window alone if that is wanted. Its values are
     /// computed once.
     fn publish_whole(
         &self,
@@ -157,7 +157,7 @@ impl Published {
         attach.publish_whole(dtype, out, |header| self.describe(window, request, header));
     }
 
-    /// Writes the header of the output that was taken last.
+    /// Writes the header of the output whose values were written last.
     fn describe(&self, window: &Window<'_>, request: Option<&Header>, header: &mut Header) {
         if let Some(request) = request {
             trigger::answer(header, request);
@@ -190,7 +190,7 @@ impl Published {
     }
 }
 
-/// Says what the newest row of an output has of each stream, and counts values that the published type can't hold.
+/// Reports the age and validity of each stream in an output's newest row, and counts rows that the published type can't hold.
 fn report(i: usize, window: &Window<'_>, watch: &mut Watch, out: &mut Outbox<'_>) {
     let dtype = window.timeline().dtype();
     let modalities = window.output(i).modalities();

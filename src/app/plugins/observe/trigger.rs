@@ -1,4 +1,4 @@
-//! Requests and ticks: what they ask for, and the metadata of requests until they are answered.
+//! Requests and ticks: the times that they ask for, and the metadata of requests until they are answered.
 
 use super::Observe;
 use crate::app::{Fault, Outbox};
@@ -29,24 +29,24 @@ impl Requests {
         self.waiting.remove(at).map(|(.., header)| header)
     }
 
-    /// Takes that of the oldest request out.
+    /// Takes the metadata of the oldest request out.
     pub(super) fn take_oldest(&mut self) -> Option<Header> {
         self.waiting.pop_front().map(|(.., header)| header)
     }
 
-    /// Gives the memory of metadata back.
+    /// Keeps the memory of metadata, to be reused.
     pub(super) fn give_back(&mut self, header: Option<Header>) {
         self.free.extend(header);
     }
 
-    /// Arrival of the oldest one.
+    /// Arrival of the oldest request.
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.waiting.front().map(|&(_, came, _)| came)
     }
 }
 
 impl Observe {
-    /// A request or a tick came.
+    /// Handles a request or a tick that came.
     pub(super) fn triggered(&mut self, message: &Message, out: &mut Outbox<'_>) {
         let input = self.trigger_input();
         self.watch.triggered();
@@ -67,7 +67,7 @@ impl Observe {
         }
     }
 
-    /// Answers the requests that waited and get no observation.
+    /// Answers the requests that waited and are refused.
     pub(super) fn answer_refused(&mut self, out: &mut Outbox<'_>) {
         while let Some((number, refusal)) = self.aligner.timeline_mut().take_refused() {
             if let Some(request) = self.requests.take(number) {
@@ -77,7 +77,7 @@ impl Observe {
         }
     }
 
-    /// Answers a request that gets no observation: no row, and why.
+    /// Answers a request that gets no observation with the reason, and no row.
     pub(super) fn refuse(&self, request: &Header, why: &(impl Display + ?Sized), out: &mut Outbox<'_>) {
         let timeline = self.aligner.timeline();
         let whole = self
@@ -97,11 +97,11 @@ impl Observe {
     }
 }
 
-/// The time that a request asks for, ns; `None`: the newest that is due. dora's own stamp does not count as such a
-/// time.
+/// Reads the time that a request asks for, ns; `None` asks for the newest observation that is due. dora's own stamp does not
+/// count as such a time.
 ///
 /// # Errors
-/// A time that is none.
+/// A `timestamp_ns` that is not an integer.
 fn time(header: &Header) -> Result<Option<i64>, Fault> {
     if let Some(came) = header.other.get(key::timestamp_ns) {
         let (key, came) = (key::timestamp_ns, came.as_ref());
@@ -110,7 +110,7 @@ fn time(header: &Header) -> Result<Option<i64>, Fault> {
     Ok(header.timestamp_ns.get().filter(|_| !header.is_unstamped()))
 }
 
-/// Begins the header of an answer with all that the request says, but for the form of its payload.
+/// Begins the header of an answer with the metadata of the request, but for the form of its payload.
 pub(super) fn answer(header: &mut Header, request: &Header) {
     header.copy_from(request);
     header.forget_form();

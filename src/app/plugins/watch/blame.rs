@@ -6,33 +6,34 @@ use robocache_time::{ns_to_ms, ns_to_s};
 use std::fmt::Write;
 use std::time::Instant;
 
-/// A stream that is valid in a smaller share of the observations is in error.
+/// Share of valid observations below which a stream is in error.
 const LEAST_VALID: f64 = 0.1;
 
-/// A share of fewer observations tells nothing.
+/// Fewest observations of which the valid share is judged.
 const LEAST_OBSERVED: u64 = 4;
 
-/// Streams of one clock are apart by no more than this, or by a few of their steps, ns.
+/// Greatest distance between streams of one clock: this, ns, or a few of their steps.
 const APART_NS: i64 = 100_000_000;
 const APART_STEPS: i64 = 3;
 
 /// Possible defects of a stream, the worst first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Guilt {
-    /// Nothing that came can be used.
+    /// Messages came, but none that can be used.
     Unusable,
     /// Stamps that are not times in ns.
     Stamps,
-    /// Silence: nothing was sent, or no longer.
+    /// Silence: no message came at all, or none for long.
     Quiet,
-    /// Another clock than that of the others.
+    /// A clock that differs from those of the other streams.
     Apart,
     None,
 }
 
 impl Watch {
-    /// Says why there is no observation: the input that is most to blame, and what is known of the trigger and of the
-    /// streams that targets wait for: of the guilty ones, the worst first, or of all if none is. Nothing if all inputs are closed.
+    /// Returns the input that is most to blame for a missing observation, and the reason. The reason describes the trigger and
+    /// the streams that targets wait for: the guilty, the worst first, or all if none is guilty. `None` if all inputs are
+    /// closed.
     pub(super) fn why_silent(&self, now: Instant, timeline: &Timeline) -> Option<(usize, String)> {
         let states: Vec<StreamState> = (0..self.streams.len()).map(|stream| timeline.stream(stream)).collect();
         if !states.iter().any(|state| state.open) {
@@ -74,7 +75,7 @@ impl Watch {
                 };
                 continue;
             };
-            // A stream that is behind the one that goes on says so, whoever is to blame for it.
+            // The distance to the least guilty other stream is told, whichever of the two is to blame.
             let other = blamed
                 .iter()
                 .rev()
@@ -112,8 +113,8 @@ impl Watch {
         }
     }
 
-    /// Lead of a stream's clock over that of the others, ns: over that of most of them, or, of two, over the one that
-    /// is nearer to this host's clock. Without known arrivals, the lead of the newest stamp.
+    /// Lead of a stream's clock over the others, ns: over the median of `among`, or if they are two, over the one nearer to
+    /// this host's clock. If arrivals are not known, it is the lead of the newest stamp over the newest of all.
     fn apart_ns(&self, i: usize, among: &[usize], states: &[StreamState]) -> i64 {
         let newest = |i: usize| states[i].newest_ns;
         let spoke = || among.iter().copied().filter(|&i| newest(i).is_some());
@@ -131,8 +132,8 @@ impl Watch {
         own_and_reference.map_or(0, |(own, reference)| own.saturating_sub(reference))
     }
 
-    /// Finds the streams that are hardly ever valid, and the one whose clock is to blame for it, and says so, the guilty one
-    /// first.
+    /// Finds the streams that are hardly ever valid, and the stream whose clock is to blame for it. It logs them, the guilty
+    /// stream first.
     pub(super) fn look_for_invalid(&mut self, now: Instant, start: Instant, timeline: &Timeline) {
         let ahead = self.ahead_of_all(timeline);
         let mut ailing = Vec::new();
@@ -166,7 +167,7 @@ impl Watch {
             let level = Level::Error;
             let ailment = Ailment { level, what, cause };
             let stream = &mut self.streams[i];
-            // That it is quiet is said with a line of its own.
+            // A quiet stream has a line of its own in the log.
             let is_said_quiet = timeline.stream(i).open && stream.quiet(now, start).is_some();
             if !is_said_quiet && stream.said_invalid.take_turn(now, SAY_AGAIN) {
                 tracing::error!("{}: input `{}`: {ailment}", self.operation, stream.name);
@@ -175,8 +176,8 @@ impl Watch {
         }
     }
 
-    /// The stream whose clock is furthest ahead of those of the others, and by how much, ns, if that is further than
-    /// streams of one clock are apart. When samples came tells it, so the steps between them have no part in it.
+    /// The stream whose clock is furthest ahead of the others, and its lead, ns, if streams of one clock are not that far
+    /// apart. The lead follows from arrivals, so the steps between samples have no part in it.
     fn ahead_of_all(&self, timeline: &Timeline) -> Option<(usize, i64)> {
         let states: Vec<StreamState> = (0..self.streams.len()).map(|stream| timeline.stream(stream)).collect();
         let open: Vec<usize> = (0..states.len()).filter(|&i| states[i].open).collect();
@@ -184,7 +185,7 @@ impl Watch {
         leads.filter(|&(_, ns)| ns > APART_NS).max_by_key(|&(_, ns)| ns)
     }
 
-    /// The reason why a stream is not valid: it is closed or silent, its unit, an offset, a limit.
+    /// The reason why a stream is not valid: it is closed or silent, or its unit, a clock offset or a limit.
     fn why_invalid(&self, i: usize, now: Instant, start: Instant, timeline: &Timeline) -> String {
         let (stream, state) = (&self.streams[i], timeline.stream(i));
         if !state.open {
@@ -230,7 +231,7 @@ impl Watch {
 }
 
 impl StreamWatch {
-    /// In which share of the observations of the last seconds it is valid, if they are enough to tell.
+    /// Share of the last seconds' observations in which the stream is valid, if they are enough to tell.
     fn valid_share(&self, now: Instant) -> Option<f64> {
         let seen = self.seen.get();
         let is_known = seen.observed >= LEAST_OBSERVED && now.saturating_duration_since(self.seen.since()) >= SILENT;
@@ -238,7 +239,7 @@ impl StreamWatch {
     }
 }
 
-/// True if a stream is further from others than one of the same clock is.
+/// True if a stream is further from others than streams of one clock are.
 fn is_far(apart_ns: i64, stream: &StreamWatch) -> bool {
     let steps_ns = stream.seen.get().step_ns.saturating_mul(APART_STEPS);
     apart_ns.unsigned_abs() > APART_NS.max(steps_ns).unsigned_abs()

@@ -1,4 +1,4 @@
-//! One stream: whether it is quiet, and whether its stamps are times.
+//! Watch over one stream: whether it is quiet, and whether its stamps are capture times.
 
 use super::SAY_AGAIN;
 use crate::app::diagnostics::{Figure, Recent, is_silent};
@@ -11,34 +11,34 @@ use std::time::{Duration, Instant};
 const JUDGE_AFTER: Duration = Duration::from_secs(1);
 const JUDGE_SAMPLES: u64 = 5;
 
-/// A stamp further back than this is of a clock that was set, and not of a message out of order, ns.
+/// Step back of a stamp, ns, beyond which its clock was set back. A smaller step is a message out of order.
 const RESET_NS: i64 = 1_000_000_000;
 
 /// Kinds of the warnings.
 const OTHER_UNIT: &str = "stamps in another unit";
 const CONSTANT: &str = "constant stamps";
 
-/// One stream of an operation: when it spoke, and what is wrong with its stamps.
+/// Watch over one stream of an operation: the times of its samples, and the faults of its stamps.
 pub(in crate::app::plugins) struct StreamWatch {
     pub name: String,
     pub samples: u64,
-    /// Messages that could not be used since the last one that could.
+    /// Messages that could not be used, since the last usable one.
     pub refused: u64,
-    /// Arrival of the first sample, and of the last one.
+    /// Arrival of the first sample, and of the last sample.
     pub first: Option<Instant>,
     pub last: Option<Instant>,
-    /// From where on its stamps are judged.
+    /// Time and stamp from which on its stamps are judged.
     since: Option<(Instant, i64)>,
     newest_ns: Option<i64>,
     /// Arrival of the newest stamp, and the number of samples since that are not newer.
     stands: Option<(Instant, u64)>,
-    /// Lead of its last stamp over the time at which it came, ns.
+    /// Lead of its last stamp over the arrival, ns.
     pub lead_ns: Option<i64>,
     /// True if the unit of its stamps is known.
     is_judged: bool,
     /// Complaint about its stamps, in the words of the log.
     pub stamp_problem: Option<String>,
-    /// True if the complaint is that they stand still.
+    /// True if the complaint is that its stamps stand still.
     is_constant: bool,
     pub(super) seen: Recent<RecentRows>,
     pub said_quiet: RateLimit,
@@ -95,8 +95,8 @@ impl StreamWatch {
         }
     }
 
-    /// Complaint about its stamps, after a sample with this one: its kind, if it is new. Its words are then the
-    /// `stamp_problem`.
+    /// Judges its stamps after a sample with this stamp. Returns the kind of the complaint, if it is new; its words are then
+    /// the `stamp_problem`.
     pub(crate) fn judge(&mut self, now: Instant, stamp_ns: i64, arrival_ns: Option<i64>) -> Option<&'static str> {
         let stands = self.step(now, stamp_ns);
         let Some((since, first_ns)) = self.since else {
@@ -141,8 +141,8 @@ impl StreamWatch {
         Some(OTHER_UNIT)
     }
 
-    /// The step from its newest stamp so far to a newer one. For how long there was none, and over how many samples, if that
-    /// is longer than it ever should be.
+    /// Records the step from its newest stamp so far to a newer one. If its stamps have stood still for too long, returns for
+    /// how long, and over how many samples.
     fn step(&mut self, now: Instant, stamp_ns: i64) -> Option<(Duration, u64)> {
         let newest_ns = *self.newest_ns.get_or_insert(stamp_ns);
         let step_ns = stamp_ns.saturating_sub(newest_ns);
@@ -163,7 +163,7 @@ impl StreamWatch {
         None
     }
 
-    /// Makes what is wrong with its stamps its ailment, if it has no other.
+    /// Makes the complaint about its stamps its ailment, if it has no other.
     pub(crate) fn set_stamp_ailment(&mut self) {
         if self.ailment.is_none() {
             self.ailment = self.stamp_problem.as_ref().map(|stamp_problem| Ailment {
@@ -174,7 +174,7 @@ impl StreamWatch {
         }
     }
 
-    /// For how long it has been quiet, if that is longer than it ever should be.
+    /// Time for which the stream has been quiet, if it is longer than it should be.
     pub(crate) fn quiet(&self, now: Instant, since: Instant) -> Option<Duration> {
         let quiet = now.saturating_duration_since(self.last.unwrap_or(since));
         let usual = match (self.first, self.last) {
@@ -186,7 +186,7 @@ impl StreamWatch {
         is_silent(quiet, usual).then_some(quiet)
     }
 
-    /// Warns if it is quiet, now and then. `besides` says what goes on without it.
+    /// Warns if it is quiet, at a limited rate. `besides` says what goes on without it.
     pub(crate) fn warn_if_quiet(&mut self, [now, since]: [Instant; 2], operation: &str, besides: &str) {
         if self.said_quiet.is_due(now, SAY_AGAIN)
             && let Some(quiet) = self.quiet(now, since)
@@ -196,14 +196,14 @@ impl StreamWatch {
         }
     }
 
-    /// A sample that can be used came.
+    /// Notes a sample that can be used.
     pub(crate) fn came(&mut self, now: Instant) {
         self.samples += 1;
         self.refused = 0;
         self.last = Some(now);
     }
 
-    /// Silence of this length, in words.
+    /// Formats a silence of this length as the end of a sentence.
     pub(crate) fn silence(&self, quiet: Duration) -> String {
         let seconds = quiet.as_secs_f64();
         match self.refused {
@@ -234,7 +234,7 @@ mod tests {
         for i in 0..30 {
             assert_eq!(judge(i, 100 * i as i64), (None, None), "{i}");
         }
-        // The newest is of 2900 ms; what is older changes nothing.
+        // The newest stamp is 2900 ms; older stamps change nothing.
         for i in 30..39 {
             assert_eq!(judge(i, 2900 - (i as i64 % 2)), (None, None), "{i}");
         }

@@ -44,7 +44,7 @@ fn it_says_which_stream_is_missing_or_behind_and_by_how_much() {
     assert_eq!(watch.why_silent(now, &timeline), None);
 }
 
-/// Both send 50 samples over a second; those of `b` came so far from their stamps.
+/// Asks which stream is to blame, after 50 samples of both over a second. Samples of `b` come `b_apart_ns` after their stamps.
 fn of_clocks(b_apart_ns: i64) -> (usize, String) {
     let mut timeline = timeline("");
     let mut watch = Watch::new("fuse", &timeline);
@@ -102,7 +102,7 @@ fn stamps_in_another_unit_are_to_blame_whoever_is_quiet() {
     );
 }
 
-/// A second `b` that is hardly valid, and why.
+/// Runs three seconds of observations, and returns the ailing stream and its complaint.
 fn invalid(mut each: impl FnMut(&mut Timeline, &mut Watch, Instant, i64)) -> Option<(usize, Ailment)> {
     let keys = "max_wait_ms: 50,";
     let mut timeline = timeline(keys);
@@ -147,7 +147,7 @@ fn a_stream_that_is_hardly_valid_says_why() {
         said(silent),
         "valid in 0.0 % of the observations: it has sent nothing for 3.0 s"
     );
-    // One in ten is enough.
+    // A share of one in ten is enough.
     let valid = |timeline: &mut Timeline, watch: &mut Watch, now, ns: i64| {
         push(timeline, watch, 1, ns, now);
         watch.observed(1, 0, ns % 100_000_000 == 0);
@@ -155,7 +155,7 @@ fn a_stream_that_is_hardly_valid_says_why() {
     assert_eq!(invalid(valid), None);
 }
 
-/// `b` is 0.5 s ahead: by `max_wait_ms` observations follow it, and the samples of the others come too late.
+/// Runs `b` 0.5 s ahead: because of `max_wait_ms` observations follow it, and samples of other streams come too late.
 #[test]
 fn the_stream_that_is_ahead_is_to_blame_where_others_are_left_behind() {
     let mut timeline = timeline("max_wait_ms: 50,");
@@ -205,7 +205,7 @@ fn it_speaks_after_two_seconds_and_every_ten() {
         }
     }
     assert_eq!(said, [2, 12, 22]);
-    // A grid of ten seconds is not silent for two.
+    // A grid with a period of ten seconds is not silent after two seconds.
     let timeline = self::timeline("emit_every: 1000,");
     let mut slow = Watch::new("fuse", &timeline);
     slow.check(start, None, &timeline);
@@ -213,7 +213,7 @@ fn it_speaks_after_two_seconds_and_every_ten() {
     assert_eq!(slow.said.last(), None);
 }
 
-/// Times of lines, in s, of a watch that is looked at every half second; `each` runs before.
+/// Returns the times of lines, in s, of a watch that is checked every half second; `each` runs before each check.
 fn said(keys: &str, mut each: impl FnMut(u32, &mut Timeline, &mut Watch, Instant) -> Option<Instant>) -> Vec<u32> {
     let mut timeline = timeline(keys);
     timeline.close(2);
@@ -259,7 +259,7 @@ fn a_request_that_does_not_come_is_no_silence_and_one_that_waits_is() {
 fn a_timer_that_does_not_tick_or_finds_nothing_is_named() {
     let keys = "trigger: { timer: tick },";
     assert_eq!(said(keys, |_, _, _, _| None), [2, 12]);
-    // One that ticks every 8 s is not overdue, and has an observation each time.
+    // A timer that ticks every 8 s is not overdue, and has an observation each time.
     let slow = said(keys, |half_seconds, timeline, watch, now| {
         if half_seconds.is_multiple_of(16) {
             watch.trigger.samples += 1;
@@ -288,7 +288,7 @@ fn a_timer_that_does_not_tick_or_finds_nothing_is_named() {
 
 #[test]
 fn a_stream_whose_samples_are_the_targets_may_be_slow() {
-    // Every third of samples 2 s apart, each of which was used.
+    // The targets are every third of samples that come 2 s apart, and each was used.
     let of = |every: u32| {
         move |half_seconds: u32, timeline: &mut Timeline, watch: &mut Watch, now| {
             if half_seconds.is_multiple_of(4) {
@@ -304,7 +304,7 @@ fn a_stream_whose_samples_are_the_targets_may_be_slow() {
         }
     };
     assert_eq!(said("trigger: { stream: a, every: 3 },", of(3)), [] as [u32; 0]);
-    // One that is held up by another.
+    // A leading stream whose targets are held up by another stream.
     assert_eq!(said("trigger: { stream: a },", of(1000)), [2, 12]);
     let timeline = timeline("trigger: { stream: a },");
     let watch = Watch::new("fuse", &timeline);

@@ -11,7 +11,7 @@ use robocache::prelude::Dtype;
 use robocache::time::Interpolation;
 
 impl Sink {
-    /// Makes the dataset, if it is not there.
+    /// Creates the dataset, if that is not done yet.
     pub(super) fn open(&mut self, fps: u32) -> eyre::Result<()> {
         if self.writer.is_some() {
             return Ok(());
@@ -56,7 +56,7 @@ impl Sink {
         Feature::new(&config.name, Kind::Numbers(Dtype::Float32), [dim]).with_names(names)
     }
 
-    /// The features that say how true the others are.
+    /// Makes the features that hold validity, ages and times of the others.
     fn truth(&self) -> Vec<Feature> {
         let parts = self.fuse.modalities.len() + self.streams.len();
         let names: Vec<&str> = (0..parts).map(|part| self.part_name(part)).collect();
@@ -81,7 +81,7 @@ impl Sink {
         features
     }
 
-    /// A modality's input, or the feature of a stream.
+    /// The name of a part: the input of a modality, or the feature of a stream.
     pub(super) fn part_name(&self, part: usize) -> &str {
         match part.checked_sub(self.fuse.modalities.len()) {
             None => &self.fuse.modalities[part].input,
@@ -89,7 +89,7 @@ impl Sink {
         }
     }
 
-    /// The sources of the features, for whoever reads the dataset back.
+    /// Lists the sources of the features, for readers of the dataset.
     pub(super) fn origins(&self) -> origin::Origins {
         let of = |(plan, config): (&Plan, &FeatureConfig)| {
             let parts = match plan {

@@ -1,4 +1,4 @@
-//! A frame of each observation: which ones are kept, where an episode ends, and the bytes of each feature.
+//! Frames of observations: which observations are kept, where an episode ends, and the bytes of each feature.
 
 use super::{Last, Sink};
 use crate::convert::lerobot::config::OnInvalid;
@@ -61,7 +61,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Ends the episode before a frame that begins another one. A step that is longer than `step_ns` is not that of frames.
+    /// Ends the previous episode if the frame begins another. Counts a hole if the step from the previous frame is longer than
+    /// `step_ns`.
     fn episode(&mut self, observation: &Observation, begins: bool, begun: usize, step_ns: i64) -> eyre::Result<()> {
         let Some(writer) = &mut self.writer else {
             return Ok(());

@@ -1,7 +1,7 @@
-//! Drivers of GPUs: the seam below [`Gpu`](super::Gpu), which every vendor's has behind it.
+//! Drivers of GPUs: the interface below [`Gpu`](super::Gpu), which every vendor's driver implements.
 //!
-//! A vendor's GPUs take an implementation of [`Driver`] and a variant of [`Kind`]. Everything above has one source for all
-//! of them.
+//! A new vendor's GPUs need an implementation of [`Driver`] and a variant of [`Kind`]. Everything above has one source for all
+//! vendors.
 
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -13,7 +13,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// The vendor's driver that a GPU is used by.
+/// Kind of GPU, by its vendor's driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// NVIDIA's: CUDA.
@@ -23,10 +23,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them, in the order in which `auto` looks for one.
+    /// All kinds, in the order in which `auto` looks for one.
     pub const ALL: [Self; 2] = [Self::Cuda, Self::Hip];
 
-    /// The word for it, as in `cuda:0`.
+    /// The name of the kind, as in `cuda:0`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cuda => "cuda",
@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// True if the tests have passed on a device of it. `auto` takes no other; it must be named.
+    /// True if the tests have passed on a device of this kind. `auto` takes verified kinds only; other kinds must be named.
     pub const fn is_verified(self) -> bool {
         match self {
             Self::Cuda => true,
@@ -57,7 +57,7 @@ impl Kind {
         }
     }
 
-    /// The name of the interface that it is programmed by.
+    /// The name of the programming interface.
     const fn interface(self) -> &'static str {
         match self {
             Self::Cuda => "CUDA",
@@ -65,7 +65,7 @@ impl Kind {
         }
     }
 
-    /// The words for its driver.
+    /// Words for the driver, in errors.
     const fn called(self) -> &'static str {
         match self {
             Self::Cuda => "CUDA driver",
@@ -73,7 +73,7 @@ impl Kind {
         }
     }
 
-    /// DLPack's number for its devices.
+    /// DLPack's number for devices of this kind.
     pub const fn dlpack(self) -> i32 {
         match self {
             Self::Cuda => 2,
@@ -81,7 +81,7 @@ impl Kind {
         }
     }
 
-    /// The library that is looked for, as the reason names it.
+    /// The driver's library, as an error names it.
     pub const fn library(self) -> &'static str {
         match self {
             Self::Cuda => "libcuda.so.1",
@@ -89,7 +89,7 @@ impl Kind {
         }
     }
 
-    /// A version as people write it.
+    /// Formats a driver's version as people write it.
     pub fn version_text(self, version: i32) -> String {
         match self {
             Self::Cuda => format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
@@ -107,7 +107,7 @@ impl fmt::Display for Kind {
 /// The reason why no GPU of a kind can be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
-    /// The program has no part for the driver.
+    /// The program was built without this kind of driver.
     #[error("this program was built without {} (its feature `{}`)", .0.interface(), .0)]
     NotBuilt(Kind),
     /// The driver's library is not there.
@@ -116,15 +116,15 @@ pub enum Unavailable {
     /// The driver's library lacks a function.
     #[error("the {} has no function {}: it is too old or damaged", .0.called(), .1)]
     MissingSymbol(Kind, &'static str),
-    /// The driver is older than any of the kernels.
+    /// The driver is too old for the kernels.
     #[error("the {} supports {}, too old (allowed: a driver of {} or newer)",
         kind.called(), kind.version_text(*came), kind.version_text(*needed))]
     DriverTooOld {
-        /// Whose driver.
+        /// The kind of driver.
         kind: Kind,
-        /// The version that it says.
+        /// The driver's version.
         came: i32,
-        /// The least that will do.
+        /// The oldest version that will do.
         needed: i32,
     },
     /// The driver starts, but has no device.
@@ -133,17 +133,17 @@ pub enum Unavailable {
     /// The driver does not start.
     #[error("the {} does not start: {name} ({code})", kind.called())]
     Init {
-        /// Whose driver.
+        /// The kind of driver.
         kind: Kind,
         /// The name of the error.
         name: String,
-        /// Its number.
+        /// The number of the error.
         code: u32,
     },
     /// Other devices exist, but not this one.
     #[error("there is no device {kind}:{ordinal} (allowed: {kind}:0 to {kind}:{})", count - 1)]
     NoSuchDevice {
-        /// Whose device.
+        /// The kind of device.
         kind: Kind,
         /// The ordinal that was asked for.
         ordinal: usize,
@@ -159,13 +159,13 @@ pub struct Fault {
     pub call: &'static str,
     /// The name of the error.
     pub name: String,
-    /// Its number.
+    /// The number of the error.
     pub code: u32,
     /// True if the call was refused for lack of memory, and has done nothing: the device can go on.
     pub is_memory: bool,
 }
 
-/// Makes types of a driver's numbers. They can't be mistaken for one another, and own nothing.
+/// Declares types for a driver's handles, so that handles can't be mistaken for one another. They own nothing.
 macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
         $(#[$doc])*
@@ -201,71 +201,71 @@ impl Address {
     }
 }
 
-/// A kernel, as a driver knows it.
+/// A loaded kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Loaded {
-    /// Its handle.
+    /// The kernel's handle.
     pub function: Function,
-    /// The size of its parameters, if the driver can say.
+    /// The size of the kernel's parameters, if the driver can tell.
     pub parameter_bytes: Option<usize>,
-    /// True if it waits for the kernel before it by itself, so that it may start while that one ends.
+    /// True if the kernel itself waits for the kernel before it, so that it may start while that one ends.
     pub can_start_early: bool,
 }
 
-/// Functions that a driver may lack, and be used for everything else.
+/// Features whose functions a driver may lack, and still be used for everything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Optional {
     /// Memory that several processes map.
     Sharing,
-    /// Making host memory page-locked that is there already.
+    /// Page-locking host memory that is allocated already.
     HostLocking,
 }
 
-/// The calls of a vendor's driver. Names, numbers and texts of its errors stay below it.
+/// The calls of a vendor's driver. Nothing above interprets the names and numbers of the vendor's errors.
 ///
-/// Functions that take no device and no context work in that which [`make_current`](Self::make_current) set for the calling
-/// thread. Those that take a stream enqueue work and return: the caller waits for it, by [`synchronize`](Self::synchronize)
-/// or an event.
+/// Functions that take no device and no context work in the context that [`make_current`](Self::make_current) set for the calling
+/// thread. Functions that take a stream enqueue work and return: the caller waits for the work, by
+/// [`synchronize`](Self::synchronize) or an event.
 ///
 /// # Safety
-/// An implementation does what its functions say: memory that it gives is there, of that size and nobody else's.
+/// An implementation does what its functions say: memory that it returns exists, has that size and is nobody else's.
 ///
-/// Who calls an `unsafe` function of it hands over handles that this driver gave and has not taken back, in their context,
-/// and memory that is large enough and stays until the stream is done with it.
+/// A caller of an `unsafe` function passes handles that this driver gave and has not taken back, in their context. Memory that the
+/// caller passes is large enough, and stays until the stream is done with it.
 #[expect(clippy::missing_safety_doc, reason = "what holds for all of them stands above")]
 pub unsafe trait Driver: Sync {
-    /// The kind of its devices.
+    /// The kind of the driver's devices.
     fn kind(&self) -> Kind;
-    /// Its version, as the vendor numbers it.
+    /// The driver's version, as the vendor numbers it.
     fn version(&self) -> i32;
     /// Number of devices, at least one.
     fn device_count(&self) -> usize;
-    /// The first function that it lacks of those that something optional takes.
+    /// The first function of an optional feature that the driver lacks; `None` if it has all.
     fn missing(&self, optional: Optional) -> Option<&'static str>;
 
     /// The name of a device.
     fn name(&self, ordinal: usize) -> Result<String, Fault>;
     /// Number of multiprocessors of a device.
     fn multiprocessors(&self, ordinal: usize) -> Result<u32, Fault>;
-    /// A number that is the device's in every process.
+    /// The UUID of a device, the same in every process.
     fn uuid(&self, ordinal: usize) -> Result<[u8; 16], Fault>;
     /// True if other processes can map memory of a device.
     fn can_share(&self, ordinal: usize) -> Result<bool, Fault>;
 
-    /// The context of a device, to be closed as often as it is opened.
+    /// Opens the context of a device, to be closed as often as it is opened.
     fn open(&self, ordinal: usize) -> Result<Context, Fault>;
-    /// Gives the context of a device up.
+    /// Gives up the context of a device.
     unsafe fn close(&self, ordinal: usize);
-    /// Makes a context that of the calling thread.
+    /// Makes a context the current one of the calling thread.
     unsafe fn make_current(&self, context: Context) -> Result<(), Fault>;
     /// Waits for all streams of the context, other libraries' too.
     unsafe fn synchronize_all(&self) -> Result<(), Fault>;
 
-    /// Loads the image of a file that the device takes.
+    /// Loads the kernels of a file, from the image that the device takes.
     unsafe fn load(&self, image: &Image) -> Result<Module, Fault>;
     /// Unloads a module.
     unsafe fn unload(&self, module: Module);
-    /// A kernel of a module.
+    /// Looks up a kernel of a module.
     unsafe fn function(&self, module: Module, name: &str) -> Result<Loaded, Fault>;
     /// Enqueues a kernel with the struct at `parameters`, which has been read on return.
     unsafe fn launch(
@@ -278,18 +278,18 @@ pub unsafe trait Driver: Sync {
         stream: Stream,
     ) -> Result<(), Fault>;
 
-    /// A stream that waits for no other one.
+    /// Creates a stream that does not wait for others.
     unsafe fn create_stream(&self) -> Result<Stream, Fault>;
     /// Destroys a stream once it is idle.
     unsafe fn destroy_stream(&self, stream: Stream);
     /// Waits for the work in a stream.
     unsafe fn synchronize(&self, stream: Stream) -> Result<(), Fault>;
-    /// Has a stream wait for an event.
+    /// Makes a stream wait for an event.
     unsafe fn wait_event(&self, stream: Stream, event: Event) -> Result<(), Fault>;
     /// The stream that libraries use by default: that of all threads, or of the calling one.
     fn default_stream(&self, of_thread: bool) -> Stream;
 
-    /// An event, which tells times if it is `timed`.
+    /// Creates an event, which measures times if it is `timed`.
     unsafe fn create_event(&self, timed: bool) -> Result<Event, Fault>;
     /// Destroys an event once it is reached.
     unsafe fn destroy_event(&self, event: Event) -> Result<(), Fault>;
@@ -306,7 +306,7 @@ pub unsafe trait Driver: Sync {
     unsafe fn begin_capture(&self, stream: Stream) -> Result<(), Fault>;
     /// Ends a capture.
     unsafe fn end_capture(&self, stream: Stream) -> Result<Graph, Fault>;
-    /// Makes a graph one that can be launched.
+    /// Makes a graph that can be launched from a captured graph.
     unsafe fn instantiate(&self, graph: Graph) -> Result<Executable, Fault>;
     /// Enqueues the work of a graph.
     unsafe fn launch_graph(&self, executable: Executable, stream: Stream) -> Result<(), Fault>;
@@ -315,17 +315,17 @@ pub unsafe trait Driver: Sync {
     /// Destroys a graph that can be launched.
     unsafe fn destroy_executable(&self, executable: Executable);
 
-    /// Memory of the device, aligned to 256 bytes.
+    /// Allocates memory of the device, aligned to 256 bytes.
     unsafe fn allocate(&self, bytes: usize) -> Result<Address, Fault>;
     /// Frees memory of the device, once the work that uses it is done.
     unsafe fn free(&self, address: Address);
-    /// Page-locked memory of the host, which every device reads and writes at the same address.
+    /// Allocates page-locked memory of the host, which every device reads and writes at the same address.
     unsafe fn allocate_host(&self, bytes: usize) -> Result<*mut u8, Fault>;
     /// Frees page-locked memory.
     unsafe fn free_host(&self, memory: *mut u8);
     /// Makes memory of the host page-locked.
     unsafe fn lock_host(&self, memory: *mut u8, bytes: usize) -> Result<(), Fault>;
-    /// Makes such memory pageable again.
+    /// Makes memory of the host pageable again.
     unsafe fn unlock_host(&self, memory: *mut u8);
     /// True if an address, which is not read, is in page-locked memory; false if the driver can't tell.
     fn is_page_locked(&self, address: *const u8) -> bool;
@@ -347,12 +347,12 @@ pub unsafe trait Driver: Sync {
     /// Sets bytes to zero.
     unsafe fn clear(&self, to: Address, bytes: usize, stream: Stream) -> Result<(), Fault>;
 
-    /// The size, `bytes` or more, that memory which is shared has to have.
+    /// Rounds `bytes` up to a size that shared memory can have.
     unsafe fn shareable_bytes(&self, ordinal: usize, bytes: usize) -> Result<usize, Fault>;
-    /// Memory of such a size, and the descriptor that other processes map it by.
+    /// Allocates memory of such a size, and makes the descriptor by which other processes map it.
     unsafe fn create_shareable(&self, ordinal: usize, bytes: usize) -> Result<(Address, OwnedFd), Fault>;
     /// Maps memory of such a size that another process made.
     unsafe fn map_shareable(&self, ordinal: usize, memory: BorrowedFd<'_>, bytes: usize) -> Result<Address, Fault>;
-    /// Gives shared memory up, once all work is done.
+    /// Unmaps shared memory, once all work is done.
     unsafe fn unmap_shareable(&self, address: Address, bytes: usize);
 }

@@ -1,4 +1,4 @@
-//! Windows of many recordings at once, of samples that are on the device.
+//! Windows of many recordings at once, from samples that are on the device.
 
 use super::params::{BLOCK, FuseParams, ModalityParams, RUN, kernel};
 use crate::channel_groups::{GroupParams, count_kinds, rotations_first};
@@ -13,23 +13,23 @@ use std::ops::Range;
 /// Channels of a [`BatchModality`] that share a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchGroup {
-    /// The channels.
+    /// Range of the channels.
     pub channels: Range<usize>,
     /// Rule by which their values are computed.
     pub rule: Rule,
 }
 
-/// One stream of a batch. The samples of each entry are finite, rotations if the [rule](Rule::takes) of a group wants
-/// them, and at strictly ascending times, as a [`Timeline`](super::Timeline) keeps them.
+/// One stream of a batch. The samples of each entry are finite and at strictly ascending times, as a
+/// [`Timeline`](super::Timeline) keeps them. They are rotations if the [rule](Rule::takes) of a group needs rotations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchModality<'a> {
-    /// int64 `[B, S]`, ns.
+    /// Times of the samples, int64 `[B, S]`, ns.
     pub times: DeviceSlice<'a>,
-    /// float32, float16 or bfloat16 `[B, S, dim]`.
+    /// Values of the samples, float32, float16 or bfloat16 `[B, S, dim]`.
     pub values: DeviceSlice<'a>,
-    /// S.
+    /// S, the number of samples of an entry.
     pub samples: usize,
-    /// Values of a sample.
+    /// Number of values of a sample.
     pub dim: usize,
     /// The groups, in the order of their channels; together they cover each channel once.
     pub groups: Vec<BatchGroup>,
@@ -38,24 +38,24 @@ pub struct BatchModality<'a> {
 /// The targets of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchShape<'a> {
-    /// B, at most 65535.
+    /// B, the number of entries, at most 65535.
     pub entries: usize,
-    /// T.
+    /// T, the number of targets of an entry.
     pub rows: usize,
-    /// int64 `[B, T]`, or `[T]` if every entry has the same targets; in any order, ns.
+    /// Times of the targets, int64 `[B, T]`, or `[T]` if every entry has the same targets; in any order, ns.
     pub targets: DeviceSlice<'a>,
 }
 
 /// Output of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchOutput<'a> {
-    /// float32, float16 or bfloat16 `[B, T, D]`.
+    /// Values at the targets, float32, float16 or bfloat16 `[B, T, D]`.
     pub values: DeviceSlice<'a>,
-    /// uint8 `[B, T, M]`: 1 if every group of the modality has a valid value that the type can hold, else 0.
+    /// Validity, uint8 `[B, T, M]`: 1 if every group of the modality has a valid value that the type can hold, else 0.
     pub valid: DeviceSlice<'a>,
-    /// int64 `[B, T, M]`: target minus the newest sample at or before it, -1 if there is none, ns.
+    /// Ages, int64 `[B, T, M]`: target minus the newest sample at or before it, -1 if there is none, ns.
     pub age_ns: DeviceSlice<'a>,
-    /// Value for targets without a valid one.
+    /// Fill value of targets without a valid value.
     pub fill_value: f32,
 }
 
@@ -67,7 +67,7 @@ pub struct FuseBatch<'a> {
     columns: usize,
     kernel: Kernel,
     grid: [u32; 3],
-    /// Tables that do not travel with the launch.
+    /// Tables that are not in the launch parameters.
     _tables: Staging,
 }
 
@@ -75,12 +75,12 @@ impl<'a> FuseBatch<'a> {
     /// Prepares the launch.
     ///
     /// # Errors
-    /// [`DeviceFault::Slice`] for a tensor of another type, length or device, and whatever the driver says.
+    /// [`DeviceFault::Slice`] for a tensor of another type, length or device, and errors of the driver.
     ///
     /// # Panics
-    /// If there are more than 65535 entries or modalities, a type is none of the three, a mode is [not on
-    /// CUDA](robocache_time::Interpolation::is_on_gpu) or has another width than its group, or the groups of a modality are not
-    /// its channels one after the other.
+    /// If there are more than 65535 entries or modalities, or a type of values is not float32, float16 or bfloat16. If a mode
+    /// is [not on CUDA](robocache_time::Interpolation::is_on_gpu) or has another width than its group, or the groups of a
+    /// modality are not its channels one after the other.
     pub fn new(
         gpu: &Gpu,
         budget: &Budget,
@@ -127,9 +127,9 @@ impl<'a> FuseBatch<'a> {
             room::<ModalityParams<'_>>(modalities.len()) + room::<GroupParams>(group_count) + room::<f32>(widest);
         let mut tables = Staging::new(gpu, budget);
         tables.begin_copied(bytes)?;
-        // The row that the kernel loads and discards of a modality without samples.
+        // Row that the kernel loads and discards for a modality without samples.
         let no_sample = tables.put_each(widest, std::iter::repeat_n(0f32, widest));
-        // SAFETY: the tables are part of what is made, whose block is not begun again, and no part of it moves.
+        // SAFETY: the tables are part of the result. Their block is not begun again, and no part of it moves.
         let no_sample = unsafe { no_sample.outliving() };
 
         let mut groups = Vec::with_capacity(group_count);
@@ -217,7 +217,7 @@ impl<'a> FuseBatch<'a> {
         self.columns
     }
 
-    /// Puts the launch into the device's stream.
+    /// Enqueues the launch on the device's stream.
     ///
     /// # Errors
     /// [`DeviceFault`].

@@ -1,12 +1,12 @@
-//! Windows on a CUDA device, to the bit those of [`cpu`](super::cpu).
+//! Windows on a CUDA device, equal to the bit to those of [`cpu`](super::cpu).
 //!
-//! The timeline stays the one that knows when an observation is due, and its histories the truth. A [`GpuFuser`] follows
-//! them with a ring buffer for each stream on the device: before it makes a window it appends the samples that have come
-//! since. All outputs of a window are one pass: two launches and one wait, however many modalities there are, with an upload
-//! of what is new and a download of the result if they are large. A stream whose samples come on the device has its rows
-//! in its ring alone, and only their times in the timeline.
+//! The timeline still decides when an observation is due, and its histories are authoritative. A [`GpuFuser`] mirrors each
+//! history in a ring buffer on the device: before it computes a window, it appends the samples that have come since. One pass
+//! computes all outputs of a window: two launches and one wait, however many modalities there are. It also uploads new samples
+//! and downloads the results if they are large. If the samples of a stream come on the device, their rows are only in its ring,
+//! and the timeline has only their times.
 //!
-//! A [`FuseBatch`] makes the windows of many recordings at once, of samples that are on the device already.
+//! A [`FuseBatch`] computes the windows of many recordings at once, from samples that are on the device already.
 
 mod batch;
 mod params;
@@ -30,23 +30,23 @@ use robocache_stream::{History, Place};
 use robocache_time::Interpolation;
 use std::ops::Range;
 
-/// Makes the windows of one timeline, whose histories it follows on a device. [`Aligner`](super::Aligner) is this with the
-/// choice between it and the CPU.
+/// Windows of one timeline on a device, which holds a copy of its histories. [`Aligner`](super::Aligner) adds the choice
+/// between the device and the CPU.
 ///
-/// It must be the only one of its timeline. After an error it can be used again: it copies the histories anew. After one
-/// of [`push`](Self::push) or [`push_host`](Self::push_host), [`bring_back`](Self::bring_back) comes first.
+/// A timeline has at most one fuser. A fuser can be used again after an error: it copies the histories anew. After an error of
+/// [`push`](Self::push) or [`push_host`](Self::push_host), call [`bring_back`](Self::bring_back) first.
 pub struct GpuFuser {
     gpu: Gpu,
     budget: Budget,
-    /// Makes a window.
+    /// Kernel that computes a window.
     kernel: Kernel,
     rings: Vec<Ring>,
     staging: Staging,
-    /// For each modality of the last pass the samples that its ring lacks.
+    /// Samples that the ring of each modality of the last pass lacked, as indices in the history.
     lacking: Vec<Range<usize>>,
-    /// Results of the last pass, and their places.
+    /// Places of the results of the last pass.
     pass: Pass,
-    /// Results of a pass that come to the host: on the device if there are many, and on the host.
+    /// Results of a pass that come to the host: on the device (`output`) if they are large, and on the host (`result`).
     output: DeviceBuf,
     result: PinnedBuf,
     /// Results of a pass that stay on the device, output by output.
@@ -60,12 +60,12 @@ pub struct GpuFuser {
 /// Alignment of every part of a result, bytes: as much as a thread writes at once.
 const ALIGNMENT: usize = 16;
 
-/// A pass over the outputs of a window, and what comes to the host of it: the values of each output, then the ages of all
-/// modalities of the pass, then what is valid.
+/// Byte ranges of the results of a pass that come to the host. The values of each output come first, then the ages of all
+/// modalities of the pass, then their validity.
 #[derive(Default)]
 struct Pass {
     rows: usize,
-    /// M, modalities of all outputs that are made.
+    /// M, the number of modalities of all outputs that are computed.
     modalities: usize,
     parts: Vec<Part>,
     /// int64 `[T, M]`.
@@ -74,19 +74,19 @@ struct Pass {
     valid: Range<usize>,
 }
 
-/// Copies of samples into their rings, in a block.
+/// List of copies of samples into their rings, in the staging block.
 struct FreshList<'a> {
     list: DevicePtr<'a>,
     count: usize,
-    /// The most elements of one.
+    /// The most elements of one copy.
     most: u32,
 }
 
 /// An output of a pass.
 struct Part {
-    /// The bytes of its values; none if they stay on the device.
+    /// The bytes of the values; empty if they stay on the device.
     values: Range<usize>,
-    /// Its modalities among those of the pass.
+    /// The output's modalities among those of the pass.
     modalities: Range<usize>,
 }
 
@@ -123,7 +123,7 @@ impl Pass {
 }
 
 impl GpuFuser {
-    /// A follower of a timeline, whose windows have `outputs` outputs, on a device whose memory counts in `budget`.
+    /// Creates a fuser of a timeline whose windows have `outputs` outputs. Its device memory counts in `budget`.
     ///
     /// # Panics
     /// If an interpolation is [not on GPUs](Interpolation::is_on_gpu).
@@ -163,7 +163,7 @@ impl GpuFuser {
         let (first, end) = (history.first(), history.first() + history.times().len() as u64);
         let mut rows = vec![0f32; history.times().len() * dim];
         let (before, after) = match lost_row.filter(|place| !place.replaces) {
-            // Samples after it still have the number in the ring that they had before it came.
+            // In the ring, the samples after the lost row still have the numbers from before it came.
             Some(place) => {
                 let (before, rest) = rows.split_at_mut((place.number - first) as usize * dim);
                 (before, Some((place.number..end - 1, &mut rest[dim..])))
@@ -179,11 +179,11 @@ impl GpuFuser {
         Ok(())
     }
 
-    /// Makes the window of a target in one pass, each output as it is wanted, and waits for it. Its
+    /// Computes the window of a target in one pass, each output for its wanted destination, and waits for the device. Its
     /// [`values`](Self::values) and [`masks`](Self::masks) can be read until the next call of any other function.
     ///
     /// # Errors
-    /// [`DeviceFault`]; nothing of the window can be used then.
+    /// [`DeviceFault`]; nothing of the window can be used after it.
     pub fn make(
         &mut self,
         timeline: &Timeline,
@@ -242,10 +242,9 @@ impl GpuFuser {
 
         let runs = self.pass.rows.div_ceil(RUN as usize) as u32;
         let grid = [runs, 1, self.pass.modalities as u32];
-        // SAFETY: the parameters are those of the kernels. The rings have room for every sample, the staged block is as
-        // large as what was put into it, `result` has room for what comes to the host, and the memory of an output that
-        // stays for its values; page-locked memory has the same address for the device. All of it lives until the stream is
-        // synchronized, which happens in here or in `settle`.
+        // SAFETY: the parameters are those of the kernels. The rings have room for every sample, the block for what was put
+        // into it, `result` for what comes to the host, and `kept` for what stays. Page-locked memory has the same address for
+        // the device. All of it lives until the stream is synchronized, here or in `settle`.
         unsafe {
             self.staging.upload()?;
             self.append(&fresh)?;
@@ -257,13 +256,13 @@ impl GpuFuser {
         self.gpu.synchronize()
     }
 
-    /// Makes room for a pass, in its block, too, and finds which samples the rings lack.
+    /// Makes room for a pass, in the staging block too, and finds the samples that the rings lack.
     fn prepare(&mut self, timeline: &Timeline, outputs: &[Output], wanted: &[Destination]) -> Result<(), DeviceFault> {
         let bytes = self.pass.bytes();
         self.result.resize(bytes)?;
         if bytes > DIRECT_BYTES && bytes > self.output.capacity() {
             self.output.reserve(bytes)?;
-            // The gaps between the parts are copied to the host with them.
+            // The gaps between the parts are copied to the host with them, so their bytes must be set.
             self.output.clear(0, self.output.capacity())?;
         }
         self.lacking.clear();
@@ -287,7 +286,7 @@ impl GpuFuser {
         self.staging.begin(staged)
     }
 
-    /// The modalities of a pass, as the kernel takes them. `result` is the memory of what comes to the host.
+    /// Returns the kernel parameters of the modalities of a pass. `result` is the memory of the results that come to the host.
     fn describe<'a>(
         &'a self,
         timeline: &'a Timeline,
@@ -331,7 +330,7 @@ impl GpuFuser {
         })
     }
 
-    /// Puts a list of copies into the block.
+    /// Puts a list of copies into the staging block.
     fn put_list<'a>(&'a self, count: usize, fresh: impl Iterator<Item = Fresh<'a>>) -> FreshList<'a> {
         let mut most = 0;
         let fresh = fresh.inspect(|fresh| most = most.max(fresh.elements()));
@@ -339,10 +338,10 @@ impl GpuFuser {
         FreshList { list, count, most }
     }
 
-    /// Copies samples into their rings.
+    /// Launches copies of samples into their rings.
     ///
     /// # Safety
-    /// The list, the samples and the rings are there until the stream is synchronized.
+    /// The list, the samples and the rings must live until the stream is synchronized.
     unsafe fn append(&self, fresh: &FreshList<'_>) -> Result<(), DeviceFault> {
         let blocks = fresh.most.div_ceil(BLOCK).min(4 * self.gpu.multiprocessors());
         let params = AppendParams { fresh: fresh.list };
@@ -350,10 +349,10 @@ impl GpuFuser {
         unsafe { self.gpu.launch(APPEND, [blocks, fresh.count as u32, 1], BLOCK, &params) }
     }
 
-    /// After an error, waits for what is still under way and forgets what the rings hold.
+    /// Returns `done`. After an error, first waits for what is still in flight and forgets what the rings hold.
     fn settle(&mut self, done: Result<(), DeviceFault>) -> Result<(), DeviceFault> {
         if done.is_err() {
-            // The work that it was put into the stream for has failed already.
+            // `done` is an error already.
             let _ = self.gpu.synchronize();
             self.rings.iter_mut().for_each(Ring::forget);
         }
@@ -365,8 +364,8 @@ impl GpuFuser {
         &self.result.bytes()[self.pass.parts[output].values.clone()]
     }
 
-    /// Leaves the values of an output that stayed on the device, `bytes` bytes, in other memory of the device:
-    /// exchanges the two if that memory counts in the same budget, and copies otherwise.
+    /// Moves the values of an output that stayed on the device, `bytes` bytes, into `memory`: swaps the two if `memory` counts
+    /// in the same budget, and copies otherwise.
     pub fn leave(&mut self, output: usize, bytes: usize, memory: &mut DeviceBuf) -> Result<(), DeviceFault> {
         self.gpu.check(memory.gpu())?;
         let kept = &mut self.kept[output];
@@ -409,11 +408,11 @@ impl State for GpuFuser {
         (0..timeline.modalities()).any(|modality| timeline.are_rows_on_device(modality))
     }
 
-    /// Brings the rows that are on the device alone back to the timeline, and gives the memory of the device back. The next
-    /// sample that comes on the device takes its stream along again.
+    /// Moves the rows that only the device holds back to the timeline, and releases the memory of the device. The next sample
+    /// that comes on the device moves its stream there again.
     ///
     /// # Errors
-    /// The driver's error. Rows that did not come are lost: [`Timeline::forget_rows_on_device`].
+    /// The driver's error. Rows that did not come back are lost: see [`Timeline::forget_rows_on_device`].
     fn bring_back(&mut self, timeline: &mut Timeline) -> Result<(), DeviceFault> {
         let lost_row = self.lost_row.take();
         let brought = (0..timeline.modalities()).try_for_each(|modality| {
@@ -430,26 +429,26 @@ impl State for GpuFuser {
     }
 }
 
-/// The outputs that are made, by their indices.
+/// Returns the outputs that are wanted anywhere, with their indices.
 fn made<'a>(outputs: &'a [Output], wanted: &'a [Destination]) -> impl Iterator<Item = (usize, &'a Output)> {
     let outputs = outputs.iter().enumerate();
     outputs.filter(|&(i, _)| wanted[i] != Destination::Nowhere)
 }
 
-/// The groups of a modality, as the kernel takes them.
+/// Returns the kernel parameters of the groups of a modality.
 fn group_params(timeline: &Timeline, modality: usize) -> impl Iterator<Item = GroupParams> {
     let groups = timeline.groups(modality).iter();
     rotations_first(groups.map(|group| (group.from..group.to, group.rule)))
 }
 
-/// The bytes that samples of a history take in a block.
+/// Returns the bytes that samples of a history take in the staging block.
 fn sample_room(history: &History, samples: &Range<usize>, dim: usize) -> usize {
     let rows = if history.are_rows_on_device() { 0 } else { samples.len() };
     room::<i64>(samples.len()) + room::<f32>(rows * dim)
 }
 
-/// Puts samples of a history into a block, and returns the copy that brings them into its ring. Rows that are not on the
-/// host are in the ring already.
+/// Puts samples of a history into the staging block, and returns the copy that brings them into the ring. Rows that are not on
+/// the host are in the ring already.
 fn put_samples<'a>(staging: &'a Staging, history: &History, ring: &'a Ring, samples: &Range<usize>) -> Fresh<'a> {
     let times = staging.put(&history.times()[samples.clone()]);
     if history.are_rows_on_device() {

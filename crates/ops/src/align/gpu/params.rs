@@ -13,21 +13,21 @@ pub(super) const BLOCK: u32 = 256;
 pub(super) const RUN: u32 = 64;
 /// Elements that a thread of [`TAKE`] has in flight, as in `kernels/fuse.cu`.
 pub(super) const TAKEN_AT_ONCE: u32 = 4;
-/// In a [`Verdict`]: there is no channel that is not finite.
+/// Channel of a [`Verdict`] if all channels are finite.
 pub(super) const ALL_FINITE: u32 = 0xffff_ffff;
-/// The time of a row that is not there, as in `kernels/fuse.cu`.
+/// Time of an absent row, as in `kernels/fuse.cu`.
 pub(super) const NO_ROW: i64 = i64::MIN;
-/// In `valid` of a window: the published type can't hold the value.
+/// Value of `valid` if the published type can't hold the value.
 pub(super) const OVERFLOW: u8 = 2;
 
-/// Copies runs of samples into their rings.
+/// Kernel that copies runs of samples into their rings.
 pub(super) const APPEND: Kernel = robocache_kernels::FUSE.kernel("fuse_append");
-/// Converts a sample to float32 and looks for values that are not finite.
+/// Kernel that converts a sample to float32 and looks for values that are not finite.
 pub(super) const TAKE: Kernel = robocache_kernels::FUSE.kernel("fuse_take");
-/// Inserts a row into a ring.
+/// Kernel that inserts a row into a ring.
 pub(super) const INSERT: Kernel = robocache_kernels::FUSE.kernel("fuse_insert");
 
-/// The kernel that writes windows of that type. Where all groups are of plain modes, that is a smaller one.
+/// Returns the kernel that writes windows of type `out`: a smaller one if all groups are of plain modes.
 pub(super) fn kernel(out: Dtype, are_plain: bool) -> Kernel {
     robocache_kernels::FUSE.kernel(match (out, are_plain) {
         (Dtype::Float16, true) => "fuse_f16",
@@ -39,7 +39,7 @@ pub(super) fn kernel(out: Dtype, are_plain: bool) -> Kernel {
     })
 }
 
-/// Modalities and groups that travel in the launch parameters at most, as in `kernels/fuse.cu`.
+/// Most modalities, and most groups, in the launch parameters, as in `kernels/fuse.cu`.
 const INLINE: usize = 8;
 
 #[repr(C)]
@@ -83,12 +83,12 @@ pub(super) struct FuseParams<'a> {
 unsafe impl Params for FuseParams<'_> {}
 
 impl<'a> FuseParams<'a> {
-    /// True if these numbers of modalities and groups can travel in the launch parameters.
+    /// True if these numbers of modalities and groups fit into the launch parameters.
     pub(super) fn holds(modalities: usize, groups: usize) -> bool {
         modalities <= INLINE && groups <= INLINE
     }
 
-    /// Puts modalities and groups into the parameters, which [`hold`](Self::holds) them.
+    /// Puts modalities and groups into the launch parameters, if those [hold](Self::holds) them.
     pub(super) fn embed(
         &mut self,
         modalities: impl Iterator<Item = ModalityParams<'a>>,
@@ -107,7 +107,7 @@ impl<'a> FuseParams<'a> {
     }
 }
 
-// SAFETY: its fields leave no gap, which `make check-layout` holds.
+// SAFETY: the fields leave no gap, which `make check-layout` checks.
 unsafe impl Staged for ModalityParams<'_> {}
 
 #[repr(C)]
@@ -123,11 +123,11 @@ pub(super) struct Fresh<'a> {
     pub dim: u32,
 }
 
-// SAFETY: its fields leave no gap, which `make check-layout` holds.
+// SAFETY: the fields leave no gap, which `make check-layout` checks.
 unsafe impl Staged for Fresh<'_> {}
 
 impl Fresh<'_> {
-    /// Elements that it copies, one for each sample at least.
+    /// The number of elements to copy, at least one for each sample.
     pub(super) fn elements(&self) -> u32 {
         self.count.saturating_mul(self.dim.max(1))
     }

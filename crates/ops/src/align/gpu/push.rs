@@ -1,4 +1,4 @@
-//! Samples that are on the device already: their rows never leave it.
+//! Samples that come on the device: their rows never leave it.
 
 use super::params::{ALL_FINITE, BLOCK, Fresh, INSERT, InsertParams, TAKE, TAKEN_AT_ONCE, TakeParams, Verdict};
 use super::{GpuFuser, put_samples, sample_room};
@@ -10,10 +10,10 @@ use robocache_device::{Dtype, HostBuf, Values};
 use robocache_stream::{DeviceColumn, Place};
 use std::ops::Range;
 
-/// Resident blocks a multiprocessor while a large sample is taken.
+/// Blocks per multiprocessor that take a large sample.
 const TAKING_BLOCKS: u32 = 8;
 
-/// Channels of a rotation at most.
+/// Most channels of a rotation.
 const MOST_WIDTH: usize = 6;
 
 /// The reason why a sample was not taken.
@@ -35,7 +35,7 @@ pub enum FuserError {
     },
 }
 
-/// A sample in the memory of a device. What writes it has been waited for.
+/// A sample in the memory of a device. The work that writes it has finished.
 #[derive(Clone, Copy)]
 pub struct DeviceSample<'a> {
     memory: &'a DeviceBuf,
@@ -44,10 +44,10 @@ pub struct DeviceSample<'a> {
 }
 
 impl<'a> DeviceSample<'a> {
-    /// `len` values of type `dtype` from byte `offset` of the memory on.
+    /// Creates a sample of `len` values of type `dtype` from byte `offset` of the memory on.
     ///
     /// # Errors
-    /// [`SliceError`]: they are not within the memory, or not aligned.
+    /// [`SliceError`] if the values are not within the memory, or not aligned.
     pub fn new(memory: &'a DeviceBuf, offset: usize, dtype: Dtype, len: usize) -> Result<Self, SliceError> {
         Ok(Self {
             values: memory.slice(offset, dtype, len)?,
@@ -56,13 +56,13 @@ impl<'a> DeviceSample<'a> {
         })
     }
 
-    /// Some elements of a tensor.
+    /// Creates a sample of some elements of a tensor.
     pub(in crate::align) fn of(tensor: &'a DeviceColumn, elements: Range<usize>) -> Result<Self, DeviceFault> {
         let offset = elements.start * tensor.dtype.size();
         Ok(Self::new(&tensor.memory, offset, tensor.dtype, elements.len())?)
     }
 
-    /// Copies it to the host.
+    /// Copies the sample to the host.
     pub(in crate::align) fn fetch(self, to: &mut HostBuf) -> Result<Values<'_>, DeviceFault> {
         to.resize(self.values.bytes());
         self.memory.fetch(self.offset, to.bytes_mut())?;
@@ -71,16 +71,17 @@ impl<'a> DeviceSample<'a> {
 }
 
 impl GpuFuser {
-    /// Adds a sample that is on the device to the timeline, as [`Timeline::push`] does with one of the host. Its memory is
-    /// not needed any more on return.
+    /// Adds a sample that is on the device to the timeline, as [`Timeline::push`] adds a sample of the host. The caller may
+    /// reuse its memory on return.
     ///
-    /// From the first such sample on, the rows of its stream are in its ring alone. Samples of the host then come by
-    /// [`push_host`](Self::push_host), and [`bring_back`](robocache_device::State::bring_back) is the way back.
+    /// From the first such sample on, only the ring holds the rows of its stream. Push samples of the host with
+    /// [`push_host`](Self::push_host) then. [`bring_back`](robocache_device::State::bring_back) moves the rows back to the
+    /// host.
     ///
     /// # Errors
-    /// [`FuserError::Sample`] as [`Timeline::push`]. After one of the others, which are the device's, the rows have to be
-    /// brought [back](robocache_device::State::bring_back), or are [lost](Timeline::forget_rows_on_device) with it. Then the sample can be
-    /// [pushed](Timeline::push) on the host, or [restored](Timeline::restore) after [`FuserError::Lost`].
+    /// [`FuserError::Sample`] as of [`Timeline::push`]. All other errors are the device's. After one, [bring the rows
+    /// back](robocache_device::State::bring_back), or [forget them](Timeline::forget_rows_on_device) if that fails. Then
+    /// [push](Timeline::push) the sample on the host, or [restore](Timeline::restore) it after [`FuserError::Lost`].
     pub fn push(
         &mut self,
         timeline: &mut Timeline,
@@ -104,7 +105,7 @@ impl GpuFuser {
         self.arrived(modality, place, pushed, inserted)
     }
 
-    /// Checks that the channels in `row` that are to be rotations are some. They are few, and come to the host for it.
+    /// Checks that the channels in `row` that must be rotations are rotations. They are few, and are copied to the host for it.
     fn check_rotations(&self, timeline: &Timeline, modality: usize) -> Result<(), FuserError> {
         let mut channels = [0f32; MOST_WIDTH];
         for group in timeline
@@ -133,8 +134,8 @@ impl GpuFuser {
             dim: sample.len() as u32,
             dtype: sample.dtype().code(),
         };
-        // SAFETY: the parameters are those of the kernel, `row` has room for the values and `result` for a verdict of each
-        // block, and the stream is synchronized before any of it is used otherwise.
+        // SAFETY: the parameters are those of the kernel. There is room in `row` for the values and in `result` for a verdict
+        // of each block. The stream is synchronized before any of it is used otherwise.
         let taken = unsafe { self.gpu.launch(TAKE, [blocks, 1, 1], BLOCK, &params) };
         taken.and(self.gpu.synchronize())?;
         let verdicts: &[Verdict] = self.result.as_slice();
@@ -142,7 +143,7 @@ impl GpuFuser {
         Ok(first.copied().filter(|first| first.channel != ALL_FINITE))
     }
 
-    /// Ends the arrival of a sample, whose row may have failed to get into its ring.
+    /// Returns the result of the arrival of a sample. If the row did not get into its ring, notes it as lost.
     fn arrived(
         &mut self,
         modality: usize,
@@ -159,7 +160,7 @@ impl GpuFuser {
     /// Adds a sample of the host to the timeline, as [`Timeline::push`] does, wherever the rows of its stream are.
     ///
     /// # Errors
-    /// As [`push`](Self::push).
+    /// The same as of [`push`](Self::push).
     pub fn push_host(
         &mut self,
         timeline: &mut Timeline,
@@ -184,7 +185,7 @@ impl GpuFuser {
         self.arrived(modality, place, pushed, inserted)
     }
 
-    /// Keeps the rows of a modality in its ring alone from now on.
+    /// Keeps the rows of a modality only in its ring from now on.
     fn take_rows(&mut self, timeline: &mut Timeline, modality: usize) -> Result<(), DeviceFault> {
         if timeline.are_rows_on_device(modality) {
             return Ok(());
@@ -224,7 +225,7 @@ impl GpuFuser {
         Ok(())
     }
 
-    /// Copies samples into rings and waits for it. The list of the copies goes into the staging block first.
+    /// Copies samples into rings and waits for the device. The list of the copies goes into the staging block first.
     fn append_and_wait(&self, fresh: &[Fresh<'_>]) -> Result<(), DeviceFault> {
         let list = self.put_list(fresh.len(), fresh.iter().copied());
         // SAFETY: all of it is there until the stream is synchronized, right here.
@@ -232,10 +233,10 @@ impl GpuFuser {
         appended.and(self.gpu.synchronize())
     }
 
-    /// Inserts a row, which is at that address of the device, into its ring.
+    /// Inserts the row at this address of the device into its ring.
     ///
     /// # Safety
-    /// The row stays as it is until the stream has come so far.
+    /// The row must not change until the stream has executed the insertion.
     unsafe fn insert(
         &self,
         timeline: &Timeline,

@@ -1,4 +1,4 @@
-//! Histories of streams on a device, as ring buffers that follow those of the timeline.
+//! Copies of the histories of streams on a device, as ring buffers.
 
 use super::params::Fresh;
 use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, DevicePtr, Gpu};
@@ -15,9 +15,9 @@ pub(super) struct Ring {
     /// The times of all slots, then their rows of float32.
     samples: DeviceBuf,
     dim: usize,
-    /// A power of two, or 0 at first.
+    /// Number of slots: a power of two, or 0 at first.
     slots: usize,
-    /// The ring holds the history's samples up to, but without, this number.
+    /// Number of the history's first sample that the ring does not hold yet.
     end: u64,
 }
 
@@ -31,13 +31,13 @@ impl Ring {
         }
     }
 
-    /// Forgets that the ring holds anything, so that it is copied anew: but for rows that are nowhere else.
+    /// Marks the ring as empty, so that the history is copied into it anew, except rows that are nowhere else.
     pub(super) fn forget(&mut self) {
         self.end = 0;
     }
 
-    /// The samples of the history that the ring lacks, by their index in the history. They count as copied from now on,
-    /// until [`forget`](Self::forget).
+    /// Returns the samples that the ring lacks, as indices in the history. They count as copied from now on, until
+    /// [`forget`](Self::forget).
     pub(super) fn lacking(&mut self, history: &History) -> Result<Range<usize>, DeviceFault> {
         let held = history.times().len();
         let (first, end) = (history.first(), history.first() + held as u64);
@@ -50,7 +50,7 @@ impl Ring {
         Ok(known.saturating_sub(first).min(held as u64) as usize..held)
     }
 
-    /// An empty ring with room for `held` samples.
+    /// Creates an empty ring with room for `held` samples.
     pub(super) fn larger(&self, gpu: &Gpu, budget: &Budget, held: usize) -> Result<Self, DeviceFault> {
         let mut larger = Self::new(gpu, budget, self.dim);
         larger.grow(held)?;
@@ -66,17 +66,18 @@ impl Ring {
         let sample_bytes = size_of::<i64>() + self.dim * size_of::<f32>();
         let is_small = SMALL_SLOTS * sample_bytes <= SMALL_BYTES;
         let slots = held.next_power_of_two().max(if is_small { SMALL_SLOTS } else { 1 });
-        // The ring is empty should this fail.
+        // If this fails, the ring is empty.
         (self.slots, self.end) = (0, 0);
         let bytes = slots * sample_bytes;
         self.samples.reserve(bytes)?;
-        // The kernel reads a row of an empty ring, though it takes nothing from it.
+        // The kernel reads a row of an empty ring, though it uses nothing of it.
         self.samples.clear(0, bytes)?;
         self.slots = slots;
         Ok(())
     }
 
-    /// The copies that bring the rows of the history from `old` into this ring: one for each run that is contiguous there.
+    /// Returns the copies that bring the rows of the history from `old` into this ring: one for each run that is contiguous in
+    /// `old`.
     pub(super) fn moves<'a>(&'a self, history: &'a History, old: &'a Self) -> impl Iterator<Item = Fresh<'a>> {
         let held = history.times().len();
         let wrap = match old.slots {
@@ -92,7 +93,7 @@ impl Ring {
             })
     }
 
-    /// Copies the rows of samples of these numbers to the host, and waits for it.
+    /// Copies the rows of the samples with these numbers to the host, and waits for the copy.
     pub(super) fn fetch(&self, numbers: Range<u64>, rows: &mut [f32]) -> Result<(), DeviceFault> {
         let (mut number, mut rows) = (numbers.start, rows);
         while number < numbers.end {
@@ -107,7 +108,7 @@ impl Ring {
         Ok(())
     }
 
-    /// The slot of the sample of that number.
+    /// The slot of the sample with this number.
     pub(super) fn slot(&self, number: u64) -> u32 {
         number as u32 & self.mask()
     }
@@ -129,8 +130,8 @@ impl Ring {
         self.samples.pointer().offset(self.slots * size_of::<i64>())
     }
 
-    /// The copy that brings samples of the history, which lie at these addresses of the device, into the ring. Without
-    /// times it brings their rows alone.
+    /// Returns the copy that brings samples of the history, which lie at these addresses of the device, into the ring. Without
+    /// `times` it brings only their rows.
     pub(super) fn fresh<'a>(
         &'a self,
         history: &History,

@@ -101,7 +101,7 @@ fn max_wait_sends_a_target_with_what_is_missing_masked() {
     t.push("c", 0, 3.0, &["0: a=1@0 b=2@0 c=3@0"]);
     t.push("a", 34, 1.1, &[]);
     t.push("a", 35, 1.2, &["10: a=1@10 b=2@10 c=-7!@10"]); // 35 - 25: the wait for 10 ran out
-    // any stream's newest sample is past 20 + 25 and 30 + 25: c is 3 at 0 and 67 at 64
+    // 64 is past 20 + 25 and 30 + 25; the value of c is 3 at 0 and 67 at 64
     t.push(
         "c",
         64,
@@ -130,7 +130,7 @@ fn a_stream_that_is_not_waited_for_holds_nothing_up() {
     t.push("a", 0, 1.0, &["0: a=1@0 b=0!@-"]);
     t.push("b", 4, 5.0, &[]);
     t.push("a", 10, 2.0, &["10: a=2@0 b=5@6"]);
-    t.push("b", 90, 6.0, &[]); // nor does it push anything on
+    t.push("b", 90, 6.0, &[]); // nor does b make anything due
     t.push("a", 20, 3.0, &["20: a=3@0 b=5@16"]);
     assert!(t.push("b", 15, 7.0, &[]).late);
 }
@@ -194,7 +194,7 @@ fn reorder_holds_a_target_back_until_late_samples_are_in_their_place() {
     t.push("a", 25, 5.0, &["10: a=2.5@1"]);
 }
 
-/// The sample after the target has to be in its place as well: 12 may still come between 10 and 20.
+/// Puts the target off until the sample after it is settled too: 12 may still come between 10 and 20.
 #[test]
 fn where_a_mode_looks_ahead_the_sample_after_the_target_must_be_settled_too() {
     let mut t = Script::new("", &["input: a, interpolation: linear, reorder_ms: 15"]);
@@ -207,7 +207,7 @@ fn where_a_mode_looks_ahead_the_sample_after_the_target_must_be_settled_too() {
     t.push("a", 27, 0.0, &["10: a=12@2"]); // settled up to 12: between 8 at 8 and 16 at 12
 }
 
-/// Each stream has its own `reorder_ms`.
+/// Gives each stream its own `reorder_ms`.
 #[test]
 fn reorder_of_one_stream_holds_the_others_up() {
     let mut t = Script::new("", &["input: a", "input: b, reorder_ms: 5"]);
@@ -238,8 +238,7 @@ fn min_period_sends_what_no_sample_can_come_for() {
     );
 }
 
-/// Sends no observation twice: its own samples put it past 100 ms, and time has not gone back when the other stream's
-/// clock jumps.
+/// Sends no observation twice: the samples of `a` put it past 100 ms, and time has not gone back when the clock of `b` jumps.
 #[test]
 fn what_was_sent_ahead_of_a_sample_is_not_sent_again() {
     let mut t = Script::new(
@@ -283,7 +282,7 @@ fn a_sample_that_comes_sooner_than_min_period_is_counted_as_late() {
     assert_eq!((pushed.late, pushed.too_soon_ns), (false, None));
 }
 
-/// With `reorder_ms`, samples that nothing fits between are settled before that is over.
+/// Settles samples that nothing fits between before `reorder_ms` is over.
 #[test]
 fn min_period_settles_samples_that_nothing_fits_between() {
     let mut t = Script::new(
@@ -336,8 +335,8 @@ fn a_sample_that_no_window_needs_may_still_settle_those_after_it() {
     t.push("a", 971, 5.0, &["960: a=4@1"]);
 }
 
-/// In one run, so that the machine's other work slows both down. Samples that each move all later ones take 1,000 times as
-/// long.
+/// Measures both in one run, so that the machine's other work slows both down. Samples that each move all later ones take 1,000
+/// times as long.
 #[test]
 fn samples_in_reverse_cost_what_samples_in_order_cost() {
     let seconds = |reverse: bool| {

@@ -2,7 +2,7 @@
 
 use super::{MS, Notice, SampleError, Script, Values};
 
-/// More than 2^61 is refused; this is not.
+/// A time in ms below 2^61 ns, past which stamps are refused.
 const FAR: i64 = i64::MAX / 8 / MS;
 
 #[test]
@@ -131,7 +131,7 @@ fn a_stamp_that_can_be_no_time_is_refused_and_the_stream_goes_on() {
     t.push("b", 10, 6.0, &["10: a=2@0 b=6@0"]);
 }
 
-/// One sample with a stamp of the far future, then the stream goes on: an epoch for the way back.
+/// Brings one sample with a stamp of the far future, after which the stream goes on: the way back costs an epoch.
 #[test]
 fn a_garbage_stamp_costs_one_epoch_with_max_wait() {
     let mut t = Script::new("max_wait_ms: 20", &["input: a, interpolation: linear", "input: b"]);
@@ -144,7 +144,7 @@ fn a_garbage_stamp_costs_one_epoch_with_max_wait() {
     t.push("b", 20, 7.0, &["20: a=3@0 b=7@0 epoch=1"]);
 }
 
-/// Nothing waits, so everything up to the far future would be due, more than anybody could take: that is skipped.
+/// Skips the targets up to the far future: no other stream holds them up, and they are more than anybody could take.
 #[test]
 fn a_garbage_stamp_does_not_stall_a_single_stream_that_waits_for_ever() {
     let mut t = Script::new("", &["input: a"]);
@@ -170,7 +170,7 @@ fn a_garbage_stamp_does_not_stall_the_flush_when_all_are_closed() {
     t.close("b", &["1152921504600: a=1@1152921504600 b=6@1152921504590 epoch=1"]);
 }
 
-/// With more than one stream the others go on: a sample in the far future is only that.
+/// Goes on with the other streams: a sample in the far future is only that.
 #[test]
 fn a_garbage_stamp_changes_nothing_before_it_while_another_stream_holds_the_grid() {
     let mut t = Script::new("", &["input: a, interpolation: linear, max_gap_ms: 50", "input: b"]);
@@ -183,7 +183,8 @@ fn a_garbage_stamp_changes_nothing_before_it_while_another_stream_holds_the_grid
     t.push("b", 20, 7.0, &["20: a=3@0 b=7@0 epoch=1"]);
 }
 
-/// After one of the past the streams that go on are aside until they have brought 8 samples.
+/// Leaves a garbage first stamp behind, also one of the past: the streams that go on are aside then until they have brought 8
+/// samples.
 #[test]
 fn a_garbage_first_stamp_is_left_behind() {
     for far in [FAR, -FAR] {
@@ -300,7 +301,7 @@ fn a_stream_alone_in_the_future_does_not_lead() {
     for k in 1..1000 {
         t.push("a", 10 * k, 2.0, &[&format!("{0}: a=2@0 b=0!@{0}", 10 * k)]);
     }
-    // Its clock is right again: that is a jump back.
+    // The clock of b is right again: that is a jump back.
     assert!(t.push("b", 10_000, 7.0, &[]).jumped_ns.is_some());
     t.push("a", 10_000, 3.0, &["10000: a=3@0 b=7@0 epoch=1"]);
 }
@@ -318,7 +319,7 @@ fn a_first_sample_far_ahead_of_a_running_grid_makes_nothing_due() {
             .push(1, (100 + ahead) * MS, Values::from_f32(&[1.0]))
             .unwrap();
         let fell: Vec<_> = std::iter::from_fn(|| t.timeline.due()).collect();
-        // The targets of 90 and 100 ms waited for its first sample, and wait no more.
+        // The targets of 90 and 100 ms waited for the first sample of b, and do not wait any more.
         let waited = if due == 0 { 2 } else { 3 };
         assert_eq!((fell.len(), fell[0].epoch), (due + waited, 0), "{ahead}");
     }
@@ -344,7 +345,7 @@ fn the_clock_moves_to_a_stream_aside_that_goes_on_alone() {
         .collect();
     let by_ns = (hour + 90) * MS;
     assert_eq!(notices, [Notice::Moved { modality: 1, by_ns }]);
-    // `a` is late from now on, and no jump.
+    // `a` is late from now on, which is not a jump.
     assert!(t.push("a", 10, 2.0, &[]).late);
     t.push("b", hour + 110, 11.0, &["3600090: a=2@3600080 b=9@0 late=1 epoch=1"]);
 }
@@ -360,7 +361,7 @@ fn a_leader_that_stops_is_left_aside() {
         t.timeline.push(0, 10 * k * MS, Values::from_f32(&[k as f32])).unwrap();
         sent.extend(std::iter::from_fn(|| t.timeline.due()).map(|target| (target.time_ns / MS, target.epoch)));
     }
-    // It moves with the ninth; from there on nothing waits for `b`.
+    // G moves with the ninth sample; from there on nothing waits for `b`.
     let expected: Vec<_> = std::iter::once((70, 1)).chain((8..100).map(|k| (10 * k, 1))).collect();
     assert_eq!(sent, expected);
     let notices: Vec<_> = t.timeline.take_notices().collect();
@@ -373,7 +374,7 @@ fn a_leader_that_stops_is_left_aside() {
         ahead_ns: ahead * MS,
     };
     assert_eq!(notices[1..], [moved, aside(4910)]);
-    // More than a second ahead it does not lead again.
+    // More than a second ahead, `b` does not lead again.
     t.push("b", 5010, 6.0, &[]);
     assert_eq!(t.timeline.take_notices().next(), Some(aside(4020)));
     t.push("a", 1000, 2.0, &["1000: a=2@0 b=0!@- late=8 epoch=1"]);
@@ -383,7 +384,7 @@ fn a_leader_that_stops_is_left_aside() {
     t.push("b", 1040, 8.0, &["1020: a=3@10 b=7@9 late=8 epoch=2"]);
 }
 
-/// Samples that a stream brings at once after it was silent are none of a stream that goes on alone.
+/// Moves nothing for samples that a stream brings at once after it was silent: it does not go on alone.
 #[test]
 fn a_stream_that_catches_up_moves_nothing() {
     let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
@@ -494,7 +495,7 @@ fn a_sole_stream_leads_and_skips_what_lies_between() {
             "3600010: a=2@3600000 b=6@0 epoch=1",
         ],
     );
-    // One that is alone from its first sample on does so, too.
+    // A stream that is alone from its first sample on does so, too.
     let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
     t.push("a", 0, 1.0, &[]);
     t.close("b", &["0: a=1@0 b=0!@-"]);
@@ -529,8 +530,7 @@ fn a_stream_that_is_not_waited_for_makes_nothing_due() {
     t.close("b", &[]);
 }
 
-/// A million grid steps of eleven days are more nanoseconds than there are: a few late samples are not a stream that
-/// goes on.
+/// Moves nothing for a few late samples: a million grid steps of eleven days are more nanoseconds than int64 holds.
 #[test]
 fn observations_further_apart_than_time_goes_leave_nobody_behind() {
     let mut t = Script::new(

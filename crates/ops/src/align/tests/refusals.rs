@@ -1,4 +1,4 @@
-//! Configurations that can't be.
+//! Configurations that are refused.
 
 use super::{AlignConfig, Timeline, config, refusal};
 use robocache_time::Interpolation;
@@ -71,7 +71,8 @@ fn durations_are_not_negative_and_finite() {
     );
 }
 
-/// Nobody is to rely on a limit that nothing looks at. One of a modality is for those of its groups that have a use for it.
+/// Refuses a limit that nothing uses, so that nobody relies on it. A limit of a modality holds for those of its groups that use
+/// it.
 #[test]
 fn a_limit_that_its_interpolation_has_no_use_for_is_refused() {
     let linear = "`linear` has no use for it (allowed with it: max_gap_ms, extrapolate_ms)";
@@ -117,7 +118,7 @@ fn a_limit_that_its_interpolation_has_no_use_for_is_refused() {
     }
 }
 
-/// Otherwise a sample that is only late would clear the stream.
+/// Refuses a `reset_ms` below `reorder_ms`: a sample that is only late would clear the stream.
 #[test]
 fn reset_is_no_less_than_reorder() {
     refuses(

@@ -91,7 +91,7 @@ fn a_sample_of_the_wrong_length_is_dropped_with_both_lengths_said() {
     t.push_all("a", 0, &[1.0, 2.0, 3.0], &["0: a=1,2,3@0"]);
 }
 
-/// A dropped sample says nothing: neither that the stream is past a target nor that it is back.
+/// Ignores a dropped sample: it shows neither that the stream is past a target nor that it is back.
 #[test]
 fn a_dropped_sample_does_not_open_a_closed_input() {
     let mut t = Script::new("", &["input: a", "input: b"]);
@@ -100,7 +100,7 @@ fn a_dropped_sample_does_not_open_a_closed_input() {
     t.push("a", 0, 1.0, &["0: a=1@0 b=0!@-"]);
 }
 
-/// A sample of a megabyte: 64 of them are what a stream may hold while it waits.
+/// Pushes samples of a megabyte: a stream may hold 64 of them while it waits.
 #[test]
 fn what_waits_for_another_stream_is_bounded() {
     let dim = 1 << 18;
@@ -111,7 +111,7 @@ fn what_waits_for_another_stream_is_bounded() {
     }
     assert!(t.push_all("a", 64, &sample(64), &[]).overflowed);
     assert!(t.push_all("a", 65, &sample(65), &[]).overflowed);
-    // 0 and 1 are gone, so that a has something from 2 on, and the first target is 10
+    // 0 and 1 are dropped, so that the samples of a begin at 2, and the first target is 10
     t.timeline.push(1, 0, Values::from_f32(&[0.0])).unwrap();
     assert_eq!(t.timeline.due(), None);
     t.timeline.push(1, 10 * MS, Values::from_f32(&[0.0])).unwrap();

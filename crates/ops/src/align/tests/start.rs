@@ -58,7 +58,7 @@ fn it_is_the_same_whichever_stream_comes_first() {
     t.push("a", 40, 1.5, &["40: a=1.5@0 b=2@9"]);
 }
 
-/// Nothing waits for such a stream, its first sample included.
+/// Starts without waiting for such a stream, its first sample included.
 #[test]
 fn a_stream_that_is_not_waited_for_does_not_hold_it_up() {
     let mut t = Script::new("", &["input: a", "input: b, wait: false"]);
@@ -107,7 +107,7 @@ fn a_slow_stream_alone_loses_nothing() {
     }
 }
 
-/// Off the grid, too: the newest target that is due, and not one that is still to come.
+/// Starts at the newest target that is due, and not at one that is still to come, if samples lie off the grid, too.
 #[test]
 fn with_max_wait_streams_further_apart_than_a_second_start_at_once() {
     let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);

@@ -173,7 +173,7 @@ fn a_request_gets_the_time_that_it_asks_for_when_that_is_due() {
         "trigger: {request: ask}",
         &["input: a", "input: b, interpolation: linear"],
     );
-    assert_eq!(t.ask(None, &[]), Ok(0)); // before there is anything
+    assert_eq!(t.ask(None, &[]), Ok(0)); // before the first sample
     t.push("a", 5, 1.0, &[]);
     t.push("b", 0, 0.0, &[]);
     t.push("b", 7, 7.0, &["5: a=1@0 b=5@5 #0"]);
@@ -189,7 +189,7 @@ fn a_request_gets_the_time_that_it_asks_for_when_that_is_due() {
         17.0,
         &["9: a=1@4 b=9@2 #2", "17: a=1@12 b=17@0 #3", "5: a=1@0 b=5@5 #4"],
     );
-    // It is the newest observation that samples are late for.
+    // Samples are late for the newest target so far, 17.
     assert!(t.push("b", 16, 0.0, &[]).late && !t.push("b", 18, 18.0, &[]).late);
     assert_eq!(t.refused(), []);
 }
@@ -230,13 +230,13 @@ fn a_request_for_a_time_that_is_not_near_is_refused() {
         .to_string(),
         "it asks for 5 ns, 2.500 s before the newest time that is due (allowed: up to 1 s before it)"
     );
-    // One waits, so that 255 more may.
+    // One request waits, so that 255 more may.
     assert_eq!(t.timeline.waiting_requests(), 1);
     for number in 3..258 {
         assert_eq!(t.ask(Some(12_000), &[]), Ok(number));
     }
     assert_eq!(t.ask(None, &[]), Err(Refusal::TooMany));
-    // A jump of a clock refuses those that wait for a time, and when all is closed nothing waits.
+    // A clock jump refuses requests that wait for a time, and once all streams are closed no request waits.
     t.push("a", 0, 2.0, &[]);
     assert_eq!(t.refused().len(), 256);
     assert_eq!(t.ask(Some(100), &[]), Ok(258));
@@ -259,7 +259,7 @@ fn a_request_a_second_back_finds_its_whole_window() {
     let rows: Vec<String> = (0..11).map(|row| format!("{}: a={0}@0", 1899 + 10 * row)).collect();
     t.ask(Some(1999), &[&format!("{} #0", rows.join(" | "))]).unwrap();
     assert!(t.timeline.history(0).times().len() < 1200);
-    // So does one that waits for long.
+    // So does a request that waits for long.
     t.ask(Some(3000), &[]).unwrap();
     t.timeline.open(0);
     let rows: Vec<String> = (0..11).map(|row| format!("{}: a={0}@0", 2900 + 10 * row)).collect();
@@ -270,7 +270,7 @@ fn a_request_a_second_back_finds_its_whole_window() {
 fn a_request_without_a_time_waits_for_the_start_whatever_was_answered() {
     let mut t = Script::new("trigger: {request: ask}", &["input: a, reorder_ms: 100", "input: b"]);
     t.push("b", 0, 5.0, &[]);
-    t.push("a", 110, 1.0, &[]); // past 10, and begins at 110
+    t.push("a", 110, 1.0, &[]); // a is past 10, and begins at 110
     t.push("b", 20, 6.0, &[]);
     t.ask(Some(5), &["5: a=0!@- b=5@5 #0"]).unwrap();
     t.ask(None, &[]).unwrap();
@@ -303,14 +303,14 @@ fn a_tick_gives_the_newest_time_that_is_due() {
     t.tick(&[]); // a begins at 13
     t.push("b", 17, 6.0, &[]);
     t.tick(&["13: a=1@0 b=5@6"]);
-    t.tick(&[]); // nothing newer
+    t.tick(&[]); // no newer time is due
     t.push("a", 40, 2.0, &[]);
     t.push("b", 39, 7.0, &[]);
     t.tick(&["39: a=1@26 b=7@0"]);
     t.close("a", &[]);
     t.push("b", 45, 8.0, &[]);
     t.tick(&["45: a=2@5 b=8@0"]);
-    // However long no tick comes, only what a window a second back needs is held.
+    // However long no tick comes, only the samples of a window up to a second back are held.
     for ms in 46..4000 {
         t.push("b", ms, 0.0, &[]);
     }
@@ -338,12 +338,12 @@ fn a_request_that_was_near_is_refused_where_the_newest_sample_is_another_one() {
         asked_ns: asked * MS,
         ahead_ns: ahead * MS,
     };
-    // It would hold up all that came after it for as long.
+    // A request that stays would hold up all requests after it for as long.
     let mut t = Script::new("trigger: {request: ask}", &modalities);
     t.push("b", 0, 5.0, &[]);
     t.ask(Some(60_000), &[]).unwrap();
     t.ask(None, &[]).unwrap();
-    // Nothing falls due by `b`.
+    // `b` makes nothing due.
     t.close("a", &[]);
     assert_eq!(t.refused(), [(0, Refusal::Closed), (1, Refusal::Closed)]);
 
@@ -364,7 +364,7 @@ fn what_a_stopped_leader_holds_up_goes_on_for_ticks_and_requests_too() {
         let mut last = None;
         for step in 0..200 {
             let ms = 10 * step;
-            // A is 5 s ahead, and stops.
+            // `a` is 5 s ahead, and stops.
             if step < 50 {
                 t.timeline
                     .push(0, (5000 + ms) * MS, robocache_device::Values::from_f32(&[1.0]))
@@ -423,10 +423,10 @@ fn the_wait_is_by_stamps_whatever_the_order_of_arrival() {
         }
         waits.push(seen);
     }
-    // At 10: b has to come to 18, and c 4 ms past the target. At 20: a to 25.
+    // For the target 10, b has to come to 18, and c 4 ms past the target. For 20, a has to come to 25.
     assert_eq!(waits[0], [(0, 4), (10, 8), (20, 5)]);
     assert!(waits.iter().all(|seen| *seen == waits[0]), "{waits:?}");
-    // With `max_wait_ms` it is no more than that, and the time to the next sample.
+    // With `max_wait_ms` the wait is at most that, plus the time to the next sample.
     let mut t = Script::new("max_wait_ms: 15", &["input: a", "input: b"]);
     t.push("a", 0, 0.0, &[]);
     t.push("b", 0, 0.0, &["0: a=0@0 b=0@0"]);

@@ -107,7 +107,7 @@ fn a_latency_that_is_set_holds_for_the_samples_that_come_then() {
     t.push("a", 24, 4.0, &["20: a=4@0"]);
 }
 
-/// The samples that are held were taken with that latency, too.
+/// Moves the samples that are held, which have the same latency.
 #[test]
 fn a_latency_that_changes_moves_the_samples_held_and_is_no_jump() {
     let mut t = Script::new("window: 2", &["input: a"]);
@@ -174,7 +174,7 @@ fn the_age_is_that_of_the_newest_sample_before_whatever_the_value_is_from() {
     t.push("a", 11, 2.0, &["10: a=2@7"]);
 }
 
-/// The observation of a sample of three values at its target, and of a stream without samples.
+/// Returns the observation at a sample of three values, with a stream that has no samples beside it.
 fn observed<E: Element>(sample: [f32; 3]) -> ([f32; 4], Masks) {
     let text = format!("dtype: {}, fill_value: 0.1", E::DTYPE);
     let streams = [
@@ -212,7 +212,7 @@ fn values_are_published_in_the_type_that_is_asked_for() {
     );
 }
 
-/// True if a sample with that value in a group of two is published, which must not touch the other group.
+/// True if a sample with that value in a group of two is published. The other group must stay as it is.
 fn holds<E: Element>(value: f32) -> bool {
     let (out, masks) = observed::<E>([7.0, 2.0, value]);
     let fill = E::from_f32(0.1).to_f32();
@@ -220,7 +220,7 @@ fn holds<E: Element>(value: f32) -> bool {
     let held = out[1] == 2.0;
     let expected = if held { E::from_f32(value).to_f32() } else { fill };
     assert_eq!((out[1], out[2]), (if held { 2.0 } else { fill }, expected));
-    // Only what could be but can't be held is counted, not the stream that has no sample.
+    // Only values that the type can't hold are counted, not those of the stream without a sample.
     assert_eq!(
         (masks.valid, masks.overflows),
         (vec![held.into(), 0], vec![(!held).into(), 0])
@@ -232,7 +232,7 @@ fn holds<E: Element>(value: f32) -> bool {
 fn a_group_that_the_type_cannot_hold_is_filled_and_not_valid() {
     let below = |x: f32| f32::from_bits(x.to_bits() - 1);
     for sign in [1.0, -1.0] {
-        // Halfway to 65536, which float16 does not have, a value is rounded up to it.
+        // From halfway to 65536 on, which float16 does not have, a value is rounded up to it.
         assert!(holds::<f16>(sign * 65504.0));
         assert!(holds::<f16>(sign * below(65520.0)));
         assert!(!holds::<f16>(sign * 65520.0));

@@ -8,28 +8,28 @@ const DEFAULT_JUMP: i64 = 10_000_000_000;
 /// Number of samples without an observation after which G moves to a stream.
 const MOVING_SAMPLES: u32 = 8;
 
-/// A stream that G was moved away from leads again with a sample that is no further ahead, ns.
+/// Lead over G, ns, up to which a stream leads again after a move of G left it aside.
 const LEADS_AGAIN: i64 = 1_000_000_000;
 
-/// Relation of a stream to G.
+/// Relation of a stream to G: whether it is aside, and how far it went on without an observation.
 #[derive(Default)]
 pub(super) struct Pace {
-    /// Lead over G, ns, that a sample must not exceed for the stream to come back from aside.
+    /// Lead over G, ns, up to which a sample brings the stream back from aside; `None` if it is not aside.
     aside: Option<i64>,
-    /// Its newest time when it led last, if it is aside since then, ns.
+    /// Newest time of the stream when it last led, ns, if it has been aside since.
     led_until: Option<i64>,
-    /// Samples that count since the last observation, and by how much they advanced, ns.
+    /// Number of samples that count since the last observation, and the time by which they advanced, ns.
     samples: u32,
     advance: i64,
-    /// Progress of G by the samples of others since its last one, and the greatest step of that, ns.
+    /// Progress of G by samples of other streams since the stream's last sample, and its greatest step, ns.
     missed: i64,
     greatest: i64,
-    /// Samples up to here, but at most up to G, only catch up, ns.
+    /// Time, at most G, up to which samples only catch up and do not count, ns.
     catches_up_to: Option<i64>,
 }
 
 impl Pace {
-    /// Counts its samples anew.
+    /// Restarts the count of samples.
     fn restart(&mut self) {
         *self = Self {
             aside: self.aside,
@@ -38,15 +38,15 @@ impl Pace {
         };
     }
 
-    /// Moves the times of its stream by `ns`.
+    /// Moves the times of the stream by `ns`.
     pub(super) fn shift(&mut self, ns: i64) {
         for time in [&mut self.led_until, &mut self.catches_up_to] {
             *time = time.map(|time| time.saturating_add(ns));
         }
     }
 
-    /// Counts a sample after which the newest is `newest` and not `old`. `clock` is G before it, and `most` how far the
-    /// stream may catch up. Returns true if it counts.
+    /// Counts a sample that moves the newest time of the stream from `old` to `newest`, unless it only catches up. Returns true
+    /// if it counts. Before the sample, G is `clock`; the longest pause to catch up with is `most`.
     fn count(&mut self, old: Option<i64>, newest: i64, clock: Option<i64>, most: i64) -> bool {
         let pause = (self.missed - self.greatest).min(most);
         (self.missed, self.greatest) = (0, 0);
@@ -67,7 +67,7 @@ impl Pace {
 }
 
 impl InputStream {
-    /// Its newest time that has a say in what G is.
+    /// Returns the newest time of the stream that counts for G.
     fn leads_until(&self) -> Option<i64> {
         match self.pace.aside {
             None => self.history.newest(),
@@ -75,15 +75,15 @@ impl InputStream {
         }
     }
 
-    /// True if its samples have a say in G: it is not aside.
+    /// True if the stream leads while it is open: its configuration has `wait`, and it is not aside.
     fn leads(&self) -> bool {
         self.spec.waits && self.pace.aside.is_none()
     }
 }
 
 impl Timeline {
-    /// Sets G: the newest time of the streams that lead, and of those aside when they led, among those that are closed where
-    /// none is waited for any more. It stays where it was while there is no such time.
+    /// Sets G to the newest time of the streams that lead; a stream aside counts with its newest time when it led. Closed
+    /// streams count only if no stream is waited for any more. Without any such time G stays.
     pub(super) fn update_clock(&mut self) {
         let newest = |streams: &mut dyn Iterator<Item = &InputStream>| {
             let waits = streams.filter(|stream| stream.spec.waits);
@@ -96,7 +96,7 @@ impl Timeline {
         self.clock = leading.or(self.clock);
     }
 
-    /// G, where streams that can be past it by [`InputStream::ahead`] count as new as that.
+    /// Returns G, but with each stream that leads counted as newer than its newest sample by [`InputStream::ahead`].
     pub(super) fn clock_with_ahead(&self) -> Option<i64> {
         let all_are_closed = self.waited_for().next().is_none();
         let leading = self
@@ -107,13 +107,13 @@ impl Timeline {
         reach.max().max(self.clock)
     }
 
-    /// The streams that targets wait for: those that are waited for, but for the ones aside.
+    /// Returns the streams that targets wait for: all that are waited for, except those aside.
     pub(super) fn holding_up(&self) -> impl Iterator<Item = &InputStream> {
         let clock = self.clock;
         self.waited_for().filter(move |stream| !stream.is_aside(clock))
     }
 
-    /// Lead over G of a stream that is aside, ns.
+    /// The lead over G of a stream that is aside, ns; `None` for any other stream.
     pub fn aside_ns(&self, stream: usize) -> Option<i64> {
         let (stream, clock) = (&self.streams[stream], self.clock?);
         let is_aside = stream.is_waited_for() && stream.is_aside(Some(clock));
@@ -124,8 +124,8 @@ impl Timeline {
             .map(|newest| newest - clock)
     }
 
-    /// True if a stream leads whatever its samples are: if it is the only one that is waited for, or its samples are
-    /// the targets. Without `max_wait_ms` all do, as everything waits for all of them.
+    /// True if a stream leads whatever its stamps are: it is the only one that is waited for, or its samples are the targets.
+    /// Without `max_wait_ms` every stream leads, because targets wait for all of them.
     pub(super) fn always_leads(&self, modality: usize) -> bool {
         self.spec.max_wait.is_none() || self.leader() == Some(modality) || self.is_sole(modality)
     }
@@ -135,14 +135,14 @@ impl Timeline {
         !others.any(|(_, other)| other.is_waited_for())
     }
 
-    /// Greatest lead of a stamp, ns, if there is a limit.
+    /// The greatest lead of a stamp, ns, that is not a clock jump and does not put its stream aside; `None` without a limit.
     pub(super) fn jump_limit(&self, modality: usize) -> Option<i64> {
         let limit = self.streams[modality].spec.jump;
         limit.or(self.spec.max_wait.map(|_| DEFAULT_JUMP))
     }
 
-    /// Follows the streams after a sample of one of them: tells whether it leads, and moves G if that is due. `before` is
-    /// G before the sample, `old` what was the newest of its stream then.
+    /// Updates G after a sample of a stream: decides whether the stream leads, and moves G if need be. Before the sample, G is
+    /// `before`, and the newest time of the stream `old`.
     pub(super) fn follow(&mut self, modality: usize, before: Option<i64>, old: Option<i64>, jumped: bool) {
         let newest = self.streams[modality].history.newest();
         let (Some(newest), true) = (newest, self.streams[modality].spec.waits) else {
@@ -176,7 +176,8 @@ impl Timeline {
         }
     }
 
-    /// Tells whether a stream leads, whose newest sample before and now is this. Returns whether G has to move to it at once.
+    /// Decides whether a stream leads; `newest` is its newest time before and after a sample. Returns true if G has to move to
+    /// the stream at once.
     fn judge_lead(&mut self, modality: usize, newest: [Option<i64>; 2], clock: Option<i64>, limit: i64) -> bool {
         let (always, is_sole) = (self.always_leads(modality), self.is_sole(modality));
         let pace = &mut self.streams[modality].pace;
@@ -196,15 +197,14 @@ impl Timeline {
         is_ahead && is_sole
     }
 
-    /// Counts the samples of streams anew when the due time has gone on by a step, if a tick or a request chooses the
-    /// targets, to one at which they would be answered: a tick makes nothing of a due time that is not newer than the last
-    /// target, and nothing is answered before the start.
+    /// Restarts the count of samples once the due time has gone on by a period, if ticks or requests choose the targets. The
+    /// due time must be one that they can get: not before the start, and with ticks after the last target.
     fn follow_due(&mut self) {
         if matches!(self.spec.trigger, Trigger::Grid | Trigger::Stream { .. }) {
             return;
         }
         let Some(due) = self.due_until() else { return };
-        // A clock jump is no progress of the others.
+        // After a clock jump the mark begins anew: a jump is not progress of the others.
         let mark = *self.due_mark.get_or_insert(due);
         let has_begun = || self.next.is_some() || self.start().is_some_and(|start| start <= due);
         if self.is_new(due) && due.saturating_sub(mark) >= self.period_ns() && has_begun() {
@@ -218,21 +218,21 @@ impl Timeline {
         !matches!(self.spec.trigger, Trigger::Timer(_)) || self.not_again().is_none_or(|sent| due > sent)
     }
 
-    /// True if `due` is a step or more away from what was due when samples were last counted anew.
+    /// True if `due` is a period or more away from `mark`, the due time when samples were last counted anew.
     fn is_elsewhere(&self, due: i64, mark: Option<i64>) -> bool {
         mark.is_none_or(|mark| due.saturating_sub(mark).saturating_abs() >= self.period_ns())
     }
 
-    /// Furthest that a stream may go on without an observation, ns.
+    /// Returns the furthest that a stream may go on without an observation, ns.
     fn may_advance(&self) -> i64 {
         let wait = self.spec.max_wait.unwrap_or(0);
         wait.saturating_mul(2)
             .saturating_add(self.period_ns().saturating_mul(4))
     }
 
-    /// Moves G to a stream, which is aside or behind what was sent: a clock jump. Targets go on at the newest one that
-    /// `max_wait_ms` makes due then; after the last one sent if that is later and the stream was past it when its samples
-    /// began to count. Streams ahead of it are aside.
+    /// Moves G to a stream that is aside or behind what was sent, as a clock jump. Targets go on at the newest one that
+    /// `max_wait_ms` makes due then. They go on after the last one sent if that is later, unless the stream was behind that one
+    /// when its samples began to count. Streams ahead of the new G go aside.
     fn move_clock(&mut self, modality: usize) {
         let (Some(to), Some(wait)) = (self.streams[modality].history.newest(), self.spec.max_wait) else {
             return;
@@ -268,7 +268,7 @@ impl Timeline {
         } else if let (Trigger::Grid, Some(next), Some(sent)) = (&self.spec.trigger, self.next, self.last_sent) {
             self.next = Some(next.max(sent.saturating_add(self.spec.grid.period())));
         }
-        // If nothing came of the move, the others go on counting: a stream that closes and opens must not silence them.
+        // If the move made nothing due, the others go on counting: a stream that closes and opens must not silence them.
         let comes_of_it = match self.spec.trigger {
             Trigger::Grid => self.is_next_due(),
             _ => self
@@ -282,14 +282,14 @@ impl Timeline {
         }
     }
 
-    /// Begins to count anew how far streams go on without an observation.
+    /// Restarts the count of how far streams go on without an observation.
     pub(super) fn count_anew(&mut self) {
         for stream in &mut self.streams {
             (stream.pace.samples, stream.pace.advance) = (0, 0);
         }
     }
 
-    /// `max_wait_ms` changed: without it nothing is aside, and nothing counts.
+    /// Updates G after a change of `max_wait_ms`: without it no stream is aside, and no sample counts.
     pub(super) fn follow_max_wait(&mut self) {
         if self.spec.max_wait.is_none() {
             self.streams.iter_mut().for_each(|stream| stream.pace = Pace::default());
@@ -298,8 +298,8 @@ impl Timeline {
         self.update_clock();
     }
 
-    /// Tells whether a stream leads, without a sample of it: its times moved, or it opened, and G was `before`. If no other
-    /// leads, G goes with it.
+    /// Decides whether a stream leads after its times moved or it opened. Before that, G is `before`. If no other stream leads,
+    /// G follows this one.
     pub(super) fn judge_by_others(&mut self, modality: usize, before: Option<i64>) {
         let newest = self.streams[modality].history.newest();
         let is_waited_for = self.streams[modality].is_waited_for();
@@ -310,7 +310,7 @@ impl Timeline {
             let clock = leading.filter_map(|(_, other)| other.history.newest()).max();
             self.judge_lead(modality, [None, Some(newest)], clock, limit);
             let pace = &mut self.streams[modality].pace;
-            // Others may have gone elsewhere since it led.
+            // The others may have gone elsewhere since the stream led.
             let is_near = |&led: &i64| clock.is_none_or(|clock| led.saturating_sub(clock) <= limit);
             pace.led_until = pace.led_until.filter(is_near);
             if clock.is_none() && before.is_some_and(|before| newest.saturating_sub(before) > limit) {
@@ -322,7 +322,7 @@ impl Timeline {
 }
 
 impl InputStream {
-    /// True if it is aside: ahead of G, and without a say in it.
+    /// True if the stream is aside and its newest time is ahead of G.
     pub(super) fn is_aside(&self, clock: Option<i64>) -> bool {
         self.pace.aside.is_some() && self.history.newest() > clock
     }

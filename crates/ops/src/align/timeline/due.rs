@@ -5,19 +5,19 @@ use super::{InputStream, Notice, Target, Timeline, Trigger};
 use crate::align::Rows;
 use crate::align::spec::LOOKS_BACK;
 
-/// More targets than this falling due at once count as a clock jump: nobody could take them. Without `max_wait_ms` a stream
-/// may have waited for another for days, so the bound is wide; with it, `jump_ms` is the bound.
+/// Most targets that may fall due at once: more count as a clock jump, because nobody could take them. Without `max_wait_ms` a
+/// stream may have waited for another for days, so the bound is wide; with it, `jump_ms` is the bound.
 const MAX_TARGETS_AT_ONCE: i64 = 1 << 32;
 
-/// With `max_wait_ms`: a first target further behind what is due already is skipped, ns.
+/// Greatest distance of a first target behind the time that `max_wait_ms` has made due, ns. Targets further behind are skipped.
 const START_HORIZON: i64 = 1_000_000_000;
 
 /// The target that comes next, due or not.
 pub(super) struct Next {
     pub time_ns: i64,
-    /// Streams that are behind at the start are left behind.
+    /// True if targets start without the streams that are behind.
     pub leaves_behind: bool,
-    /// The request that it answers.
+    /// Number of the request that the target answers.
     pub request: Option<u64>,
     pub is_deterministic: bool,
 }
@@ -34,16 +34,16 @@ impl Next {
 }
 
 impl Timeline {
-    /// The next observation that is due, if one is. Its window can be read until the next call, which drops what no window
-    /// needs any more.
+    /// Returns the next observation that is due. Its window can be read until the next call, which drops the samples that no
+    /// window needs any more.
     pub fn due(&mut self) -> Option<Target> {
         let due = self.next_due();
         self.ticked = false;
         due
     }
 
-    /// The trigger's timer ticks: the next call of [`due`](Self::due) gives the observation of the newest time that is due,
-    /// if that is newer than the last one.
+    /// Takes a tick of the trigger's timer: the next call of [`due`](Self::due) returns the observation at the newest time that
+    /// is due, if that is after the last target.
     pub fn tick(&mut self) {
         self.ticked = true;
     }
@@ -75,7 +75,7 @@ impl Timeline {
         }
         match self.spec.trigger {
             Trigger::Grid => self.next = Some(time.saturating_add(self.period_ns())),
-            // One that asks for its time may be answered before targets begin.
+            // A request with a time may be answered before targets begin.
             Trigger::Request(_) if self.next.is_none() => {}
             _ => self.next = Some(time.saturating_add(1)),
         }
@@ -113,14 +113,15 @@ impl Timeline {
         Some(Next::at(next))
     }
 
-    /// The earliest target of the grid that may come before the next one: a clock jump lets the grid start anew right after
-    /// the last one sent, whatever `emit_every` is.
+    /// Returns the earliest target that may come in place of `next`: after a clock jump the grid starts anew right after the
+    /// last target sent, whatever `emit_every` is.
     pub(super) fn earliest(&self, next: i64) -> i64 {
         self.back(next, self.spec.emit_every - 1)
     }
 
-    /// The first sample of the leader that is the `every`-th after the last target or later, and `min_interval` after it.
-    /// Where targets begin anew, it is the first one at or after the [start](Self::start) that was not sent already.
+    /// Returns the next target of the leader's samples: the first that is at least the `every`-th after the last target, and at
+    /// least `min_interval` later. If targets begin anew, it is the first sample at or after the [start](Self::start) that
+    /// follows the last target by `min_interval` or more.
     fn next_of_leader(&mut self, leader: usize, every: usize, min_interval: i64) -> Option<Next> {
         let sent = self.not_again();
         let runs = self.next.is_some();
@@ -143,7 +144,7 @@ impl Timeline {
         Some(next)
     }
 
-    /// The newest time that is due, if the timer has ticked and that is newer than the last target.
+    /// Returns the newest time that is due, if the timer has ticked and the time is after the last target.
     fn next_at_tick(&mut self, until: i64) -> Option<Next> {
         if !self.has_begun(until) {
             return None;
@@ -157,8 +158,8 @@ impl Timeline {
         })
     }
 
-    /// True if targets that ticks and requests choose run, which they do from the [start](Self::start) on. Nothing is
-    /// forgotten before, or the start would move.
+    /// True if targets of ticks and requests have begun: the due time has reached the [start](Self::start). Nothing is
+    /// forgotten before that, or the start would move.
     pub(super) fn has_begun(&mut self, until: i64) -> bool {
         if self.next.is_none()
             && let Some(start) = self.start().filter(|&start| start <= until)
@@ -168,8 +169,8 @@ impl Timeline {
         self.next.is_some()
     }
 
-    /// Excess over a target, ns, of the newest sample of the streams that are waited for when the target falls due, if
-    /// all samples came in the order of their times. The result does not depend on when they really come.
+    /// Returns the time from a target to the newest sample of the streams that are waited for when the target falls due, ns. It
+    /// supposes that all samples came in the order of their times, so it does not depend on their arrival.
     pub fn wait_ns(&self, target: &Target) -> i64 {
         let time = target.time_ns;
         let clock = self.clock;
@@ -192,7 +193,8 @@ impl Timeline {
         past.or(clock).map_or(0, |newest| newest - time)
     }
 
-    /// The time up to which targets are due: every stream that holds them up is past it, or `max_wait_ms` is over.
+    /// Returns the time up to which targets are due: the watermark of every stream that holds them up is at or past it, or
+    /// `max_wait_ms` is over.
     pub(super) fn due_until(&self) -> Option<i64> {
         let clock = self.clock?;
         let mut watermarks = self.holding_up().map(InputStream::watermark);
@@ -205,11 +207,11 @@ impl Timeline {
         all_are_past.max(self.spec.max_wait.map(|wait| clock - wait))
     }
 
-    /// The first target, and whether it leaves streams behind.
+    /// Returns the first target, and whether it leaves streams behind.
     ///
-    /// It is the first at which every stream that is waited for has a sample, or has been waited for long enough, and none
-    /// that was sent already. Where that lies more than a second behind what `max_wait_ms` has made due, it is the newest
-    /// target that is due instead.
+    /// It is the first target not sent yet at which every stream that is waited for has a sample, or has been waited for long
+    /// enough. If that lies more than a second behind what `max_wait_ms` has made due, it is the newest target that is due
+    /// instead.
     fn first_target(&self) -> Option<Next> {
         let period = self.spec.grid.period();
         let first = self.spec.grid.time(self.spec.grid.index_at_or_after(self.start()?));
@@ -230,13 +232,13 @@ impl Timeline {
         self.spec.trigger == Trigger::Grid && self.due_until().zip(next()).is_some_and(|(until, next)| until >= next)
     }
 
-    /// The last time of the grid at or before `time`.
+    /// Returns the last time of the grid at or before `time`.
     pub(super) fn at_or_before(&self, time: i64) -> i64 {
         self.spec.grid.time(self.spec.grid.index_at_or_before(time))
     }
 
-    /// With `max_wait_ms`: the time that it has made due, whatever is missing, if a first target is so far behind that the
-    /// clocks of streams disagree. Until a second stream has spoken, only its first sample tells that: it may be slow.
+    /// Returns the time that `max_wait_ms` has made due, if the first target is so far behind it that the clocks of streams
+    /// disagree. Until a second stream has a sample, the first sample of the only stream stands for G: that stream may be slow.
     fn due_at_start(&self, first: i64) -> Option<i64> {
         let (wait, clock) = (self.spec.max_wait?, self.clock?);
         let waits = self.streams.iter().filter(|stream| stream.spec.waits);
@@ -249,7 +251,7 @@ impl Timeline {
         is_far.then_some(clock - wait)
     }
 
-    /// The earliest time at which every stream that is waited for has a sample, or has been waited for long enough.
+    /// Returns the earliest time at which every stream that is waited for has a sample, or has been waited for long enough.
     pub(super) fn start(&self) -> Option<i64> {
         let firsts = || self.streams.iter().filter_map(|stream| stream.history.oldest());
         let (earliest, clock) = (firsts().min()?, self.clock);
@@ -269,8 +271,8 @@ impl Timeline {
         Some(start.unwrap_or(earliest))
     }
 
-    /// The target up to which none is sent again, ns: the newest one sent, unless targets begin anew because time itself
-    /// went back. The time of targets that are a leader's samples is that of its clock.
+    /// Returns the time up to which no target is sent again, ns: the newest one sent, unless targets begin anew because time
+    /// itself went back. For targets that are a leader's samples, time is that of the leader's clock.
     pub(super) fn not_again(&self) -> Option<i64> {
         // With `min_period_ms`, a target may have been sent before there was a sample as new as it.
         let newest = || match self.spec.trigger {
@@ -288,9 +290,9 @@ impl Timeline {
         self.streams.iter().filter(|stream| stream.is_waited_for())
     }
 
-    /// Jump of a sample at `time` from its stream's newest, if it is a clock jump: back by more than `reset_ms`, or, if
-    /// the stream [always leads](Self::always_leads) or none waits for it, ahead by more than `jump_ms` of that and of
-    /// the newest of every stream that is waited for.
+    /// Returns the distance of a sample at `time` from the newest of its stream, if it is a clock jump. That is back by more
+    /// than `reset_ms`, or ahead by more than `jump_ms`, of this newest and of the newest of each stream that is waited for.
+    /// Only a stream that [always leads](Self::always_leads), or that no target waits for, can jump ahead.
     pub(super) fn jump(&self, modality: usize, time: i64) -> Option<i64> {
         let stream = &self.streams[modality];
         let own = time - stream.history.newest()?;
@@ -314,7 +316,7 @@ impl Timeline {
         self.refuse_after_jump();
     }
 
-    /// Notes which streams have no sample at or after `time`, where the grid starts without them.
+    /// Adds a notice for each stream that has no sample at or after `time`, at which targets start.
     fn notice_streams_behind(&mut self, time: i64) {
         for (modality, stream) in self.streams.iter().enumerate() {
             let newest = stream.history.newest();
@@ -331,7 +333,7 @@ impl Timeline {
         self.forget_before(oldest_row);
     }
 
-    /// The same after the target of a leader.
+    /// Drops the samples that no window needs after target `sent` of a leader.
     fn forget_for_leader(&mut self, leader: usize, sent: i64) {
         let Trigger::Stream {
             rows: Rows::Samples, ..

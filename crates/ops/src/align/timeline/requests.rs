@@ -6,49 +6,49 @@ use crate::align::spec::LOOKS_BACK;
 use robocache_time::is_stamp_in_range;
 use robocache_time::ns_to_s;
 
-/// Requests that wait at most.
+/// Most requests that may wait.
 const MOST_WAITING: usize = 256;
 
-/// A request may ask for a time so far ahead of the newest sample, ns.
+/// Greatest lead of a request's time over the newest sample, ns.
 const MOST_AHEAD: i64 = 10_000_000_000;
 
 /// The reason why a request gets no observation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Too many wait.
+    /// The limit of requests that wait is reached.
     #[error("{MOST_WAITING} requests wait already (allowed: {MOST_WAITING})")]
     TooMany,
-    /// The time that it asks for is out of range.
+    /// The requested time is out of range.
     #[error("it asks for {0} ns, which is out of range (allowed: +-2^61)")]
     OutOfRange(i64),
-    /// The time that it asks for may be forgotten.
+    /// The requested time is so old that its samples may be forgotten.
     #[error(
         "it asks for {asked_ns} ns, {:.3} s before the newest time that is due (allowed: up to {} s before it)",
         ns_to_s(*behind_ns),
         LOOKS_BACK / 1_000_000_000
     )]
     LongPast {
-        /// The time that it asks for, ns.
+        /// The requested time, ns.
         asked_ns: i64,
-        /// Excess of its age over the limit, from the newest time that is due, ns.
+        /// Distance of that time before the newest time that is due, ns.
         behind_ns: i64,
     },
-    /// The time that it asks for is not near.
+    /// The requested time is too far ahead.
     #[error(
         "it asks for {asked_ns} ns, {:.3} s ahead of the newest sample (allowed: up to {} s ahead)",
         ns_to_s(*ahead_ns),
         MOST_AHEAD / 1_000_000_000
     )]
     FarAhead {
-        /// The time that it asks for, ns.
+        /// The requested time, ns.
         asked_ns: i64,
         /// Lead of that time over the newest sample, ns.
         ahead_ns: i64,
     },
-    /// The meaning of its time has changed.
+    /// A clock jumped while the request waited for this time, which may mean another time now.
     #[error("a clock jumped while it waited for {0} ns")]
     Jumped(i64),
-    /// Nothing will make it due any more.
+    /// Every stream that is waited for is closed, so that nothing will make the requested time due.
     #[error("every stream that is waited for is closed, and no sample is as new as what it asks for")]
     Closed,
 }
@@ -57,20 +57,20 @@ pub enum Refusal {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask {
     number: u64,
-    /// The time that it asks for, ns; `None`: the newest one that is due.
+    /// The requested time, ns; `None`: the newest time that is due.
     time_ns: Option<i64>,
 }
 
 impl Timeline {
-    /// Takes a request for the observation of a time, or for the newest one that is due, and returns its number. Requests
-    /// are answered in the order in which they come: [`Target::request`](super::Target::request). Ask what is
-    /// [`due`](Self::due) after each one, and then what was [refused](Self::take_refused).
+    /// Takes a request for the observation at a time, or at the newest time that is due, and returns its number. Requests are
+    /// answered in order of arrival: [`Target::request`](super::Target::request). Call [`due`](Self::due) after each request,
+    /// and then [`take_refused`](Self::take_refused).
     ///
     /// # Errors
-    /// The reason why it is refused at once.
+    /// The reason why the request is refused at once.
     ///
     /// # Panics
-    /// If the trigger is another one.
+    /// If the trigger is not `request`.
     pub fn ask(&mut self, time_ns: Option<i64>) -> Result<u64, Refusal> {
         assert!(
             matches!(self.spec.trigger, Trigger::Request(_)),
@@ -93,12 +93,12 @@ impl Timeline {
         self.asks.len()
     }
 
-    /// Takes the next request that waited and is refused.
+    /// Takes the next request that was refused after it waited.
     pub fn take_refused(&mut self) -> Option<(u64, Refusal)> {
         self.refused.pop_front()
     }
 
-    /// Checks that a request may ask for a time. Before the first sample there is nothing to judge it by.
+    /// Checks that a request may ask for a time. Before the first sample every time in range passes.
     fn judge(&self, asked_ns: i64) -> Result<(), Refusal> {
         if !is_stamp_in_range(asked_ns) {
             return Err(Refusal::OutOfRange(asked_ns));
@@ -119,7 +119,7 @@ impl Timeline {
         }
     }
 
-    /// The first sample of all is there: now it can be told what requests that wait may ask for.
+    /// Judges the requests that wait, now that the first sample of all tells the time.
     pub(super) fn judge_waiting(&mut self) {
         let mut asks = std::mem::take(&mut self.asks);
         asks.retain(|ask| match ask.time_ns.map(|time| self.judge(time)) {
@@ -132,7 +132,7 @@ impl Timeline {
         self.asks = asks;
     }
 
-    /// A clock jumped: the times that requests wait for may be of another clock now.
+    /// Refuses the requests that wait for a time: after a clock jump, that may be a time of another clock.
     pub(super) fn refuse_after_jump(&mut self) {
         let refused = &mut self.refused;
         self.asks.retain(|ask| {
@@ -141,7 +141,7 @@ impl Timeline {
         });
     }
 
-    /// The target of the first request that waits. Refuses those that nothing can make due.
+    /// Returns the target of the first request that waits, if it is due. Refuses requests that nothing can make due.
     pub(super) fn next_asked(&mut self, until: Option<i64>) -> Option<Next> {
         let has_begun = until.is_some_and(|until| self.has_begun(until));
         if let Some(until) = until.filter(|_| has_begun) {
@@ -161,7 +161,7 @@ impl Timeline {
                     ..Next::at(due)
                 });
             }
-            // The newest sample is another one if a stream was closed, or its latency changed.
+            // G may have gone back: a stream was closed, or its latency changed.
             let refusal = match time_ns.map(|time| self.judge_ahead(time)) {
                 _ if self.waited_for().next().is_none() => Refusal::Closed,
                 Some(Err(refusal)) => refusal,

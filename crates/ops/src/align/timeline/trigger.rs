@@ -6,10 +6,10 @@ use crate::align::{Rows, TriggerKind};
 /// A row of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Its time, ns.
+    /// The time of the row, ns.
     pub time_ns: i64,
-    /// True if there is one; false if its time is that of a sample before the first one of the trigger's stream.
-    /// Nothing in it is valid then, and its time goes on before that sample in steps of the grid.
+    /// True unless the row lies before the first sample of the trigger's stream. Nothing is valid in such a row, and its time
+    /// goes on before that sample in steps of the grid.
     pub is_there: bool,
 }
 
@@ -40,7 +40,7 @@ impl Timeline {
         }
     }
 
-    /// The least time between targets that are a leader's samples, ns; 0 without one.
+    /// The least time between targets that are a leader's samples, ns; 0 without a leader.
     pub fn min_interval_ns(&self) -> i64 {
         match self.spec.trigger {
             Trigger::Stream { min_interval, .. } => min_interval,
@@ -48,7 +48,7 @@ impl Timeline {
         }
     }
 
-    /// The input of requests or ticks, which is that of no modality.
+    /// The input of requests or ticks, which no modality has.
     pub fn trigger_input(&self) -> Option<&str> {
         match &self.spec.trigger {
             Trigger::Request(input) | Trigger::Timer(input) => Some(input),
@@ -56,7 +56,7 @@ impl Timeline {
         }
     }
 
-    /// A row of the window of a target, the oldest first.
+    /// Returns a row of the window of a target; row 0 is the oldest.
     pub fn row(&self, target: &Target, row: usize) -> Row {
         let steps = (self.spec.window - 1 - row as i64) * self.spec.stride;
         match self.spec.trigger {
@@ -72,7 +72,7 @@ impl Timeline {
         }
     }
 
-    /// The row that is `samples` samples of a stream before its newest one at or before `time`.
+    /// Returns the row that is `samples` samples of a stream before its newest one at or before `time`.
     pub(super) fn sample_before(&self, modality: usize, time: i64, samples: i64) -> Row {
         let history = &self.streams[modality].history;
         let at = history.until(time) as i64 - 1 - samples;
@@ -88,7 +88,7 @@ impl Timeline {
         }
     }
 
-    /// The time that is `steps` grid steps before `time`, ns.
+    /// Returns the time that is `steps` grid steps before `time`, ns.
     pub(super) fn back(&self, time: i64, steps: i64) -> i64 {
         let distance = steps.checked_mul(self.spec.grid.period());
         match distance.and_then(|distance| time.checked_sub(distance)) {

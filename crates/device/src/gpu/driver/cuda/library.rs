@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 /// The CUDA version of the oldest driver that takes the kernels: that of `kernels/*.cuda12.fatbin`.
 const NEEDED: i32 = 12_000;
 
-/// The functions that are called of every driver. One that is missing must be found out before it is called, since the
-/// binding panics then.
+/// The functions that every driver must have. They are looked up before the first call, since the binding panics when a missing one
+/// is called.
 const FUNCTIONS: [&str; 47] = [
     "cuInit",
     "cuDriverGetVersion",
@@ -72,7 +72,7 @@ fn probe() -> Result<Cuda, Unavailable> {
     if !unsafe { sys::is_culib_present() } {
         return Err(Unavailable::NoLibrary(Kind::Cuda));
     }
-    // The version first: it says more of an old driver than the function that is missing.
+    // The version comes first: it says more about an old driver than the name of a missing function.
     FUNCTIONS[..2].iter().try_for_each(|function| find(function))?;
     let mut came = 0;
     // SAFETY: the function is there, and writes the version to `came`.
@@ -100,8 +100,8 @@ pub(super) fn has(function: &'static str) -> bool {
     find(function).is_ok()
 }
 
-/// The time between two events in ms. The newer function came with CUDA 12.8; what it replaces is in every driver of
-/// CUDA 12, and the binding does not know it.
+/// Writes the time between two events to `ms`. The newer function came with CUDA 12.8. The function that it replaces is in every
+/// driver of CUDA 12, but not in the binding.
 ///
 /// # Safety
 /// Both events live, and their context is that of the calling thread.

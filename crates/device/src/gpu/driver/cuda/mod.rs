@@ -1,4 +1,4 @@
-//! NVIDIA's driver, by cudarc.
+//! NVIDIA's driver, called through cudarc.
 //!
 //! Its library is loaded at run time, so that a program with it builds and runs on machines without one.
 
@@ -21,29 +21,29 @@ pub(super) struct Cuda {
     devices: usize,
 }
 
-/// From this virtual architecture on, kernels are compiled to wait for the one before: `wait_for_previous` of
-/// kernels/types.cuh. The image for CUDA 12 is of an older one.
+/// First virtual architecture for which kernels themselves wait for the kernel before them: `wait_for_previous` of
+/// kernels/types.cuh. The image for CUDA 12 is of an older architecture.
 const WAITING_PTX: i32 = 90;
 
-/// The first version that takes the images for CUDA 13.
+/// First driver version that takes the images for CUDA 13.
 const CUDA_13: i32 = 13_000;
 
 /// The calls that wait for work, or ask if it is done.
 const WAITS: [&str; 3] = ["cuStreamSynchronize", "cuEventSynchronize", "cuEventQuery"];
 
-/// Makes a failure of `call` of the driver's error.
+/// Returns a function that makes a [`Fault`] of `call` from the driver's error.
 fn failed(call: &'static str) -> impl Fn(DriverError) -> Fault {
     move |DriverError(error)| Fault {
         call,
         name: format!("{error:?}"),
         code: error as u32,
-        // A launch or a copy that was refused has done nothing. What a wait finds is of work that was under way, and
-        // nobody knows how much of it was done.
+        // A launch or a copy that was refused has done nothing. A wait reports errors of work that was under way, and nobody knows
+        // how much of it was done.
         is_memory: error == CUresult::CUDA_ERROR_OUT_OF_MEMORY && !WAITS.contains(&call),
     }
 }
 
-/// Declares how each handle of the seam is the driver's pointer, and back.
+/// Declares the conversions between each handle and the driver's pointer.
 macro_rules! pointers {
     ($($handle:ident $pointer:ident),*) => {$(
         impl From<sys::$pointer> for $handle {
@@ -71,11 +71,11 @@ fn attribute(ordinal: usize, attribute: Attribute) -> Result<i32, Fault> {
     unsafe { result::device::get_attribute(device, attribute) }.map_err(failed("cuDeviceGetAttribute"))
 }
 
-/// Makes a call that gives memory back, although somebody in the process captures a stream: it has nothing to do with that capture,
-/// would break it, and would be refused.
+/// Makes a call that frees memory while somebody in the process may be capturing a stream. By default the driver would refuse the
+/// call, and the capture would fail, although the call has nothing to do with it.
 fn outside_captures<T>(call: impl FnOnce() -> T) -> T {
     let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-    // SAFETY: it exchanges the mode of this thread, which cannot fail for a mode that there is.
+    // SAFETY: the call exchanges the mode of this thread, which can't fail for a valid mode.
     let _ = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) };
     let result = call();
     // SAFETY: the same.
@@ -83,8 +83,8 @@ fn outside_captures<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-// SAFETY: each function is the driver's of the name that its error says, and gives what that gave. What it is called with
-// is the caller's promise, which every `unsafe` below relies on.
+// SAFETY: each function calls the driver's function that its error names, and returns the result of that. The arguments are the
+// caller's promise, on which every `unsafe` below relies.
 unsafe impl Driver for Cuda {
     fn kind(&self) -> Kind {
         Kind::Cuda
@@ -173,7 +173,7 @@ unsafe impl Driver for Cuda {
         let function = unsafe { result::module::get_function(module.into(), symbol) };
         let function = function.map_err(failed("cuModuleGetFunction"))?;
         let mut parameter_bytes = None;
-        // It came with CUDA 12.4.
+        // The function came with CUDA 12.4.
         if library::has("cuFuncGetParamInfo") {
             let (mut offset, mut size) = (0, 0);
             // SAFETY: the function is there, and both are written by it.
@@ -192,7 +192,7 @@ unsafe impl Driver for Cuda {
         })
     }
 
-    /// Starts it early by programmatic dependent launch, which devices of compute capability 9.0 and later can do.
+    /// An early start is a programmatic dependent launch, which devices of compute capability 9.0 and later can do.
     unsafe fn launch(
         &self,
         function: Function,

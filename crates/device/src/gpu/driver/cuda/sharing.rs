@@ -6,7 +6,7 @@ use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// The calls that this needs and nothing else does: drivers that lack them are used for everything else.
+/// The functions that only this module needs: drivers that lack them are used for everything else.
 pub(super) const FUNCTIONS: [&str; 11] = [
     "cuMemAddressFree",
     "cuMemAddressReserve",
@@ -100,7 +100,7 @@ pub(super) fn import(ordinal: usize, descriptor: BorrowedFd<'_>, bytes: usize) -
     map(ordinal, &Pages(handle), bytes)
 }
 
-/// Gives pages addresses.
+/// Maps pages to addresses that the driver chooses.
 fn map(ordinal: usize, pages: &Pages, bytes: usize) -> Result<Address, Fault> {
     let mut address = 0;
     // SAFETY: a range of addresses that the driver chooses.

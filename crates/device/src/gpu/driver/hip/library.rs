@@ -87,7 +87,7 @@ functions! {
     hipThreadExchangeStreamCaptureMode(*mut c_int);
 }
 
-/// A function of the library.
+/// Looks up a function of the library.
 fn find<F: Copy>(library: &Library, name: &'static str) -> Result<F, Unavailable> {
     // SAFETY: `F` is the type of this function in HIP's header; the table keeps the library loaded.
     let found = unsafe { library.get::<F>(name) };
@@ -97,7 +97,7 @@ fn find<F: Copy>(library: &Library, name: &'static str) -> Result<F, Unavailable
 }
 
 impl Functions {
-    /// Makes an error of what a call gave, if it failed.
+    /// Checks the code that a call returned.
     ///
     /// # Errors
     /// The error, by its name and number.
@@ -109,7 +109,7 @@ impl Functions {
             call,
             name: self.error_name(code),
             code: code as u32,
-            // A launch or a copy that was refused has done nothing. What a wait finds is of work that was under way.
+            // A launch or a copy that was refused has done nothing. A wait reports errors of work that was under way.
             is_memory: code == OUT_OF_MEMORY && !WAITS.contains(&call),
         })
     }
@@ -135,7 +135,7 @@ fn probe() -> Result<Hip, Unavailable> {
     // SAFETY: loading the driver's library runs its initializers, which is what it is installed for.
     let library = LIBRARIES.iter().find_map(|name| unsafe { Library::new(*name) }.ok());
     let library = library.ok_or(Unavailable::NoLibrary(Kind::Hip))?;
-    // The version first: it says more of an old driver than the function that is missing.
+    // The version comes first: it says more about an old driver than the name of a missing function.
     let version_of = find::<unsafe extern "C" fn(*mut c_int) -> c_int>(&library, "hipDriverGetVersion")?;
     let mut version = 0;
     // SAFETY: the function writes the version.

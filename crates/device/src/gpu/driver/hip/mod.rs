@@ -41,27 +41,27 @@ const NO_IMAGE_FOR_DEVICE: u32 = 209;
 const NOT_READY: c_int = 600;
 const NOT_SUPPORTED: u32 = 801;
 
-/// Calls a function of the table, and makes an error of what it gives.
+/// Calls a function of the table, and checks the code that it returns.
 macro_rules! call {
     ($self:ident.$name:ident($($arg:expr),* $(,)?)) => {
-        // SAFETY: the function is there. What it is called with is the caller's promise, or stands beside the call.
+        // SAFETY: the function is there. Its arguments are the caller's promise, or are explained beside the call.
         $self.functions.check(stringify!($name), unsafe { ($self.functions.$name)($($arg),*) })
     };
 }
 
-/// The pointer that a handle of the seam stands for.
+/// Converts a handle to the driver's pointer.
 fn pointer(handle: u64) -> *mut c_void {
     handle as *mut c_void
 }
 
-/// The handle that a call writes.
+/// Makes a call that writes a handle, and returns the handle.
 fn made(call: impl FnOnce(*mut *mut c_void) -> Result<(), Fault>) -> Result<u64, Fault> {
     let mut handle = ptr::null_mut();
     call(&raw mut handle)?;
     Ok(handle as u64)
 }
 
-/// A failure that is not one of memory.
+/// A failure that is not a lack of memory.
 fn fault(call: &'static str, name: impl Into<String>, code: u32) -> Fault {
     Fault {
         call,
@@ -71,7 +71,7 @@ fn fault(call: &'static str, name: impl Into<String>, code: u32) -> Fault {
     }
 }
 
-/// The refusal of memory that processes share, which this driver does not offer.
+/// Refuses memory that processes share, which this driver does not offer.
 fn not_shared<T>(call: &'static str) -> Result<T, Fault> {
     Err(fault(call, "hipErrorNotSupported", NOT_SUPPORTED))
 }
@@ -94,8 +94,8 @@ impl Hip {
 }
 
 impl Hip {
-    /// Makes a call that gives memory back, although somebody in the process captures a stream: it has nothing to do with that
-    /// capture, would break it, and would be refused.
+    /// Makes a call that frees memory while somebody in the process may be capturing a stream. By default the driver would refuse
+    /// the call, and the capture would fail, although the call has nothing to do with it.
     fn outside_captures<T>(&self, call: impl FnOnce() -> T) -> T {
         let mut mode = RELAXED_CAPTURE;
         let _ = call!(self.hipThreadExchangeStreamCaptureMode(&mut mode));
@@ -105,8 +105,8 @@ impl Hip {
     }
 }
 
-// SAFETY: each function is the driver's of the name that its error says, and gives what that gave. What it is called with
-// is the caller's promise, which every `call!` below relies on.
+// SAFETY: each function calls the driver's function that its error names, and returns the result of that. The arguments are the
+// caller's promise, on which every `call!` below relies.
 unsafe impl Driver for Hip {
     fn kind(&self) -> Kind {
         Kind::Hip
@@ -144,12 +144,12 @@ unsafe impl Driver for Hip {
         Ok(uuid)
     }
 
-    /// Never: mapping memory of other processes is broken in ROCm 7.1.
+    /// Returns false: mapping memory of other processes is broken in ROCm 7.1.
     fn can_share(&self, _: usize) -> Result<bool, Fault> {
         Ok(false)
     }
 
-    /// HIP has no contexts: a thread has a device. Its handle is the ordinal.
+    /// HIP has no contexts: each thread has a current device. The handle is the device's ordinal.
     fn open(&self, ordinal: usize) -> Result<Context, Fault> {
         call!(self.hipSetDevice(ordinal as c_int))?;
         Ok(Context(ordinal as u64))
@@ -165,7 +165,7 @@ unsafe impl Driver for Hip {
         call!(self.hipDeviceSynchronize())
     }
 
-    /// Tries the images of the families in turn: the driver refuses those of others.
+    /// Tries the images of the families in turn: the driver refuses those of other families.
     unsafe fn load(&self, image: &Image) -> Result<Module, Fault> {
         let mut refused = None;
         for compressed in image.hip {
