@@ -49,7 +49,7 @@ pub struct Backend<G> {
     /// Measured times, with `auto` only.
     trials: Option<Trials>,
     /// Least size of work that did not fit the device's memory.
-    too_large: usize,
+    least_too_large: usize,
     shortage: Backoff,
     /// Back-off after a lack of memory for results that stay on the device.
     shortage_for_results: Backoff,
@@ -85,7 +85,7 @@ impl<G> Backend<G> {
             gpu: placement.gpu().filter(|_| on_gpu.is_some()).cloned(),
             on_gpu,
             trials: placement.is_auto().then(|| Trials::new(floor)),
-            too_large: usize::MAX,
+            least_too_large: usize::MAX,
             shortage: Backoff::default(),
             shortage_for_results: Backoff::default(),
             is_auto: placement.is_auto(),
@@ -129,13 +129,13 @@ impl<G> Backend<G> {
             true => work >= trials.floor,
             false => trials.wants_gpu(work),
         });
-        self.on_gpu.as_mut().filter(|_| is_wanted && work < self.too_large)
+        self.on_gpu.as_mut().filter(|_| is_wanted && work < self.least_too_large)
     }
 
     /// Begins the trials anew once a shortage of memory is over.
     fn end_shortage(&mut self) {
         if self.on_gpu.is_some() && self.shortage.ends(Instant::now) {
-            self.too_large = usize::MAX;
+            self.least_too_large = usize::MAX;
             if let Some(trials) = &mut self.trials {
                 *trials = Trials::new(trials.floor);
             }
@@ -219,7 +219,7 @@ impl<G> Backend<G> {
     /// any other failure the GPU implementation is dropped.
     pub fn failed(&mut self, work: usize, error: DeviceFault) {
         if error.is_memory() {
-            self.too_large = self.too_large.min(work);
+            self.least_too_large = self.least_too_large.min(work);
             let seconds = self.shortage.begins(Instant::now()).as_secs_f64();
             let what = match work {
                 0 => "all work".to_owned(),

@@ -15,7 +15,7 @@ pub struct Placement {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     /// A device that was asked for by name can't be used.
-    #[error("`{asked}` can't be used: {error}{} (allowed on any machine: auto, cpu)", there_is(*other))]
+    #[error("`{asked}` can't be used: {error}{} (allowed on any machine: auto, cpu)", hint_at_other(*other))]
     Gpu {
         /// Device that was asked for.
         asked: String,
@@ -104,12 +104,12 @@ impl Placement {
             Ok(gpus) => Ok(Self::on(gpus, is_auto)),
             // Devices that are named are wanted, whatever `device:` says.
             Err(error) if is_auto && devices.is_none() => {
-                let named = other_than(kind, &error).map(|device| format!("; {device} is there, and must be named"));
+                let named = device_of_other_kind(kind, &error).map(|device| format!("; {device} is there, and must be named"));
                 Ok(Self::cpu(format!("auto: {error}{}", named.unwrap_or_default())))
             }
             Err(error) => Err(DeviceError::Gpu {
                 asked,
-                other: other_than(kind, &error),
+                other: device_of_other_kind(kind, &error),
                 error,
             }),
         }
@@ -167,7 +167,7 @@ fn kind_for_auto() -> Kind {
 }
 
 /// The first device of another kind, if the driver of this kind can't be used.
-fn other_than(kind: Kind, error: &DeviceFault) -> Option<Device> {
+fn device_of_other_kind(kind: Kind, error: &DeviceFault) -> Option<Device> {
     let is_missing = |error: &DeviceFault| matches!(error, DeviceFault::Unavailable(reason) if !matches!(reason, Unavailable::NoSuchDevice { .. }));
     let mut others = Kind::ALL
         .into_iter()
@@ -177,7 +177,7 @@ fn other_than(kind: Kind, error: &DeviceFault) -> Option<Device> {
 }
 
 /// Words for an error, about a device of another kind.
-fn there_is(other: Option<Device>) -> String {
+fn hint_at_other(other: Option<Device>) -> String {
     other.map_or_else(String::new, |device| format!("; there is {device}"))
 }
 

@@ -1,7 +1,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file can't be read or written, or a part of it.
+/// The reason why a file, or a part of it, can't be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,12 +13,12 @@ pub enum Error {
         /// The error of the system.
         source: io::Error,
     },
-    /// A folder or a file is not what it has to be.
+    /// A folder or a file has contents that are not allowed.
     #[error("{}: {problem}", path.display())]
     File {
         /// The folder or file.
         path: PathBuf,
-        /// The problem: what came, and what is allowed.
+        /// The problem: the value found, and the values allowed.
         problem: String,
     },
     /// A part of a file can't be read.
@@ -26,7 +26,7 @@ pub enum Error {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Start of the part that can't be read.
+        /// Position of the first byte that can't be read.
         at: u64,
         /// The problem with it.
         problem: String,
@@ -38,23 +38,23 @@ pub enum Error {
         path: PathBuf,
         /// The line in which the row begins, from 1.
         line: u64,
-        /// The column, what came, and what is allowed.
+        /// The column, the value found, and the values allowed.
         problem: String,
     },
-    /// A feature of a dataset can't be what is said of it, or was given what it is not.
+    /// A feature of a dataset has a description that is not allowed, or got a value that does not fit it.
     #[error("feature `{feature}`: {problem}")]
     Feature {
-        /// Its name.
+        /// The name of the feature.
         feature: String,
-        /// The problem: what came, and what is allowed.
+        /// The problem: the value found, and the values allowed.
         problem: String,
     },
-    /// A message has no form that the files can hold.
+    /// A message can't be written to a file of this format.
     #[error("stream `{stream}`: {problem}")]
     Message {
-        /// The stream.
+        /// The name of the stream.
         stream: String,
-        /// The problem: what came, and what is allowed.
+        /// The problem: the value found, and the values allowed.
         problem: String,
     },
 }

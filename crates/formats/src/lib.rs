@@ -1,4 +1,4 @@
-//! Files of other software, read into messages and written from them. Each format has a feature of its own.
+//! Readers and writers of other software's files: messages are read from them and written to them. Each format has a Cargo feature.
 
 #![warn(unreachable_pub)]
 
@@ -14,7 +14,7 @@ mod parts;
 
 pub use error::Error;
 
-/// A name that a file can have: `/` becomes `_`, and so does all else but letters, digits, `_`, `-` and `.`.
+/// Turns `name` into a valid file name: each character but letters, digits, `_`, `-` and `.` becomes `_`.
 pub fn file_name(name: &str) -> String {
     let name = name.trim_matches('/');
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
@@ -27,7 +27,7 @@ pub fn file_name(name: &str) -> String {
     plain
 }
 
-/// The name that is wanted, or the first with a number behind it, if the one that it wants is another's.
+/// Returns `wanted` or, if it is in use, `wanted` with a number behind it. `take` reserves a name; false if it is in use.
 #[cfg(feature = "mcap")]
 fn free_name(wanted: &str, between: &str, mut take: impl FnMut(&str) -> bool) -> String {
     let mut name = wanted.to_owned();

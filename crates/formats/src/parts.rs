@@ -1,4 +1,4 @@
-//! The columns of a stream's messages, which files have in common for all of them.
+//! Columns of messages, as a file describes them once for all messages of a stream.
 
 use robocache_device::Dtype;
 use robocache_stream::{Cells, Column, Message};
@@ -6,7 +6,7 @@ use robocache_stream::{Cells, Column, Message};
 /// The type of a column of text.
 pub(crate) const TEXT: &str = "utf8";
 
-/// A column of a payload: its name, its type, and the elements of a row, without the number that ragged ones have.
+/// A column of a payload: name, type, and elements of a row. The counts of ragged and text columns, which vary, are 0.
 pub(crate) type Part = (String, Dtype, Cells);
 
 /// The columns of a message.
@@ -15,7 +15,7 @@ pub(crate) fn parts_of(message: &Message) -> Vec<Part> {
     message.columns().iter().map(part).collect()
 }
 
-/// Number of elements that a row of a column has, in any message.
+/// Returns the cells of a column for all messages: the counts of ragged and text columns, which vary, become 0.
 fn cells_of_all(column: &Column) -> Cells {
     match column.cells {
         Cells::Ragged(_) => Cells::Ragged(0),
@@ -24,7 +24,7 @@ fn cells_of_all(column: &Column) -> Cells {
     }
 }
 
-/// True if these are the columns of a message.
+/// True if `parts` are the columns of `message`.
 pub(crate) fn are_of(message: &Message, parts: &[Part]) -> bool {
     let columns = message.columns();
     let is_same = |((name, dtype, cells), column): (&Part, &Column)| {
@@ -33,7 +33,7 @@ pub(crate) fn are_of(message: &Message, parts: &[Part]) -> bool {
     columns.len() == parts.len() && parts.iter().zip(columns).all(is_same)
 }
 
-/// The type of a column's cells: how many elements of which type a row has.
+/// Names the type of a column's cells, such as `float32`, `float32[3]` or, of any length, `float32[]`.
 pub(crate) fn cell_type(dtype: Dtype, cells: Cells) -> String {
     match cells {
         Cells::One => dtype.name().to_owned(),
@@ -43,7 +43,7 @@ pub(crate) fn cell_type(dtype: Dtype, cells: Cells) -> String {
     }
 }
 
-/// The names and types of columns.
+/// Lists names and types of columns for an error text.
 pub(crate) fn in_words(parts: &[Part]) -> String {
     let words = parts
         .iter()

@@ -2,8 +2,8 @@
 //! one JSON line per row. A fourth argument is a file that the targets are written to, as float64 `[targets, 7]`:
 //! benches/kinematics_peers.py gives them to others.
 //!
-//! Targets are the poses of uniform joints within their limits, to be met within 1e-5 m and rad from up to 64 starts. `cold` begins
-//! in the middle of the limits; `warm` at the last answer, some 0.01 rad away.
+//! Targets are the poses of joints drawn uniformly within their limits, to be met within 1e-5 m and rad from up to 64 starts. The
+//! row `cold` begins in the middle of the limits, the row `warm` at the last answer, some 0.01 rad away.
 
 use robocache_geometry::Real;
 use robocache_kinematics::{Chain, ChainConfig, Frame, InverseConfig, JointKind, Model, Pose, Solver};
@@ -11,10 +11,10 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
-/// Rows of joints that poses are computed of, so often that the fastest pass is not disturbed.
+/// Rows of joints whose poses are computed, and passes over them: enough that the fastest pass is not disturbed.
 const ROWS: usize = 4096;
 const PASSES: usize = 60;
-/// Targets of inverse kinematics. Each is solved as often, and its fastest time counts.
+/// Targets of inverse kinematics, and times that each is solved: the fastest time counts.
 const TARGETS: usize = 5000;
 const REPEATS: usize = 3;
 
@@ -46,7 +46,7 @@ fn main() {
     }
 }
 
-/// Numbers from 0 to 1 by SplitMix64.
+/// Random numbers from 0 to 1 by SplitMix64.
 struct Random(u64);
 
 impl Random {
@@ -58,7 +58,7 @@ impl Random {
     }
 }
 
-/// A row of joints at parts of their ranges.
+/// Makes a row of joints, each at the part of its range that `part` returns.
 fn row(chain: &Chain, mut part: impl FnMut() -> f64) -> Vec<f64> {
     let joints = chain.joints().iter();
     let value = joints.map(|joint| {
@@ -75,7 +75,7 @@ fn rounded<R: Real>(values: &[f64]) -> Vec<R> {
     values.iter().map(|&value| R::from_f64(value)).collect()
 }
 
-/// The poses of uniform joints.
+/// Computes the poses of joints drawn uniformly within their limits.
 fn targets(chain: &Chain) -> Vec<Pose<f64>> {
     let (model, mut random) = (Model::<f64>::new(chain), Random(1));
     let target = |_| model.pose(&row(chain, || random.next())).unwrap_or_default();

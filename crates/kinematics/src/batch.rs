@@ -10,8 +10,8 @@ use robocache_geometry::{Real, RigidTransform};
 const ROWS_AT_A_TIME: usize = 1024;
 
 impl<R: Real> Model<R> {
-    /// Computes the [pose](Self::pose) of each row, on all threads. Those of invalid rows are NaN. Returns the number of
-    /// invalid rows.
+    /// Computes the [pose](Self::pose) of each row, on all threads. Poses of invalid rows are NaN. Returns the number of invalid
+    /// rows.
     ///
     /// # Panics
     /// If `q` does not have a value for each joint of each pose.
@@ -21,11 +21,11 @@ impl<R: Real> Model<R> {
     }
 
     /// Computes the pose of each of these links, by their indices in [`Chain::links`](crate::Chain::links), for each row, on all
-    /// threads. Those of invalid rows are NaN. Returns the number of invalid rows.
+    /// threads. Poses of invalid rows are NaN. Returns the number of invalid rows.
     ///
     /// # Panics
-    /// If there is no link with an index, `q` does not have a value for each joint of each row, or `poses` not a place for each link
-    /// of each row.
+    /// If an index is not that of a link, or `q` does not have a value for each joint of each row. If `poses` does not have a place
+    /// for each link of each row.
     pub fn link_poses(&self, q: &[R], links: &[usize], poses: &mut [Pose<R>]) -> usize {
         assert_eq!(
             q.len() * links.len(),
@@ -53,8 +53,8 @@ impl<R: Real> Model<R> {
         })
     }
 
-    /// Computes the [manipulability](Self::manipulability) of each row, on all threads. That of invalid rows is NaN. Returns the
-    /// number of invalid rows.
+    /// Computes the [manipulability](Self::manipulability) of each row, on all threads: NaN for invalid rows. Returns the number of
+    /// invalid rows.
     ///
     /// # Panics
     /// If `q` does not have a value for each joint of each row.
@@ -75,7 +75,7 @@ impl<R: Real> Model<R> {
         })
     }
 
-    /// Computes the [twist](Self::twist) of each row, on all threads. Those of invalid rows are NaN. Returns the number of invalid
+    /// Computes the [twist](Self::twist) of each row, on all threads. Twists of invalid rows are NaN. Returns the number of invalid
     /// rows.
     ///
     /// # Panics
@@ -96,7 +96,7 @@ impl<R: Real> Model<R> {
         rows.with_min_len(ROWS_AT_A_TIME).map(row).sum()
     }
 
-    /// Computes the [Jacobian](Self::jacobian) and the pose of each row, on all threads. Those of invalid rows are NaN. Returns the
+    /// Computes the [Jacobian](Self::jacobian) and the pose of each row, on all threads. Both are NaN for invalid rows. Returns the
     /// number of invalid rows.
     ///
     /// # Panics
@@ -125,8 +125,8 @@ impl<R: Real> Model<R> {
         rows.with_min_len(ROWS_AT_A_TIME).map(row).sum()
     }
 
-    /// Does work on rows of values and their results, `of_row` for each, in chunks on all threads; a few rows on the calling one,
-    /// which is sooner done with them than another wakes up. Returns the sum of what `work` does, its numbers of invalid rows.
+    /// Runs `work` on chunks of rows and their results, `of_row` for each row, on all threads. A few rows run on the calling
+    /// thread, which is done before another wakes up. Returns the number of invalid rows, the sum of what `work` returns.
     fn share<T: Send>(
         &self,
         q: &[R],

@@ -9,7 +9,7 @@ use robocache_geometry::polynomial::MAX_ANGLE;
 use robocache_yaml::{did_you_mean, listed};
 use std::collections::HashMap;
 
-/// A moving joint on the way, and the joint that gives its value: itself, or the one that it follows.
+/// A moving joint of the chain, and its leader: the joint that gives its value, itself or the one that it mimics.
 struct Moving<'a> {
     joint: UrdfJoint<'a>,
     kind: JointKind,
@@ -59,7 +59,7 @@ pub(crate) fn build(text: &str, file: &str, config: &ChainConfig) -> Result<Chai
     Ok(chain)
 }
 
-/// The joints of a path that are not fixed.
+/// Lists the joints of a path that are not fixed.
 fn moving<'a>(path: &[UrdfJoint<'a>]) -> Result<Vec<(UrdfJoint<'a>, JointKind)>, ChainError> {
     let mut moving = Vec::new();
     for joint in path {
@@ -107,7 +107,7 @@ fn add_frames(
     Ok(open)
 }
 
-/// Tells of an origin that may be in other units.
+/// Warns of an origin that may be in other units.
 fn tell_units(joint: &UrdfJoint<'_>, origin: &UrdfOrigin, warnings: &mut Vec<String>) {
     let is_beyond = |values: [f64; 3], most| values.iter().any(|value| value.abs() > most);
     if is_beyond(origin.translation, FAR) {
@@ -124,7 +124,7 @@ fn tell_units(joint: &UrdfJoint<'_>, origin: &UrdfOrigin, warnings: &mut Vec<Str
     }
 }
 
-/// Difference from 1 up to which the length of an axis is not told.
+/// The largest difference of an axis' length from 1 without a warning.
 const AXIS_TOLERANCE: f64 = 1e-3;
 
 fn add_link(chain: &mut Chain, name: &str, open: &Open) {
@@ -135,7 +135,7 @@ fn add_link(chain: &mut Chain, name: &str, open: &Open) {
     });
 }
 
-/// The frame of the tip, or of the tool.
+/// Returns the frame of the tip, or of the tool if there is one.
 fn tip(mut open: Open, config: &ChainConfig) -> Result<RigidTransform<f64>, String> {
     if let Some(tool) = &config.tool {
         let mut numbers = tool.rotation.as_flattened().iter().chain(&tool.translation);
@@ -151,7 +151,7 @@ fn tip(mut open: Open, config: &ChainConfig) -> Result<RigidTransform<f64>, Stri
     Ok(open.take())
 }
 
-/// Checks that each limit of the configuration is one of a joint.
+/// Checks that each limit of the configuration belongs to a joint.
 fn check_names_of_limits(config: &ChainConfig, joints: &[Joint]) -> Result<(), String> {
     let names: Vec<_> = joints.iter().map(|joint| &joint.name).collect();
     match config.limits.keys().find(|name| !names.contains(name)) {
@@ -187,7 +187,7 @@ impl Open {
     }
 }
 
-/// Follows the mimics from a joint to the one whose value is given. A mimic of a mimic becomes one of the latter's leader.
+/// Follows the mimics from a joint to the leader, whose value is given. A mimic of a mimic becomes a mimic of the leader.
 fn follow<'a>(urdf: &Urdf<'a>, joint: UrdfJoint<'a>, kind: JointKind) -> Result<Moving<'a>, ChainError> {
     let mut whole: Option<Mimic> = None;
     let mut at = joint;
@@ -232,10 +232,10 @@ fn follow<'a>(urdf: &Urdf<'a>, joint: UrdfJoint<'a>, kind: JointKind) -> Result<
     })
 }
 
-/// The most that a mimic is led beyond its limits without a warning, radians or metres: files round that far.
+/// The most that a mimic may go past its limits without a warning, radians or metres: numbers in files are rounded.
 const ROUNDING: f64 = 1e-6;
 
-/// Tells of a mimic that the limits of its leader take beyond its own: these are not kept.
+/// Warns of a mimic that goes past its own limits within those of its leader: limits of mimics are not kept.
 fn tell_mimic(moving: &Moving<'_>, joints: &[Joint], warnings: &mut Vec<String>) -> Result<(), ChainError> {
     let leader = joints.iter().find(|joint| joint.name == moving.leader.name);
     let (Some(mimic), Some(leader), false) = (moving.mimic, leader, moving.kind == JointKind::Continuous) else {
@@ -260,8 +260,8 @@ fn tell_mimic(moving: &Moving<'_>, joints: &[Joint], warnings: &mut Vec<String>)
     Ok(())
 }
 
-/// The joints whose values are given, in their order: those of the chain from the base on, and then those that only mimics
-/// follow; or as `joints` names them.
+/// Returns the joints whose values are given, in the order of `joints`, or from the base on. Without `joints`, a leader outside the
+/// chain is refused.
 fn order<'a>(moving: &[Moving<'a>], config: &ChainConfig) -> Result<Vec<UrdfJoint<'a>>, String> {
     let mut found: Vec<UrdfJoint<'a>> = Vec::new();
     let own = moving.iter().filter(|moving| moving.mimic.is_none());
@@ -309,13 +309,13 @@ fn order<'a>(moving: &[Moving<'a>], config: &ChainConfig) -> Result<Vec<UrdfJoin
 /// Two turns, radians: limits of a revolute joint and angles of an origin beyond it may be degrees.
 const TWO_TURNS: f64 = 12.6;
 
-/// The longest distance of an origin along an axis, metres, that is not told: it may be millimetres.
+/// The largest coordinate of an origin without a warning, metres: a larger one may be in millimetres.
 const FAR: f64 = 100.0;
 
-/// The most that a mimic moves for each unit of the joint that leads it: what is computed stays far from the ends of float32.
+/// The largest multiplier of a mimic: results stay far from the ends of float32.
 const MAX_MULTIPLIER: f64 = 1e6;
 
-/// A joint whose value is given, with its limits.
+/// Makes a joint whose value is given, and checks its limits.
 fn joint(joint: &UrdfJoint<'_>, config: &ChainConfig, warnings: &mut Vec<String>) -> Result<Joint, ChainError> {
     let mut tell = |text: String| warnings.push(joint.warning(&text));
     let configured = config.limits.get(joint.name).copied();
@@ -382,7 +382,7 @@ fn joint(joint: &UrdfJoint<'_>, config: &ChainConfig, warnings: &mut Vec<String>
     })
 }
 
-/// A number, without all the digits of a large one.
+/// Formats a number, a large one with an exponent.
 fn short(number: f64) -> String {
     match number.abs() < 1e10 {
         true => number.to_string(),
@@ -390,7 +390,7 @@ fn short(number: f64) -> String {
     }
 }
 
-/// The rotation whose third column is a unit vector, after Duff et al., Building an orthonormal basis, revisited, Journal of
+/// A rotation that turns the z axis to a unit vector, after Duff et al., Building an orthonormal basis, revisited, Journal of
 /// Computer Graphics Techniques 6(1), 2017. It is exact for axes along a coordinate.
 fn turned_to_z([x, y, z]: [f64; 3]) -> RigidTransform<f64> {
     let sign = if z < 0.0 { -1.0 } else { 1.0 };

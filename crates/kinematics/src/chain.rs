@@ -1,4 +1,4 @@
-//! The way from one link of a robot to another, as constant transforms and moving joints.
+//! Kinematic chain from one link of a robot to another: constant transforms and moving joints.
 
 use crate::build::build;
 use crate::error::ChainError;
@@ -13,18 +13,18 @@ use std::path::Path;
 /// The most moving joints of a chain.
 pub const MAX_JOINTS: usize = 16;
 
-/// Norms of a quaternion that is taken as one of norm 1: other numbers, such as joints, seldom have them.
+/// Norms of a quaternion that counts as a unit quaternion: other numbers, such as joints, seldom have such a norm.
 pub const UNIT_NORMS: RangeInclusive<f64> = 0.99..=1.01;
 
-/// Choice of a chain of a robot.
+/// Configuration of a chain of a robot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChainConfig {
     /// The link in whose frame poses are given.
     pub base: String,
     /// The link whose pose is computed. It lies below `base`.
     pub tip: String,
-    /// Names of the joints in the order of a row of values; `None`: from the base on. A joint that the chain's mimics
-    /// follow from outside has to be named here.
+    /// Names of the joints in the order of a row of values; `None` for the order from the base on. A joint outside the chain that
+    /// mimics follow has to be named here.
     pub joints: Option<Vec<String>>,
     /// Limits of joints, radians or metres, in place of those of the file.
     pub limits: BTreeMap<String, [f64; 2]>,
@@ -46,11 +46,11 @@ pub enum JointKind {
 /// A joint whose value is given.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Joint {
-    /// Its name in the URDF.
+    /// Name in the URDF.
     pub name: String,
-    /// The motion that it allows.
+    /// Motion that the joint allows.
     pub kind: JointKind,
-    /// The lower and the upper limit, radians or metres. Those of a continuous joint are the largest values for which poses are
+    /// The lower and the upper limit, radians or metres. Limits of a continuous joint are the largest values for which poses are
     /// computed, -8,192 and 8,192.
     pub limits: [f64; 2],
 }
@@ -65,25 +65,25 @@ impl Joint {
     }
 }
 
-/// A moving joint on the way, with the constant transform to it.
+/// A moving joint of the chain, with the constant transform before it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Segment {
     /// The frame whose z axis is the joint's axis, in the moved frame of the segment before.
     pub frame: RigidTransform<f64>,
     pub kind: JointKind,
-    /// The index of the joint that gives its value.
+    /// The index of the joint that gives the segment's value.
     pub joint: usize,
     pub mimic: Option<Mimic>,
 }
 
-/// The value of a joint that follows another: that one's times `multiplier`, and `offset`.
+/// Rule of a joint that follows another: its value is the other's times `multiplier`, plus `offset`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Mimic {
     pub multiplier: f64,
     pub offset: f64,
 }
 
-/// A link on the way: its frame in that of the segment above it.
+/// A link of the chain, with its frame in the moved frame of the segment above it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Link {
     pub name: String,
@@ -92,7 +92,7 @@ pub(crate) struct Link {
     pub frame: RigidTransform<f64>,
 }
 
-/// The way from a base link to a tip link of a robot.
+/// Kinematic chain from a base link to a tip link of a robot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
     pub(crate) segments: Vec<Segment>,
@@ -123,7 +123,7 @@ impl Chain {
     /// Reads the chain from the link `base` to the link `tip` from the text of a URDF; `file` names it in errors.
     ///
     /// # Errors
-    /// Names the file, the line and the joint, what came and what is allowed.
+    /// Names the file, the line and the joint, the value found and the values allowed.
     pub fn from_urdf(text: &str, file: &str, base: &str, tip: &str) -> Result<Self, ChainError> {
         let config = ChainConfig {
             base: base.to_owned(),
@@ -136,7 +136,7 @@ impl Chain {
     /// Reads a chain from a URDF file.
     ///
     /// # Errors
-    /// As [`from_urdf`](Self::from_urdf) and [`read_text`](Self::read_text).
+    /// If [`read_text`](Self::read_text) or [`from_urdf`](Self::from_urdf) would fail.
     pub fn read(path: &Path, config: &ChainConfig) -> Result<Self, ChainError> {
         Self::new(&Self::read_text(path)?, &path.display().to_string(), config)
     }
@@ -144,7 +144,7 @@ impl Chain {
     /// Reads the text of a URDF file, for [`new`](Self::new).
     ///
     /// # Errors
-    /// The file is not a regular one, can't be read, is too long, or is not UTF-8.
+    /// If the file is not a regular file, can't be read, is too long, or is not UTF-8.
     pub fn read_text(path: &Path) -> Result<String, ChainError> {
         let file = || path.display().to_string();
         let (mut bytes, most) = (Vec::new(), urdf::MAX_BYTES);
@@ -171,7 +171,7 @@ impl Chain {
     /// Reads a chain from the text of a URDF; `file` names it in errors.
     ///
     /// # Errors
-    /// As [`from_urdf`](Self::from_urdf).
+    /// If [`from_urdf`](Self::from_urdf) would fail.
     pub fn new(text: &str, file: &str, config: &ChainConfig) -> Result<Self, ChainError> {
         build(text, file, config)
     }
@@ -181,7 +181,7 @@ impl Chain {
         &self.joints
     }
 
-    /// The same chain, whose joints may go past their limits by as much, radians or metres.
+    /// Returns the chain with limits that are wider by `by` at either end, radians or metres.
     pub(crate) fn with_wider_limits(&self, by: f64) -> Self {
         let (mut chain, most) = (self.clone(), robocache_geometry::polynomial::MAX_ANGLE);
         for joint in &mut chain.joints {
@@ -196,7 +196,7 @@ impl Chain {
         self.links.iter().map(|link| link.name.as_str())
     }
 
-    /// Peculiarities of the file that are to be told, with file, line and joint.
+    /// Warnings of the file's peculiarities, with file, line and joint.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }

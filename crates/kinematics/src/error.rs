@@ -12,25 +12,25 @@ pub enum ChainError {
         /// The error of the system.
         source: io::Error,
     },
-    /// A file as a whole is not what it has to be, or lacks something that is asked for.
+    /// A file as a whole can't be used, or lacks a link or a joint that was asked for.
     #[error("{file}: {problem}")]
     File {
         /// The file.
         file: String,
-        /// The problem: what came, and what is allowed.
+        /// The problem: the value found, and the values allowed.
         problem: String,
     },
-    /// An element is not what it has to be.
+    /// An element of the file can't be used.
     #[error("{file}:{line}: {problem}")]
     Element {
         /// The file.
         file: String,
         /// The line of the element, from 1.
         line: u32,
-        /// The problem: what came, and what is allowed.
+        /// The problem: the value found, and the values allowed.
         problem: String,
     },
-    /// A joint is not what it has to be.
+    /// A joint of the file can't be used.
     #[error("{file}:{line}: joint `{joint}`: {problem}")]
     Joint {
         /// The file.
@@ -39,7 +39,7 @@ pub enum ChainError {
         line: u32,
         /// The name of the joint.
         joint: String,
-        /// The problem: what came, and what is allowed.
+        /// The problem: the value found, and the values allowed.
         problem: String,
     },
 }

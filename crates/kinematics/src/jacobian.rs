@@ -52,8 +52,8 @@ impl<R: Real> Model<R> {
         Some(pose_of(&tip))
     }
 
-    /// The velocity of the tip at joints `q` that move with `dq`, radians or metres per second: each component is the sum of the
-    /// Jacobian's row times `dq`, from the first joint on.
+    /// The velocity of the tip at joints `q` that move with `dq`, radians or metres per second. Each component is the Jacobian's
+    /// row times `dq`, summed from the first joint on.
     ///
     /// Returns `None` for an invalid row, or a velocity that is not finite.
     ///
@@ -76,8 +76,8 @@ impl<R: Real> Model<R> {
         twist.iter().all(|x| x.is_finite()).then_some(twist)
     }
 
-    /// The manipulability, sqrt(det J J^T) of Yoshikawa, Manipulability of robotic mechanisms, International Journal of
-    /// Robotics Research 4(2), 1985; that of J^T J for fewer than 6 joints. It is 0 if a singularity is within rounding.
+    /// The manipulability sqrt(det J J^T), after Yoshikawa, Manipulability of robotic mechanisms, International Journal of Robotics
+    /// Research 4(2), 1985; sqrt(det J^T J) for fewer than 6 joints. It is 0 if a singularity is within rounding.
     ///
     /// Returns `None` for an invalid row.
     ///
@@ -92,7 +92,7 @@ impl<R: Real> Model<R> {
         let mut columns = Columns::default();
         self.columns(&turns, Frame::Base, &mut columns);
         let pivots = if self.joints < 6 {
-            // J^T J, with a 1 for each joint that there is not.
+            // J^T J, with a 1 on the diagonal for each of the 6 joints that is missing.
             let mut products = [[zero; 6]; 6];
             for (i, row) in products.iter_mut().enumerate() {
                 for (value, column) in row.iter_mut().zip(&columns[..=i]) {
@@ -129,7 +129,7 @@ impl<R: Real> Model<R> {
         tip
     }
 
-    /// The columns of joints from those of segments. A mimic's is multiplied, and then added to that of its leader.
+    /// Sums the columns of segments to columns of joints. The column of a mimic is multiplied first.
     fn by_joint(&self, of_segments: &Columns<R>) -> Columns<R> {
         let mut columns = Columns::default();
         for (segment, column) in self.segments.iter().zip(of_segments) {
@@ -166,7 +166,7 @@ fn velocity<R: Real>(slides: bool, z: [R; 3], origin: [R; 3], frame: Frame, tip:
     [a, b, c, d, e, f]
 }
 
-/// A vector of the base's axes in those of the tip: the transposed rotation times it.
+/// Turns a vector from the base's axes to the tip's: the transposed rotation times the vector.
 #[inline(always)]
 pub(crate) fn to_tool<R: Real>(tip: &RigidTransform<R>, [x, y, z]: [R; 3]) -> [R; 3] {
     let [a, b, c] = tip.rotation;

@@ -11,10 +11,10 @@ use std::array::from_fn;
 /// Number of rows that are computed at once: a vector of AVX2 in float32, two in float64.
 pub(crate) const LANES: usize = 8;
 
-/// A number of each row.
+/// A number for each row.
 type Lanes<R> = [R; LANES];
 
-/// A frame of each row, aligned so that no vector lies across two cache lines.
+/// A frame for each row, aligned so that no vector lies across two cache lines.
 #[repr(C, align(64))]
 struct Frames<R> {
     rotation: [[Lanes<R>; 3]; 3],
@@ -22,11 +22,11 @@ struct Frames<R> {
 }
 
 impl<R: Real> Model<R> {
-    /// Computes the poses of as many rows as there are lanes. Returns the number of invalid ones.
+    /// Computes the poses of as many rows as there are lanes. Returns the number of invalid rows.
     #[inline(always)]
     pub(crate) fn poses_of_lanes(&self, q: &[R], poses: &mut [Pose<R>]) -> usize {
         let (zero, one, most) = (R::from_f64(0.0), R::from_f64(1.0), R::from_f64(MAX_ANGLE));
-        // All values first: vectors that are read soon after their lanes were written wait for them.
+        // All values are copied first: reading a vector right after its lanes were written would stall.
         let mut values = [[zero; LANES]; MAX_JOINTS];
         for (lane, q) in q.chunks_exact(self.joints).enumerate() {
             for (values, segment) in values.iter_mut().zip(&self.segments) {
@@ -87,7 +87,7 @@ impl<R: Real> Frames<R> {
         for lane in 0..LANES {
             (sines[lane], cosines[lane]) = sin_cos(values[lane]);
         }
-        // As `turned` and `compose`, one row of the frames at a time: its numbers fit the registers.
+        // Computes `turned` and `compose` for one row of the frames at a time: its numbers fit the registers.
         let [f0, f1, f2] = segment.next.rotation;
         let [t0, t1, t2] = segment.next.translation;
         for i in 0..3 {

@@ -1,4 +1,4 @@
-//! Poses, Jacobians and joints of a robot's chains, read from its URDF.
+//! Kinematics of a robot's chains, read from its URDF: poses and Jacobians of joints, and joints for poses.
 //!
 //! ```
 //! use robocache_kinematics::{Chain, InverseConfig, Model, Solver};
@@ -27,9 +27,9 @@
 //!
 //! # Bits
 //!
-//! Everything is additions, multiplications, divisions and square roots in a stated order, and sine and cosine are the
-//! [polynomials](robocache_geometry::polynomial) of `geometry`. So the bits are the same on every machine, and a row's depend neither on its
-//! batch nor on the number of threads.
+//! All results come from additions, multiplications, divisions and square roots in a stated order; sine and cosine are the
+//! [polynomials](robocache_geometry::polynomial) of `geometry`. So the bits are the same on every machine. The bits of a row depend
+//! neither on its batch nor on the number of threads.
 
 pub mod actions;
 mod batch;

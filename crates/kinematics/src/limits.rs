@@ -1,9 +1,9 @@
 use robocache_geometry::Real;
 
-/// The most that a value in float32 is past a limit that it stands for, radians or metres.
+/// The most that a float32 may be past the limit that it stands for, radians or metres.
 pub(crate) const ROUNDING: f64 = 1e-6;
 
-/// The limits in a type: the outermost values of it that lie inside.
+/// Rounds limits inwards to a type: to its outermost values that lie within.
 pub(crate) fn inwards<R: Real>([lower, upper]: [f64; 2]) -> [R; 2] {
     let (lowest, highest) = (R::from_f64(lower), R::from_f64(upper));
     [

@@ -9,8 +9,8 @@ pub type Pose<R> = [R; 7];
 
 /// A chain in one float type, which computes poses and Jacobians.
 ///
-/// A row of values has one for each of [`Chain::joints`], radians or metres. A value that is not finite or larger than 8,192 makes
-/// its row invalid.
+/// A row has a value for each of [`Chain::joints`], radians or metres. A value that is not finite, or larger than 8,192, makes its
+/// row invalid.
 #[derive(Clone, Debug)]
 pub struct Model<R> {
     pub(crate) joints: usize,
@@ -21,12 +21,12 @@ pub struct Model<R> {
     links: Vec<Link<R>>,
 }
 
-/// A moving joint on the way.
+/// A moving joint of the chain.
 #[derive(Clone, Debug)]
 pub struct Segment<R> {
-    /// Index of the joint that gives its value.
+    /// Index of the joint that gives the segment's value.
     pub joint: usize,
-    /// True if it slides along its axis, false if it turns about it.
+    /// True if the joint slides along its axis, false if it turns about the axis.
     pub slides: bool,
     /// True if no segment before has the same joint.
     pub is_first: bool,
@@ -36,12 +36,12 @@ pub struct Segment<R> {
     pub next: RigidTransform<R>,
 }
 
-/// A link on the way.
+/// A link of the chain.
 #[derive(Clone, Debug)]
 pub struct Link<R> {
     /// Number of segments above it.
     pub segments: usize,
-    /// Its frame in the moved frame of the last of those, or in that of the base.
+    /// Frame of the link in the moved frame of the last segment above it, or in the base's frame.
     pub frame: RigidTransform<R>,
 }
 
@@ -105,7 +105,7 @@ impl<R: Real> Model<R> {
         self.links.len()
     }
 
-    /// True if poses are computed for a row: each value, and each one that a mimic makes of it, is finite and at most 8,192.
+    /// True if a row is valid: all values, and the values that mimics make of them, are finite and at most 8,192.
     ///
     /// # Panics
     /// If `q` does not have a value for each joint.
@@ -117,7 +117,7 @@ impl<R: Real> Model<R> {
     ///
     /// # Panics
     /// If `q` does not have a value for each joint.
-    // A call hands its result over in memory, which takes a fifth longer.
+    // Inlined: a call returns its result in memory, which takes a fifth longer.
     #[inline(always)]
     pub fn pose(&self, q: &[R]) -> Option<Pose<R>> {
         let turns = self.turns(q);

@@ -1,4 +1,4 @@
-//! A chain as a configuration file names it.
+//! A chain as a configuration file describes it.
 
 use crate::chain::{Chain, ChainConfig, UNIT_NORMS};
 use crate::error::ChainError;
@@ -24,16 +24,16 @@ use std::path::{Path, PathBuf};
 pub struct ChainSource {
     /// The URDF. A relative path counts from the folder of the configuration file.
     pub urdf: PathBuf,
-    /// As of [`ChainConfig`].
+    /// Link in whose frame poses are given: [`ChainConfig::base`].
     pub base: String,
-    /// As of [`ChainConfig`].
+    /// Link whose pose is computed: [`ChainConfig::tip`].
     pub tip: String,
-    /// As of [`ChainConfig`].
+    /// Names of the joints in the order of a row: [`ChainConfig::joints`].
     pub joints: Option<Vec<String>>,
-    /// As of [`ChainConfig`].
+    /// Limits of joints in place of those of the file: [`ChainConfig::limits`].
     #[serde(default)]
     pub limits: BTreeMap<String, [f64; 2]>,
-    /// As of [`ChainConfig`].
+    /// Pose of the tool in the frame of the tip: [`ChainConfig::tool`].
     pub tool: Option<ToolConfig>,
 }
 
@@ -41,9 +41,9 @@ pub struct ChainSource {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolConfig {
-    /// Its position, metres.
+    /// Position, metres.
     pub translation_m: [f64; 3],
-    /// Its rotation, a quaternion of norm 1, to within 1 %.
+    /// Rotation: a quaternion of norm 1, to within 1 %.
     pub rotation_xyzw: [f64; 4],
 }
 
@@ -77,10 +77,10 @@ impl ToolConfig {
 }
 
 impl ChainSource {
-    /// The choice of the chain in its file.
+    /// Makes the configuration of the chain.
     ///
     /// # Errors
-    /// A tool that has no pose: the key, what came and what is allowed.
+    /// If the tool's pose is not allowed: names the key, the value found and the values allowed.
     pub fn config(&self) -> Result<ChainConfig, String> {
         Ok(ChainConfig {
             base: self.base.clone(),
@@ -94,7 +94,7 @@ impl ChainSource {
     /// Reads the chain. A relative path counts from `folder`.
     ///
     /// # Errors
-    /// As of [`config`](Self::config) and of [`Chain::read`].
+    /// If [`config`](Self::config) or [`Chain::read`] fails.
     pub fn read(&self, folder: &Path) -> Result<Chain, String> {
         let config = self.config()?;
         Chain::read(&folder.join(&self.urdf), &config).map_err(|error| match error {

@@ -50,17 +50,17 @@ fn refused(file: &str, problem: impl Into<String>) -> ChainError {
     }
 }
 
-/// The links and joints of a file: each joint has a name and two links of its own, each link at most one joint above it.
+/// Links and joints of a file. Each joint has a unique name, and two links of the file; each link has at most one joint above it.
 pub(crate) struct Urdf<'a> {
     file: &'a str,
     document: &'a Document<'a>,
     links: Vec<&'a str>,
     joints: HashMap<&'a str, UrdfJoint<'a>>,
-    /// The joint whose child a link is.
+    /// The joint above each link: the link is its child.
     above: HashMap<&'a str, UrdfJoint<'a>>,
 }
 
-/// A joint of a file. Its numbers are read when they are asked for: joints beside the chain may lack them.
+/// A joint of a file. Its numbers are read only when they are needed: joints outside the chain may lack them.
 #[derive(Clone, Copy)]
 pub(crate) struct UrdfJoint<'a> {
     file: &'a str,
@@ -68,35 +68,35 @@ pub(crate) struct UrdfJoint<'a> {
     node: Node<'a, 'a>,
     /// The name of the joint.
     pub name: &'a str,
-    /// The link that it moves with.
+    /// The link above the joint.
     pub parent: &'a str,
-    /// The link that it moves.
+    /// The link that the joint moves.
     pub child: &'a str,
 }
 
 /// The limits of a joint, radians or metres.
 pub(crate) struct UrdfLimits {
-    /// The lower and the upper limit. One that is not given is 0.
+    /// The lower and the upper limit; 0 for a limit that is not given.
     pub range: [f64; 2],
-    /// The name of the limit that is given, if it is one alone.
+    /// The name of the limit that is given, if only one is.
     pub only: Option<&'static str>,
 }
 
-/// The joint that another one follows: its value times `multiplier`, and `offset`.
+/// Rule of a mimic: the value of `leader` times `multiplier`, plus `offset`.
 pub(crate) struct UrdfMimic<'a> {
     pub leader: &'a str,
     pub multiplier: f64,
     pub offset: f64,
 }
 
-/// The frame of a joint in that of its parent: `xyz`, metres, and `rpy`, radians.
+/// The frame of a joint in its parent's frame: `xyz`, metres, and `rpy`, radians.
 pub(crate) struct UrdfOrigin {
     pub translation: [f64; 3],
     pub angles: [f64; 3],
 }
 
 impl UrdfOrigin {
-    /// Rz Ry Rx of the angles, and the translation.
+    /// The transform: the rotation Rz Ry Rx by the angles, and the translation.
     pub fn transform(&self) -> RigidTransform<f64> {
         let [(sr, cr), (sp, cp), (sy, cy)] = self.angles.map(sin_cos);
         RigidTransform {
@@ -218,7 +218,7 @@ impl<'a> Urdf<'a> {
         Ok(path)
     }
 
-    /// Checks that the joints above a link do not come back to it.
+    /// Checks that the joints above a link do not lead back to it.
     fn check_circle(&self, link: &str) -> Result<(), ChainError> {
         let mut above = self.above.get(link);
         for _ in 0..self.joints.len() {
@@ -250,7 +250,7 @@ impl<'a> UrdfJoint<'a> {
         self.error(text).to_string()
     }
 
-    /// A child element, of which there may be one alone.
+    /// Returns a child element. A second one of the same name is refused.
     fn element(&self, name: &str) -> Result<Option<Node<'a, 'a>>, ChainError> {
         let mut elements = self.node.children().filter(|child| child.has_tag_name(name));
         let element = elements.next();
@@ -264,7 +264,7 @@ impl<'a> UrdfJoint<'a> {
         Ok(self.element(element)?.and_then(|element| element.attribute(name)))
     }
 
-    /// Checks that a child element has none but these attributes: others would change the chain, and are not read.
+    /// Checks that a child element has only these attributes: others would change the chain, but are not read.
     fn expect_attributes(&self, element: &str, allowed: &[&str]) -> Result<(), ChainError> {
         let Some(node) = self.element(element)? else {
             return Ok(());
@@ -304,7 +304,7 @@ impl<'a> UrdfJoint<'a> {
         }
     }
 
-    /// The numbers of an attribute of a child element, in a magnitude of at most `most`; `otherwise` if it is absent.
+    /// Reads the numbers of a child element's attribute, of a magnitude up to `most`. Returns `otherwise` if it is absent.
     fn numbers<const N: usize>(
         &self,
         element: &str,
@@ -343,7 +343,7 @@ impl<'a> UrdfJoint<'a> {
             .map(|[value]| value)
     }
 
-    /// The frame of the joint in that of its parent.
+    /// The frame of the joint in its parent's frame.
     pub fn origin(&self) -> Result<UrdfOrigin, ChainError> {
         self.expect_attributes("origin", &["xyz", "rpy"])?;
         Ok(UrdfOrigin {
@@ -381,7 +381,7 @@ impl<'a> UrdfJoint<'a> {
         }))
     }
 
-    /// The joint that it follows, if it does.
+    /// The rule by which the joint mimics another, if it does.
     pub fn mimic(&self) -> Result<Option<UrdfMimic<'a>>, ChainError> {
         if self.element("mimic")?.is_none() {
             return Ok(None);

@@ -106,7 +106,7 @@ pub struct Offset {
     /// messages take that long to arrive.
     pub ahead_ns: i64,
     /// Lead of its stamps over their arrival when the lead is greatest, ns.
-    pub of_arrival_ns: i64,
+    pub ahead_of_arrival_ns: i64,
     /// Time from the first arrival of all streams to the first window in which the stream is off, ns; 0: from the start.
     pub from_ns: i64,
     /// The streams that it is compared with, each with the lead of its stamps over their arrival, ns.
@@ -146,7 +146,7 @@ impl fmt::Display for Offset {
         }
         if !self.is_outvoted {
             let own = |ns: i64| format!("{} {} their arrival", seconds(ns), side(ns));
-            let of_it = own(self.of_arrival_ns);
+            let of_it = own(self.ahead_of_arrival_ns);
             write!(f, "; which of them is wrong can't be told: its own are {of_it}")?;
             for (other, ns) in &self.others {
                 write!(f, ", those of `{other}` {}", own(*ns))?;
@@ -361,7 +361,7 @@ fn compare(streams: &[&Arrivals], delays: &[Option<i64>]) -> Vec<(usize, Offset)
             let offset = Offset {
                 stream: streams[stream.0].name.clone(),
                 ahead_ns,
-                of_arrival_ns: stream.1.saturating_neg(),
+                ahead_of_arrival_ns: stream.1.saturating_neg(),
                 from_ns: 0,
                 others: others
                     .map(|&(i, delay)| (streams[i].name.clone(), delay.saturating_neg()))

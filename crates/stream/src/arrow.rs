@@ -18,9 +18,9 @@ const ALLOWED: Unread = "allowed: arrays of floats, integers, timestamps or dura
 /// Treatment of the columns of text in a struct.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Text {
-    /// Copies them.
+    /// Columns of text are copied.
     Read,
-    /// Skips them, as nobody can use them.
+    /// Columns of text are skipped, as no operation uses them.
     Skipped,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn read(array: &ArrayRef, bfloat16: bool, text: Text, message: &mut M
     Ok(())
 }
 
-/// Copies a range of an array of values as a column of a row each.
+/// Copies a range of an array as a column with one value in each row.
 pub(super) fn read_range(
     name: &str,
     array: &ArrayRef,
@@ -62,23 +62,24 @@ pub(super) fn read_range(
     read_values(name, Source::of(array, range), Cells::One, false, message)
 }
 
-/// Values of an Arrow array, and which of them are null.
+/// Range of values of an Arrow array, and the null values in it.
 #[derive(Clone, Copy)]
 struct Source<'a> {
     array: &'a dyn Array,
-    /// The values that are read.
+    /// Index of the first value that is read, and the number of values.
     from: usize,
     len: usize,
-    /// Null rows, whose values count as null, too.
+    /// Null masks of the rows, of the struct and of the column: all values of a null row count as null.
     null_rows: [Option<&'a NullBuffer>; 2],
     rows: Rows<'a>,
 }
 
-/// Values that belong to a row, counted from the first that is read.
+/// Partition of the values into rows. Values are counted from the first that is read.
 #[derive(Clone, Copy)]
 enum Rows<'a> {
+    /// Number of values in every row.
     Every(usize),
-    /// Number of lists, and the value at which each begins.
+    /// Number of lists, and the index of the first value of each.
     Lists(usize, &'a dyn Fn(usize) -> usize),
 }
 
@@ -92,7 +93,7 @@ impl Rows<'_> {
 }
 
 impl<'a> Source<'a> {
-    /// A range of an array, none of which is null by its row.
+    /// A range of an array with one value in each row, and without null rows.
     fn of(array: &'a ArrayRef, range: Range<usize>) -> Self {
         Self {
             array,
@@ -108,7 +109,7 @@ impl<'a> Source<'a> {
         self.array.null_count() > 0 || nulls.into_iter().any(|nulls| nulls.null_count() > 0)
     }
 
-    /// Calls `forget` once with the index of each value that is null, or in a row that is.
+    /// Calls `forget` once with the index of each value that is null or in a null row.
     fn for_each_null(&self, mut forget: impl FnMut(usize)) {
         let is_null = |i: &usize| self.array.is_null(self.from + i);
         if self.array.null_count() > 0 {
@@ -122,13 +123,13 @@ impl<'a> Source<'a> {
         values.filter(|i| !is_null(i)).for_each(forget);
     }
 
-    /// True if these are the values of several lists. Integers with nulls then stay integers, and the null rows are
-    /// noted.
+    /// True if the values are those of several lists. Integers with nulls then stay integers, and `null_rows` of the column
+    /// lists their rows.
     fn is_batch(&self) -> bool {
         matches!(self.rows, Rows::Lists(count, _) if count != 1)
     }
 
-    /// The rows that are null; with `looks_within` also those that hold a null.
+    /// Returns the null rows and, with `looks_within`, the rows that hold a null.
     fn null_rows(&self, rows: usize, looks_within: bool) -> impl Iterator<Item = usize> + '_ {
         let looks_within = looks_within && self.array.null_count() > 0;
         (0..rows).filter(move |&row| {
@@ -143,8 +144,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Copies a column that is not a list. A null becomes NaN; integers with nulls become float64 for that. On an error
-/// nothing is added.
+/// Copies values as a column. A null becomes NaN; integers with nulls become float64 for this, except integers of several lists.
+/// On an error no column is added.
 fn read_values(
     name: &str,
     source: Source<'_>,
@@ -162,7 +163,7 @@ fn read_values(
         let most = i64::MAX / unit_ns;
         let beyond = |time: &i64| !(-most..=most).contains(time);
         let mut count = times.iter().filter(|time| beyond(time)).count();
-        // A value under a null does not count.
+        // The value behind a null does not count.
         source.for_each_null(|i| count -= usize::from(beyond(&times[i])));
         if count > 0 {
             return Err("a time in it is beyond int64 nanoseconds");
@@ -205,7 +206,7 @@ fn read_values(
     Ok(())
 }
 
-/// Nanoseconds in one of a unit.
+/// The number of nanoseconds in one unit.
 pub(super) fn ns_in(unit: TimeUnit) -> i64 {
     match unit {
         TimeUnit::Second => 1_000_000_000,
@@ -215,7 +216,7 @@ pub(super) fn ns_in(unit: TimeUnit) -> i64 {
     }
 }
 
-/// The element type of an array of numbers.
+/// The element type of an array of numbers; `None` for other arrays.
 pub(super) fn dtype_of(data_type: &DataType) -> Option<Dtype> {
     Some(match data_type {
         DataType::Float16 => Dtype::Float16,
@@ -233,13 +234,13 @@ pub(super) fn dtype_of(data_type: &DataType) -> Option<Dtype> {
     })
 }
 
-/// The bytes of the values of a primitive array; none of another.
+/// The bytes of the values of a primitive array; empty for other arrays.
 pub(super) fn bytes(array: &dyn Array) -> &[u8] {
     downcast_primitive_array!(array => array.values().inner().as_slice(), _ => &[])
 }
 
 impl Cells {
-    /// The same without the number of elements of all rows.
+    /// The cells with 0 as the number of elements of all rows, which may differ between messages of the same form.
     pub fn form(self) -> Self {
         match self {
             Self::Ragged(_) => Self::Ragged(0),
@@ -248,7 +249,7 @@ impl Cells {
         }
     }
 
-    /// The Arrow type of a column's rows, whose elements may be null or not.
+    /// The Arrow type of a column with these cells. With `nullable`, the elements of lists may be null.
     pub fn arrow_type(self, dtype: Dtype, nullable: bool) -> DataType {
         let item = || Field::new_list_field(dtype.arrow_type(), nullable).into();
         match self {
@@ -260,7 +261,7 @@ impl Cells {
     }
 }
 
-/// Copies a column of text. A null becomes an empty one.
+/// Copies a column of text. A null becomes an empty text.
 fn read_text<'a>(
     name: &str,
     rows: impl Iterator<Item = Option<&'a str>> + Clone,
@@ -289,7 +290,7 @@ fn read_text<'a>(
     Ok(())
 }
 
-/// Copies a column of a struct, some rows of which may be null.
+/// Copies a column of a struct; `null_rows` marks the null rows of the struct.
 fn read_column(
     name: &str,
     array: &ArrayRef,
@@ -343,7 +344,7 @@ fn read_lists<O: OffsetSizeTrait>(
     if let Some(column) = message.columns_mut().last_mut() {
         if source.has_nulls() {
             let is_float = matches!(column.dtype, Dtype::Float16 | Dtype::Float32 | Dtype::Float64);
-            // bfloat16 is read as the integers it travels as.
+            // bfloat16 travels as integers; its nulls are already NaN.
             let is_integer = column.integers.is_none() && !is_float && !bfloat16;
             column.null_rows.extend(source.null_rows(lists.len(), is_integer));
         }

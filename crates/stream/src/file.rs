@@ -1,10 +1,10 @@
-//! Files that are read.
+//! Opening of files to be read.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-/// Opens a file, or what a link leads to. A pipe or a device is refused: opening one may wait without end.
+/// Opens a file, or the file that a link leads to. A pipe or a device is refused, as opening it may block forever.
 pub fn open(path: &Path) -> io::Result<File> {
     if !fs::metadata(path)?.is_file() {
         let problem = "a folder, a pipe, a socket or a device (allowed: a file, or a link to one)";

@@ -1,18 +1,18 @@
-//! Metadata keys of a payload's form: those of observations, grids and attached messages that whoever reads one needs.
+//! Metadata keys for the form of a payload: those that a reader of observations, grids and attached messages needs.
 
 crate::keys! {
-    /// Streams of an observation, in the order of the last axis.
+    /// Names of the modalities of an observation, in the order of the last axis.
     modalities: crate::Names,
-    /// For each row and modality, target minus the newest sample at or before it, ns; -1 if there is none.
+    /// Age of each row and modality, ns: the target minus the newest sample at or before the target; -1 without such a sample.
     age_ns: Vec<i64>,
-    /// Rows of attached messages, one after the other: those of message u are `grid_offsets[u]..grid_offsets[u + 1]`.
+    /// Offsets of attached messages in the rows: message u has the rows `grid_offsets[u]..grid_offsets[u + 1]`.
     grid_offsets: Vec<i64>,
     /// Names of the channels of a voxel grid.
     channels: crate::Names,
-    /// Min corner of a voxel grid, m.
+    /// Corner of a voxel grid with the least coordinates, m.
     origin_m: Vec<f64>,
-    /// Edges of a voxel, m.
+    /// Edge lengths of a voxel along x, y, z, m.
     voxel_size_m: Vec<f64>,
-    /// Cells of a voxel grid along x, y, z.
+    /// Numbers of cells of a voxel grid along x, y, z.
     grid_shape: Vec<i64>,
 }

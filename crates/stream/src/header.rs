@@ -1,19 +1,19 @@
-//! Metadata of a message: the keys that any message may have, and how others are declared.
+//! Metadata of a message: the keys that any message may have, and the macro that declares further keys.
 
 use super::{Metadata, MetadataRef, MetadataValue, Names, form, ring};
 use std::fmt::{Display, Write};
 use std::marker::PhantomData;
 
-/// The keys of every message, one an entry: what it means, its name, the type of its value. A key with a text after its
-/// type is strict: a message in which it has a value of another type is refused, and the text says what is allowed.
+/// Declares the keys that any message may have: for each a doc comment, the name and the type of its value. A key with a text
+/// after its type is strict: a message with a value of another type is refused, and the text says what is allowed.
 macro_rules! header {
     ($($(#[doc = $doc:literal])+ $name:ident: $Type:ty $(= $allowed:literal)?,)+) => {
         /// The metadata of a message: a field for each key that any message may have, in memory that is reused.
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct Header {
             $($(#[doc = $doc])+ pub $name: Entry<$Type>,)+
-            /// Every other key, and those of the fields whose value is of another type: kept as it came, and sent as it
-            /// is. A [`Key`] reads and writes one that an operation declares.
+            /// All other keys, and keys of fields whose value has another type: kept as received, and sent unchanged. A [`Key`]
+            /// reads and writes a key that an operation declares.
             pub other: Metadata,
         }
 
@@ -24,26 +24,26 @@ macro_rules! header {
 
             $(pub const $name: &str = stringify!($name);)+
 
-            /// Each of them, with the type of its value as dora names it.
+            /// Each key of a field, with the type of its value as dora names it.
             #[allow(unreachable_pub)]
         pub const ALL: &[(&str, &str)] = &[$((stringify!($name), <$Type as Value>::KIND)),+];
         }
 
         impl Header {
-            /// Makes it empty, keeping its memory.
+            /// Clears the header; keeps the allocated memory.
             pub fn clear(&mut self) {
                 $(self.$name.clear();)+
                 self.other.clear();
             }
 
-            /// Makes it a copy of another one, keeping its memory.
+            /// Copies another header into the allocated memory.
             pub fn copy_from(&mut self, other: &Self) {
                 $(self.$name.copy_from(&other.$name);)+
                 self.other.copy_from(&other.other);
             }
 
-            /// Every key that is there, with its value: once, also if [`other`](Self::other) has what came under the name of a field
-            /// that was set since.
+            /// Every present key, once, with its value. If a field was set, an earlier value of the same key in
+            /// [`other`](Self::other) is left out.
             pub fn iter(&self) -> impl Iterator<Item = (&str, MetadataRef<'_>)> {
                 let fields = [$(self.$name.get().map(|value| (stringify!($name), value.into()))),+];
                 let other = self.other.iter().filter(|(key, _)| !self.has_field(key));
@@ -58,7 +58,7 @@ macro_rules! header {
                 }
             }
 
-            /// Takes a key out, if it is there.
+            /// Removes a key, if present.
             pub fn remove(&mut self, key: &str) {
                 match key {
                     $(stringify!($name) => self.$name.clear(),)+
@@ -67,8 +67,8 @@ macro_rules! header {
                 self.other.remove(key);
             }
 
-            /// Sets a key by its name: the field of that name, or [`other`](Self::other) if there is none or the value
-            /// is not of its type.
+            /// Sets a key by its name: the field of that name, or [`other`](Self::other) if there is no field or the value has
+            /// another type.
             pub fn set(&mut self, key: &str, value: MetadataRef<'_>) {
                 let is_field = match key {
                     $(stringify!($name) => {
@@ -85,7 +85,7 @@ macro_rules! header {
             }
         }
 
-        /// The name of a strict key, and what is allowed, if it is one and `value` is of another type.
+        /// Returns the name of a strict key and what it allows, if `value` has another type.
         fn misfit(key: &str, value: MetadataRef<'_>) -> Option<(&'static str, &'static str)> {
             match key {
                 $($(stringify!($name) if !fits::<$Type>(value) => Some((stringify!($name), $allowed)),)?)+
@@ -103,24 +103,24 @@ header! {
     timestamps_ns: Vec<i64> = "a list of integers",
     /// 1 if the sender gave no stamp: `timestamp_ns` is the time of publication.
     unstamped: i64,
-    /// 0/1 for each sample, or for each part of one: whether it is a sample.
+    /// Validity mask, 0 or 1: for each row, 1 if it is a sample; in observations, for each row and modality.
     valid: Vec<i64> = "a list of integers",
-    /// Dimensions, row-major.
+    /// Dimensions of the payload, row-major.
     shape: Vec<i64> = "a list of integers",
     /// Names along the last axis.
     fields: Names = "a list of strings",
     /// Coordinate frame.
     frame_id: String,
-    /// Values of one sample, in a batch of trajectories.
+    /// Number of values of one sample, in a batch of trajectories.
     dim: i64 = "an Integer of 1 or more",
     /// Element type of the payload; tells bfloat16 from uint16.
     dtype: String = "the name of an element type",
-    /// The process that published it: a number that is drawn when it starts.
+    /// Process that published the message: a random number, drawn when the process starts.
     sender: i64,
 }
 
-/// Declares metadata keys that messages of one kind have, one an entry: a doc comment, which must be there, its name, the
-/// type of its value. Each becomes a [`Key`] of that name, and `ALL` lists them.
+/// Declares the metadata keys of one kind of message: for each a doc comment, which is required, the name and the type of its
+/// value. Each becomes a constant [`Key`] of that name, and `ALL` lists them.
 ///
 /// ```
 /// use robocache_stream::Header;
@@ -142,8 +142,8 @@ header! {
 /// assert_eq!(key::ALL, [("out_of_range", "Integer"), ("joints", "ListString")]);
 /// ```
 ///
-/// The name is none of [`Header`]'s fields. The type is `i64`, `f64`, `String`, `Vec<i64>`, `Vec<f64>` or [`Names`]. An integer that comes where a float is declared, say, is not of the type: the
-/// key stays as it came, and is `None`.
+/// The name must not be that of a field of [`Header`]. The type is `i64`, `f64`, `String`, `Vec<i64>`, `Vec<f64>` or [`Names`].
+/// A value of another type, such as an integer where a float is declared, is kept as received, and [`Key::get`] returns `None`.
 #[macro_export]
 macro_rules! keys {
     ($($(#[doc = $doc:literal])+ $name:ident: $Type:ty),+ $(,)?) => {
@@ -161,13 +161,13 @@ macro_rules! keys {
 
 /// A key that is declared by [`keys!`](crate::keys), whose value is in [`Header::other`].
 pub struct Key<T> {
-    /// Its name.
+    /// Name of the key.
     pub name: &'static str,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T: Value> Key<T> {
-    /// The key of this name.
+    /// Creates the key of this name.
     pub const fn new(name: &'static str) -> Self {
         Self { name, of: PhantomData }
     }
@@ -177,7 +177,7 @@ impl<T: Value> Key<T> {
         T::of(header.other.get(self.name)?.as_ref())
     }
 
-    /// Sets the key: to a number, to what something is in words, to the items of an iterator.
+    /// Sets the key to a number, to the text of a value, or to the items of an iterator.
     pub fn set<V>(&self, header: &mut Header, value: V)
     where
         T: Set<V>,
@@ -189,7 +189,7 @@ impl<T: Value> Key<T> {
         *to = memory.into();
     }
 
-    /// Makes it that of another header, or absent.
+    /// Copies the key from another header; removes the key if absent there.
     pub fn copy(&self, from: &Header, to: &mut Header) {
         match self.get(from) {
             Some(value) => to.other.set(self.name).assign(value.into()),
@@ -198,7 +198,7 @@ impl<T: Value> Key<T> {
     }
 }
 
-/// The value of a key, in memory that stays when the key is taken out.
+/// The value of a key, in memory that stays when the key is removed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entry<T> {
     /// Empty if the key is absent.
@@ -207,7 +207,7 @@ pub struct Entry<T> {
 }
 
 impl<T: Value> Entry<T> {
-    /// True if the key is there, however empty its value.
+    /// True if the key is present, even with an empty value.
     pub fn is_present(&self) -> bool {
         self.is_present
     }
@@ -222,7 +222,7 @@ impl<T: Value> Entry<T> {
         &self.value
     }
 
-    /// Sets the key: to a number, to what something is in words, to the items of an iterator.
+    /// Sets the key to a number, to the text of a value, or to the items of an iterator.
     pub fn set<V>(&mut self, value: V)
     where
         T: Set<V>,
@@ -232,18 +232,18 @@ impl<T: Value> Entry<T> {
         self.is_present = true;
     }
 
-    /// Takes the key out, keeping its memory.
+    /// Removes the key; keeps the allocated memory.
     pub fn clear(&mut self) {
         self.value.empty();
         self.is_present = false;
     }
 
-    /// Makes it a copy of another one, keeping its memory.
+    /// Copies another entry into the allocated memory.
     pub fn copy_from(&mut self, other: &Self) {
         self.assign(other.get());
     }
 
-    /// Makes it this value, or absent.
+    /// Sets the key to this value, or removes the key.
     fn assign(&mut self, value: Option<T::Ref<'_>>) {
         self.clear();
         if let Some(value) = value {
@@ -253,9 +253,9 @@ impl<T: Value> Entry<T> {
     }
 }
 
-/// A type of values that can be written from `V`.
+/// A type of value that can be set from a `V`.
 pub trait Set<V> {
-    /// Writes over what is zero or empty.
+    /// Writes `value` to a value that is zero or empty.
     fn put(&mut self, value: V);
 }
 
@@ -293,27 +293,27 @@ impl<V: IntoIterator<Item: Display>> Set<V> for Names {
     }
 }
 
-/// A type that the value of a key has.
+/// A type of value that a key can have.
 pub trait Value: Default + Into<MetadataValue> {
-    /// The value, borrowed.
+    /// The borrowed form of the value.
     type Ref<'a>: Into<MetadataRef<'a>>;
 
-    /// Its name in dora.
+    /// Name of the type in dora.
     const KIND: &'static str;
 
-    /// Makes it zero or empty, keeping its memory.
+    /// Sets the value to zero or empty; keeps the allocated memory.
     fn empty(&mut self);
 
-    /// Borrows it.
+    /// Borrows the value.
     fn borrowed(&self) -> Self::Ref<'_>;
 
-    /// Writes a copy over what is zero or empty.
+    /// Copies `value` to a value that is zero or empty.
     fn assign(&mut self, value: Self::Ref<'_>);
 
-    /// The value, if it is of this type.
+    /// The value, if `value` has this type.
     fn of(value: MetadataRef<'_>) -> Option<Self::Ref<'_>>;
 
-    /// A value whose memory can be written over, new if that one is of another type.
+    /// Takes a value whose memory is to be reused. Returns a new value if `value` has another type.
     fn within(value: MetadataValue) -> Self;
 }
 
@@ -392,64 +392,64 @@ pub enum MessageError {
     /// The payload is of a type that no operation takes.
     #[error("Arrow type {came} ({why})")]
     ArrowType {
-        /// The type that came.
+        /// The Arrow type of the payload.
         came: String,
-        /// The values that are allowed.
+        /// The types that are allowed, or another reason.
         why: &'static str,
     },
-    /// A metadata key has a value that it can't have.
+    /// A metadata key has a value that is not allowed.
     #[error("metadata `{key}` is {came} (allowed: {allowed})")]
     Metadata {
         /// The key.
         key: &'static str,
-        /// The value that came.
+        /// The value in the message.
         came: String,
         /// The values that are allowed.
         allowed: &'static str,
     },
-    /// `shape` is not that of the payload.
+    /// `shape` contradicts the length of the payload.
     #[error("metadata `shape` {shape:?} is {expected} values, the payload has {came}")]
     Shape {
         /// The shape.
         shape: Vec<i64>,
-        /// Its product.
+        /// Product of the shape.
         expected: usize,
         /// The length of the payload.
         came: usize,
     },
-    /// `shape` is not that of the samples or the fields.
+    /// `shape` contradicts the number of samples or of fields.
     #[error("metadata `shape` {shape:?} does not go with {came} `{key}` (allowed: {came} in its {axis} place)")]
     Axis {
         /// The shape.
         shape: Vec<i64>,
-        /// The other key.
+        /// The key that `shape` contradicts.
         key: &'static str,
-        /// Its length.
+        /// Length of that key's list.
         came: usize,
         /// Dimension that must have this size: first or last.
         axis: &'static str,
     },
-    /// The payload has not what is to be taken from it.
+    /// The payload lacks a part that is to be taken from it.
     #[error(transparent)]
     Select(#[from] super::SelectError),
     /// The payload is in a ring, and can't be taken from it.
     #[error("{0}")]
     Ring(String),
-    /// `valid` has another length than the samples.
+    /// `valid` does not have one entry for each sample and modality.
     #[error("metadata `valid` has {came} entries (allowed: {allowed}, one for each sample and modality)")]
     Valid {
-        /// Its length.
+        /// Length of `valid`.
         came: usize,
-        /// Size that it must have.
+        /// Length that `valid` must have.
         allowed: usize,
     },
 }
 
 impl Header {
-    /// Makes it that of a message with these keys. Without `timestamp_ns` the older key `timestamp` stands in for it.
+    /// Replaces the header by these keys. Without `timestamp_ns`, an Integer under the older key `timestamp` is the stamp.
     ///
     /// # Errors
-    /// The first key whose value is of a type that it can't be of. It is kept with [`other`](Self::other) ones.
+    /// The first strict key whose value has another type. The value is kept in [`other`](Self::other).
     pub fn read<'a>(
         &mut self,
         entries: impl IntoIterator<Item = (&'a str, MetadataRef<'a>)>,
@@ -471,7 +471,7 @@ impl Header {
         read
     }
 
-    /// Takes out what it says of the form of a payload, which does not hold of another one: `shape`, `dtype`, `fields`, `dim`,
+    /// Removes the keys for the form of a payload, which do not hold for another payload: `shape`, `dtype`, `fields`, `dim`,
     /// `timestamps_ns` and `valid`.
     pub fn forget_form(&mut self) {
         for key in [
@@ -486,7 +486,7 @@ impl Header {
         }
     }
 
-    /// True if its sender gave no stamp, and `timestamp_ns` is the time of publication.
+    /// True if the sender gave no stamp, and `timestamp_ns` is the time of publication.
     pub fn is_unstamped(&self) -> bool {
         self.unstamped.get().is_some_and(|unstamped| unstamped != 0)
     }
@@ -496,8 +496,8 @@ impl Header {
         self.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
-    /// Checks what it says of the form of a payload against the payload, and against itself. `len` is the length of a
-    /// flat payload; a struct has none.
+    /// Checks the keys for the form of a payload against each other and against the payload. `len` is the length of a flat
+    /// payload; `None` for a struct.
     pub(super) fn check(&self, len: Option<usize>) -> Result<(), MessageError> {
         let refused = |key, came: String, allowed| Err(MessageError::Metadata { key, came, allowed });
         let (shape, valid) = (self.shape.or_empty(), self.valid.or_empty());
@@ -512,7 +512,7 @@ impl Header {
             return refused(key::valid, mask.to_string(), "a ListInt of 0 and 1");
         }
         let Some(len) = len else { return Ok(()) };
-        // Attached messages of any number of rows have a stamp each.
+        // Attached messages have a stamp each, and any number of rows: the last offset is the number of all rows.
         let samples = match form::grid_offsets.get(self).and_then(<[i64]>::last) {
             Some(&rows) => rows.max(1) as usize,
             None => self.timestamps_ns.or_empty().len().max(1),
@@ -527,7 +527,7 @@ impl Header {
             let cells = shape
                 .iter()
                 .try_fold(1usize, |product, &n| product.checked_mul(n as usize));
-            // The bits of a voxel grid are eight cells to a byte.
+            // A voxel grid of layout `bits` packs eight cells into a byte.
             let is_bits = form::grid_shape.get(self).is_some() && cells.map(|cells| cells.div_ceil(8)) == Some(len);
             if cells != Some(len) && !is_bits {
                 return Err(MessageError::Shape {
@@ -561,11 +561,11 @@ mod tests {
     use super::*;
 
     keys! {
-        /// An operation's.
+        /// Key of an operation.
         epoch: i64,
-        /// An operation's.
+        /// Key of an operation.
         device: String,
-        /// An operation's.
+        /// Key of an operation.
         compute_us: f64,
     }
 

@@ -12,14 +12,14 @@ pub enum Insert {
 
 /// The samples of one stream in time order: a bounded buffer that allocates nothing once it has grown to its working size.
 ///
-/// Times and values are contiguous: sample `i` is `times()[i]` and `row(i)`. Inserting a sample moves the older ones or the
-/// newer ones, whichever are fewer, so it is O(1) amortized at either end, at any fill: for samples in order and for
-/// samples in reverse. Forgotten samples leave a gap at the front; the others move up only once the gap is half as long as
-/// they are, so a full history takes 1.5 times the memory of its samples.
+/// Times and values are contiguous: sample `i` is `times()[i]` and `row(i)`. Inserting a sample moves the older samples or the
+/// newer samples, whichever are fewer. So an insertion is O(1) amortized for samples in order and for samples in reverse, however
+/// full the history is. Forgotten samples leave a gap at the front, which is closed once it is half as long as the samples that
+/// remain. So a full history takes 1.5 times the memory of its samples.
 ///
-/// **Numbers.** Each sample has a number that does not change when older ones are forgotten: sample `i` has
-/// `first() + i`. They serve a copy of the history on a device, which must read anew the samples from
-/// [`take_rewritten`](Self::take_rewritten) on, and those that it has not read at all.
+/// **Numbers.** Sample `i` has the number `first() + i`, which does not change when older samples are forgotten. Numbers serve a
+/// copy of the history on a device: it must read again the samples from [`take_rewritten`](Self::take_rewritten) on, and read
+/// the samples that were appended.
 pub struct History {
     dim: usize,
     limit: usize,
@@ -27,7 +27,7 @@ pub struct History {
     times: Vec<i64>,
     values: Vec<f32>,
     first: u64,
-    /// The lowest number whose sample has changed since the copy last asked; `u64::MAX` if none has.
+    /// Lowest number of a sample that has changed since the last call of `take_rewritten`; `u64::MAX` if none has.
     rewritten: AtomicU64,
     are_rows_on_device: bool,
 }
@@ -35,19 +35,19 @@ pub struct History {
 /// Place of the row of a sample that was put into a [`History`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its number.
+    /// Number of the sample.
     pub number: u64,
-    /// Number of samples that follow it, whose numbers went up by one.
+    /// Count of later samples, whose numbers rose by one.
     pub moved: usize,
-    /// True if it replaces the sample of that number instead of being new.
+    /// True if the sample replaces the earlier sample of that number.
     pub replaces: bool,
 }
 
-/// The memory that a new history starts with.
+/// Most bytes of values that a new history allocates.
 const PREALLOCATED_BYTES: usize = 1 << 19;
 
 impl History {
-    /// A history of samples of `dim` values that holds `limit` of them at most.
+    /// Creates a history of samples of `dim` values that holds at most `limit` samples.
     pub fn new(dim: usize, limit: usize) -> Self {
         let room = limit.min(PREALLOCATED_BYTES / (dim * size_of::<f32>()).max(64)).max(2);
         Self {
@@ -62,13 +62,13 @@ impl History {
         }
     }
 
-    /// The number of the oldest sample that is kept, or of the next one if there is none.
+    /// The number of the oldest sample that is kept, or of the next sample if the history is empty.
     pub fn first(&self) -> u64 {
         self.first
     }
 
-    /// The lowest number whose sample has changed since the last call, `u64::MAX` if none has: all samples from there on
-    /// may have. Samples appended after the newest don't count as changed. Only one copy may ask.
+    /// Returns the lowest number of a sample that has changed since the last call, `u64::MAX` if none has. All later samples
+    /// may have changed, too. Samples appended after the newest don't count as changed. Only one copy may call this.
     pub fn take_rewritten(&self) -> u64 {
         self.rewritten.swap(u64::MAX, Ordering::Relaxed)
     }
@@ -79,19 +79,19 @@ impl History {
         &self.times[self.head..]
     }
 
-    /// The values of sample `i`, if the rows are kept here.
+    /// The values of sample `i`, if the rows are on the host.
     #[inline]
     pub fn row(&self, i: usize) -> &[f32] {
         let from = (self.head + i) * self.dim;
         &self.values[from..from + self.dim]
     }
 
-    /// The values of a range of samples, one after the other, if the rows are kept here.
+    /// The values of a range of samples, one after the other, if the rows are on the host.
     pub fn rows(&self, samples: Range<usize>) -> &[f32] {
         &self.values[(self.head + samples.start) * self.dim..(self.head + samples.end) * self.dim]
     }
 
-    /// Number of samples at or before `time`, by a galloping search from the newest: O(log d) if d of them are later.
+    /// Number of samples at or before `time`, by a galloping search from the newest: O(log d) if d samples are later.
     pub fn until(&self, time: i64) -> usize {
         let times = self.times();
         let mut step = 1;
@@ -130,10 +130,10 @@ impl History {
         self.values.clear();
     }
 
-    /// Inserts a sample in order of time. Of two with the same time the later arrival wins.
+    /// Inserts a sample in order of time; it replaces a sample of the same time.
     ///
     /// # Panics
-    /// If `values` are not `dim`, or the rows are elsewhere.
+    /// If there are not `dim` values, or the rows are on a device.
     pub fn insert(&mut self, time: i64, values: &[f32]) -> Insert {
         assert_eq!(values.len(), self.dim, "a sample has one value for each channel");
         assert!(!self.are_rows_on_device, "the rows of this history are elsewhere");
@@ -144,8 +144,8 @@ impl History {
         inserted
     }
 
-    /// Inserts the time of a sample, and returns where its row belongs, `None` if the sample was dropped. For a history
-    /// whose rows are kept elsewhere.
+    /// Inserts the time of a sample, and returns the place of its row; `None` if the sample was dropped. For a history whose
+    /// rows are on a device.
     pub fn insert_time(&mut self, time: i64) -> (Insert, Option<Place>) {
         let after = self.until(time);
         if after > 0 && self.times()[after - 1] == time {
@@ -179,24 +179,24 @@ impl History {
         (if full { Insert::Overflowed } else { Insert::Kept }, Some(place))
     }
 
-    /// True if the rows are kept elsewhere, and only the times here.
+    /// True if the rows are on a device, and the history keeps only the times.
     pub fn are_rows_on_device(&self) -> bool {
         self.are_rows_on_device
     }
 
-    /// Keeps only times from now on: the caller has the rows.
+    /// Drops the rows, which the caller has copied to a device, and keeps only times from now on.
     pub fn move_rows_to_device(&mut self) {
         self.are_rows_on_device = true;
         self.values.clear();
     }
 
-    /// Forgets every sample, and keeps rows again.
+    /// Forgets every sample, and keeps rows on the host again.
     pub fn forget_rows_on_device(&mut self) {
         self.clear();
         self.are_rows_on_device = false;
     }
 
-    /// Takes the rows of all its samples back, one after the other.
+    /// Takes back the rows of all samples, one after the other, to keep them on the host again.
     ///
     /// # Panics
     /// If there are not as many rows as samples.
@@ -209,7 +209,7 @@ impl History {
         self.are_rows_on_device = false;
     }
 
-    /// Forgets all samples at or before `time` but the newest `needed` of them, which a value at `time` is still made of.
+    /// Forgets all samples at or before `time` but the newest `needed` of them, from which a value at `time` is computed.
     pub fn forget_before(&mut self, time: i64, needed: usize) {
         // A galloping search, as most calls forget little or nothing.
         let times = self.times();
@@ -232,8 +232,8 @@ impl History {
         *rewritten = number.min(*rewritten);
     }
 
-    /// Opens a place for sample `at`, whose time and values are undefined: moves those before it to the front or those
-    /// from it on to the back, whichever are fewer.
+    /// Opens a place for sample `at`, with undefined time and values: moves the samples before it toward the front, or the
+    /// others toward the back, whichever are fewer.
     fn open(&mut self, at: usize) {
         let held = self.times.len() - self.head;
         if at < held - at {
@@ -275,7 +275,7 @@ impl History {
         }
     }
 
-    /// Opens a gap at the front, if there is none: half of the spare room, so that the back keeps the other half.
+    /// Opens a gap at the front, which must have none: half of the spare room, so that the back keeps the other half.
     fn open_front(&mut self) {
         let held = self.times.len();
         let gap = (self.times.capacity() - held).div_ceil(2);
@@ -426,8 +426,8 @@ mod tests {
         assert_eq!(history.take_rewritten(), 1);
     }
 
-    /// Against a sorted list: samples in order, in reverse and at random, of times that come twice, with a limit, forgetting
-    /// and clearing. What a copy on a device must read anew is checked by keeping one.
+    /// Compares a history with a sorted list: samples in order, in reverse and at random, with repeated times, a limit, forgetting
+    /// and clearing. Also keeps a copy as a device does, to check which samples must be read again.
     #[test]
     fn a_history_is_a_sorted_list_of_its_newest_samples() {
         for seed in 0..400 {
@@ -496,8 +496,8 @@ mod tests {
         }
     }
 
-    /// In one run, so that the machine's other work slows both down: an insertion that moves all samples takes 1,000 times
-    /// as long.
+    /// Measures both orders in one run, so that other work of the machine slows both down. An insertion that moved all samples
+    /// would take 1,000 times as long.
     #[test]
     fn samples_in_reverse_cost_what_samples_in_order_cost() {
         let seconds = |step: i64| {
@@ -514,10 +514,10 @@ mod tests {
         assert!(reverse < 20.0 * order);
     }
 
-    /// The time of `count` samples at the end of a history that holds `limit` at most, ns a sample.
+    /// Measures the insertion of `count` samples at the end of a full history of `limit` samples, ns a sample.
     fn insert_ns(limit: usize, count: i64) -> f64 {
         let mut history = History::new(6, limit);
-        // Twice, so that it has all the memory that it will have.
+        // Filled twice, so that the history has allocated all its memory.
         let filled = 2 * limit as i64;
         for t in 0..filled {
             history.insert(t, &[0.0; 6]);
@@ -529,7 +529,7 @@ mod tests {
         start.elapsed().as_nanos() as f64 / count as f64
     }
 
-    /// The bound is wide, for a machine that does other things meanwhile: moving all samples takes 10,000 times as long.
+    /// The bound is wide, as the machine may do other work meanwhile: moving all samples would take 10,000 times as long.
     #[test]
     fn a_full_history_takes_no_longer_for_a_sample() {
         let (short, long) = (insert_ns(64, 1_000_000), insert_ns(1 << 18, 1_000_000));

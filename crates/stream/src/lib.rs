@@ -1,4 +1,4 @@
-//! Parts of streams: messages in memory that is reused, and the bounded history of one stream.
+//! Sensor streams: messages in memory that is reused, bounded histories, point clouds, selectors of payloads, and recordings.
 
 #![warn(unreachable_pub)]
 

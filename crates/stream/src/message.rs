@@ -6,16 +6,16 @@ use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, Gpu};
 use robocache_device::{Dtype, HostBuf, HostMemory, Values};
 use std::borrow::Cow;
 
-/// Number of elements of a column's row.
+/// Number of elements in each row of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cells {
-    /// One.
+    /// One element.
     One,
     /// The same number in each row (Arrow: FixedSizeList).
     Fixed(usize),
-    /// Any number; this many over all rows (Arrow: List with 32-bit offsets).
+    /// Any number in each row; this many in all rows (Arrow: List with 32-bit offsets).
     Ragged(usize),
-    /// A text of any number of bytes, uint8 in UTF-8; this many over all rows (Arrow: Utf8).
+    /// A text in each row, uint8 in UTF-8; this many bytes in all rows (Arrow: Utf8).
     Text(usize),
 }
 
@@ -37,12 +37,12 @@ pub struct ColumnLayout {
     pub cells: Cells,
 }
 
-/// The form of a payload: a flat primitive array, or a struct of columns with as many rows each.
+/// The form of a payload: a flat primitive array, or a struct of columns with the same number of rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// Rows of the Arrow array; for a flat array its length.
     pub rows: usize,
-    /// The columns. One without a name is a flat array; otherwise the payload is a StructArray.
+    /// The columns. A single column without a name is a flat array; otherwise the payload is a StructArray.
     pub columns: Vec<ColumnLayout>,
 }
 
@@ -59,14 +59,14 @@ impl Layout {
         }
     }
 
-    /// True if it is a flat array and not a struct.
+    /// True if the payload is a flat array and not a struct.
     pub fn is_flat(&self) -> bool {
         matches!(self.columns.as_slice(), [only] if only.name.is_empty())
     }
 }
 
 impl ColumnLayout {
-    /// Elements over all of `rows`.
+    /// The number of elements in `rows` rows.
     pub fn len(&self, rows: usize) -> usize {
         match self.cells {
             Cells::One => rows,
@@ -86,12 +86,13 @@ pub struct Column {
     pub cells: Cells,
     /// The elements of all rows.
     pub data: HostBuf,
-    /// The integer type that the values came in, if nulls were among them: they are float64, with NaN for a null.
+    /// Integer type in which the values were sent, if nulls were among them and they became float64, with NaN for a null.
     pub integers: Option<Dtype>,
-    /// With [`Cells::Ragged`] and [`Cells::Text`]: row i is elements `offsets[i]..offsets[i + 1]`, from 0. Otherwise empty.
+    /// Offsets of the rows with [`Cells::Ragged`] and [`Cells::Text`], from 0; else empty. Row i is elements
+    /// `offsets[i]..offsets[i + 1]`.
     pub offsets: Vec<i32>,
-    /// With [`Cells::Ragged`]: the rows that are null, or of integers some of which are, ascending. What those rows hold is
-    /// of no meaning. A float that is null is NaN. With [`Cells::Text`]: the rows that are null, whose text is empty.
+    /// Null rows with [`Cells::Ragged`] and [`Cells::Text`], and rows of integers that hold a null, ascending. Integers in these
+    /// rows have no meaning; a null float is NaN, and a null text is empty.
     pub null_rows: Vec<usize>,
 }
 
@@ -107,7 +108,7 @@ impl Column {
             .slice(self.offsets[row] as usize, self.offsets[row + 1] as usize)
     }
 
-    /// The type that its elements came in by name, or `text`.
+    /// The name of the type in which the elements were sent, or `text`.
     pub fn type_name(&self) -> &'static str {
         match self.cells {
             Cells::Text(_) => "text",
@@ -115,7 +116,7 @@ impl Column {
         }
     }
 
-    /// The texts of all rows; `None` if it is not a column of text.
+    /// The texts of all rows; `None` if the column is not text.
     pub fn texts(&self) -> Option<impl ExactSizeIterator<Item = &str>> {
         let Cells::Text(_) = self.cells else { return None };
         let rows = 0..self.offsets.len().saturating_sub(1);
@@ -137,16 +138,16 @@ impl Default for Column {
     }
 }
 
-/// A column of a received message that was not copied: it is in the way only of an operation that asks for it.
+/// A column of a received message that was not copied. Only an operation that needs the column refuses the message.
 #[derive(Clone, Debug)]
 pub struct Skipped {
-    /// Its name and Arrow type.
+    /// Name and Arrow type of the column.
     pub field: FieldRef,
-    /// The reason why it was not.
+    /// The reason why the column was not copied.
     pub reason: &'static str,
 }
 
-/// One column of a message in the memory of a device. What wrote it has been waited for.
+/// One column of a message in the memory of a device, which has completed all writes to it.
 pub struct DeviceColumn {
     /// The field's name; empty for the only column of a flat array.
     pub name: String,
@@ -156,28 +157,28 @@ pub struct DeviceColumn {
     pub cells: Cells,
     /// Number of elements of all rows.
     pub len: usize,
-    /// Memory at whose beginning its elements lie.
+    /// Memory that begins with the elements.
     pub memory: DeviceBuf,
 }
 
 impl DeviceColumn {
-    /// Bytes of its elements.
+    /// The number of bytes of the elements.
     pub fn bytes(&self) -> usize {
         self.len * self.dtype.size()
     }
 }
 
-/// The payload of a message, where it lies.
+/// The columns of a payload, in host memory or on a device.
 #[derive(Clone, Copy)]
 pub enum Data<'a> {
-    /// In host memory.
+    /// Columns in host memory.
     Host(&'a [Column]),
-    /// In memory of a device.
+    /// Columns in memory of a device.
     Device(&'a [DeviceColumn]),
 }
 
 impl<'a> Data<'a> {
-    /// Number of elements, if it is a flat array.
+    /// The number of elements, if the payload is a flat array.
     pub fn flat_len(self) -> Option<usize> {
         match self {
             Self::Host([only]) if only.name.is_empty() => Some(only.values().len()),
@@ -186,7 +187,7 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// The device that it is on.
+    /// The device that holds the payload; `None` if the payload is in host memory.
     pub fn gpu(self) -> Option<&'a Gpu> {
         match self {
             Self::Host(_) => None,
@@ -195,7 +196,7 @@ impl<'a> Data<'a> {
     }
 }
 
-/// Place of a payload, and its number of columns there. Those behind them are memory of earlier uses.
+/// Place of a payload, and its number of columns there. Columns behind that number keep their memory for later payloads.
 #[derive(Clone, Copy)]
 enum Used {
     Host(usize),
@@ -208,23 +209,23 @@ impl Default for Used {
     }
 }
 
-/// A message: what it says of itself, and its payload, in memory that is reused.
+/// A message: metadata and payload, in memory that is reused.
 #[derive(Default)]
 pub struct Message {
-    /// Its metadata. Boxed, as messages move from queue to queue.
+    /// The metadata, boxed because messages move from queue to queue.
     pub header: Box<Header>,
-    /// Arrival at this host, ns since 1970 by this host's real-time clock, if it is known: the time at which dora's
-    /// event was taken, or the one in a recording. It is not metadata, and is not sent. A message that an operation
-    /// publishes to another one of its process has the arrival of the message that it was made from.
+    /// Time of arrival at this host, ns since 1970 by this host's real-time clock, if known: when dora's event was taken, or
+    /// as recorded. The arrival is not metadata and is not sent. A message that an operation publishes within its process
+    /// has the arrival of the message that it was made from.
     pub arrival_ns: Option<i64>,
-    /// Publication by its sender, ns since 1970, if it is known: dora's own stamp, by the clock of the sender. Like
-    /// `arrival_ns` it is not sent, and goes on in the process.
+    /// Time of publication, ns since 1970, if known: dora's own stamp, by the clock of the sender. Like `arrival_ns`, this
+    /// time is not sent, but is passed on within the process.
     pub published_ns: Option<i64>,
-    /// True if it came with a payload or metadata that can't be read. Its payload is empty then.
+    /// True if the payload or the metadata of the received message can't be read. The payload is empty then.
     pub is_unread: bool,
     /// Rows of the Arrow array.
     pub rows: usize,
-    /// Source of the columns' memory.
+    /// Allocator of the columns' memory.
     memory: HostMemory,
     columns: Vec<Column>,
     device_columns: Vec<DeviceColumn>,
@@ -233,7 +234,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// An empty message, whose payload gets its memory from `memory`.
+    /// Creates an empty message that allocates its payload from `memory`.
     pub fn new(memory: &HostMemory) -> Self {
         Self {
             memory: memory.clone(),
@@ -241,7 +242,7 @@ impl Message {
         }
     }
 
-    /// An empty message, whose payload gets its memory from where this one's has it.
+    /// Creates an empty message that allocates its payload from the same memory as this message.
     pub fn new_like(&self) -> Self {
         Self::new(&self.memory)
     }
@@ -251,13 +252,13 @@ impl Message {
         self.header.timestamp_ns.get().unwrap_or(0)
     }
 
-    /// Makes it empty, keeping its memory.
+    /// Clears the message; keeps the allocated memory.
     pub fn clear(&mut self) {
         self.header.clear();
         self.clear_payload();
     }
 
-    /// Leaves it with what of its header could be read.
+    /// Marks the message as unread: clears the payload, and keeps the part of the header that could be read.
     pub fn make_unread(&mut self) {
         self.clear_payload();
         self.is_unread = true;
@@ -272,7 +273,7 @@ impl Message {
         self.skipped.clear();
     }
 
-    /// Makes it a copy of another message, keeping its memory. What is on a device is not copied.
+    /// Copies another message into the allocated memory. Columns on a device are not copied.
     pub fn copy_from(&mut self, other: &Self) {
         self.clear_payload();
         self.header.copy_from(&other.header);
@@ -289,15 +290,15 @@ impl Message {
         self.skipped.clone_from(&other.skipped);
     }
 
-    /// Makes it a copy of an Arrow array with this metadata, keeping its memory.
+    /// Copies an Arrow array with this metadata into the allocated memory.
     ///
-    /// A null becomes NaN, as a value that is not there. A time becomes int64 nanoseconds. A column of a struct that can't
-    /// be read is skipped: [`skipped`](Self::skipped). Where the metadata say that the payload is in a ring, there
-    /// is none yet: [`take_resident`](Self::take_resident).
+    /// A null becomes NaN, and a time becomes int64 nanoseconds. A column of a struct that can't be read is
+    /// [skipped](Self::skipped). If the metadata say that the payload is in a ring, the array is not read:
+    /// [`take_resident`](Self::take_resident) copies the payload.
     ///
     /// # Errors
-    /// An array of a type that no operation takes; metadata that can't be, or that the array contradicts. The payload is of
-    /// no use then.
+    /// An array of a type that no operation takes; metadata of a wrong type, or that contradict the array. The payload can't be
+    /// used then.
     pub fn read<'a>(
         &mut self,
         metadata: impl IntoIterator<Item = (&'a str, MetadataRef<'a>)>,
@@ -306,7 +307,7 @@ impl Message {
         self.read_with(metadata, |message| message.copy(array, Text::Read))
     }
 
-    /// As [`read`](Self::read), with what `payload` makes of the message once its header is read.
+    /// Reads a message as [`read`](Self::read) does, but calls `payload` to read the payload after the header.
     pub(super) fn read_with<'a>(
         &mut self,
         metadata: impl IntoIterator<Item = (&'a str, MetadataRef<'a>)>,
@@ -322,7 +323,7 @@ impl Message {
         self.check()
     }
 
-    /// Makes its payload a copy of an Arrow array. The header is read.
+    /// Copies an Arrow array as the payload, after the header was read.
     pub(super) fn copy(&mut self, array: &ArrayRef, text: Text) -> Result<(), MessageError> {
         let is_bfloat16 = self.header.dtype.get() == Some(Dtype::BFloat16.name());
         self.rows = array.len();
@@ -332,13 +333,13 @@ impl Message {
         })
     }
 
-    /// Checks the header against the payload: its element type, shape and lengths. Where `dtype` is bfloat16, which travels
-    /// as uint16, a payload of uint16 becomes one of bfloat16.
+    /// Checks the header against the payload: element type, shape and lengths. If `dtype` is bfloat16, which travels as
+    /// uint16, a payload of uint16 becomes bfloat16.
     ///
-    /// [`read`](Self::read) has checked what it made.
+    /// [`read`](Self::read) includes this check.
     ///
     /// # Errors
-    /// The point on which they do not agree.
+    /// The key that contradicts the payload.
     pub fn check(&mut self) -> Result<(), MessageError> {
         if self.header.dtype.get() == Some(Dtype::BFloat16.name()) {
             let is_flat = self.flat().is_some();
@@ -351,7 +352,7 @@ impl Message {
         self.check_unchanged()
     }
 
-    /// [`check`](Self::check) of a message that is to stay as it is: bfloat16 must be that already.
+    /// Checks the header as [`check`](Self::check) does, without a change: a payload of bfloat16 must already have that type.
     pub fn check_unchanged(&self) -> Result<(), MessageError> {
         self.check_dtype()?;
         self.header.check(self.data().flat_len())
@@ -388,7 +389,7 @@ impl Message {
         Ok(())
     }
 
-    /// The payload, where it lies.
+    /// The columns of the payload, in host memory or on a device.
     pub fn data(&self) -> Data<'_> {
         match self.used {
             Used::Host(used) => Data::Host(&self.columns[..used]),
@@ -396,7 +397,7 @@ impl Message {
         }
     }
 
-    /// The columns of the payload that are in host memory: none if it is on a device.
+    /// The columns of the payload in host memory; empty if the payload is on a device.
     pub fn columns(&self) -> &[Column] {
         match self.data() {
             Data::Host(columns) => columns,
@@ -404,7 +405,7 @@ impl Message {
         }
     }
 
-    /// The columns of the payload that are in host memory, to write.
+    /// The columns of the payload in host memory, to be written.
     pub fn columns_mut(&mut self) -> &mut [Column] {
         match self.used {
             Used::Host(used) => &mut self.columns[..used],
@@ -412,12 +413,12 @@ impl Message {
         }
     }
 
-    /// The columns that came and were not copied, such as booleans.
+    /// The received columns that were not copied, such as booleans.
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
     }
 
-    /// Notes a column that is not copied.
+    /// Adds a column to those that were not copied.
     pub fn skip(&mut self, field: &FieldRef, reason: &'static str) {
         let field = field.clone();
         self.skipped.push(Skipped { field, reason });
@@ -436,8 +437,8 @@ impl Message {
         }
     }
 
-    /// Appends a column in host memory and returns it, to be filled. Its memory is that of an earlier use. It takes the place
-    /// of a payload on a device.
+    /// Appends a column in host memory and returns the column to be filled; memory of earlier columns is reused. A payload on a
+    /// device is dropped.
     pub fn add_column(&mut self, name: &str, dtype: Dtype, cells: Cells) -> &mut Column {
         let used = match self.used {
             Used::Host(used) => used,
@@ -461,19 +462,19 @@ impl Message {
         column
     }
 
-    /// Bytes of the payload.
+    /// The number of bytes of the payload, if it is in host memory; else 0.
     pub fn bytes(&self) -> usize {
         self.columns().iter().map(|column| column.data.len()).sum()
     }
 
-    /// Bytes that it holds, whether they are used or not, on the host and on a device.
+    /// The number of bytes that the message has allocated on the host and on a device, used or not.
     pub fn capacity(&self) -> usize {
         let on_device: usize = self.device_columns.iter().map(|column| column.memory.capacity()).sum();
         let on_host: usize = self.columns.iter().map(|column| column.data.capacity()).sum();
         on_device + on_host
     }
 
-    /// Makes it a copy on the host of a message that is on a device, keeping its memory.
+    /// Copies another message to host memory, its columns on a device included; allocated memory is reused.
     ///
     /// # Errors
     /// The driver's error.
@@ -489,7 +490,7 @@ impl Message {
         Ok(())
     }
 
-    /// Gives the memory on a device back.
+    /// Frees the memory on a device.
     pub fn release_device(&mut self) {
         self.device_columns.clear();
         if let Used::Device(_) = self.used {
@@ -497,14 +498,14 @@ impl Message {
         }
     }
 
-    /// Makes it a message of this layout on a device, in memory that counts in `budget`, with an empty header. Returns its
-    /// columns and the header, to be filled.
+    /// Gives the message a payload of this layout on a device, in memory that counts in `budget`, and an empty header. Returns
+    /// the columns and the header, to be filled.
     ///
     /// # Errors
-    /// No memory; what the driver says.
+    /// Lack of memory; the driver's error.
     ///
     /// # Panics
-    /// If a column has offsets: those are on the host alone.
+    /// If a column has offsets, which only the host supports.
     pub fn lay_out_on_device(
         &mut self,
         layout: &Layout,
@@ -542,7 +543,7 @@ impl Message {
         Ok((&mut self.device_columns[..columns], &mut self.header))
     }
 
-    /// Makes it a message of this layout with what `fill` writes into it.
+    /// Gives the message a payload of this layout and an empty header, which `fill` writes.
     pub fn write(&mut self, layout: &Layout, fill: impl FnOnce(&mut Payload<'_>, &mut Header)) {
         self.header.clear();
         self.lay_out(layout);
@@ -550,7 +551,7 @@ impl Message {
         fill(&mut Payload::in_columns(columns), &mut self.header);
     }
 
-    /// Makes `layout` that of its payload, keeping the memory of names that are there already.
+    /// Writes the layout of the payload to `layout`; names that have not changed keep their memory.
     pub fn layout_into(&self, layout: &mut Layout) {
         layout.rows = self.rows;
         layout.columns.truncate(self.columns().len());
@@ -571,7 +572,7 @@ impl Message {
         }
     }
 
-    /// Gives it a payload of this layout, and returns its columns, to be filled. The header stays.
+    /// Gives the message a payload of this layout, and returns the columns to be filled. The header stays.
     pub fn lay_out(&mut self, layout: &Layout) -> &mut [Column] {
         self.clear_payload();
         self.rows = layout.rows;

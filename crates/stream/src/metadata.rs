@@ -8,13 +8,13 @@ pub enum MetadataValue {
     Bool(bool),
     /// A whole number.
     Integer(i64),
-    /// A number.
+    /// A float.
     Float(f64),
     /// Text.
     String(String),
     /// Whole numbers.
     ListInt(Vec<i64>),
-    /// Numbers.
+    /// Floats.
     ListFloat(Vec<f64>),
     /// Texts.
     ListString(Names),
@@ -22,20 +22,20 @@ pub enum MetadataValue {
     Timestamp(i64),
 }
 
-/// A value of a message's metadata, borrowed from wherever it stands.
+/// A borrowed value of a message's metadata.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MetadataRef<'a> {
     /// Yes or no.
     Bool(bool),
     /// A whole number.
     Integer(i64),
-    /// A number.
+    /// A float.
     Float(f64),
     /// Text.
     String(&'a str),
     /// Whole numbers.
     ListInt(&'a [i64]),
-    /// Numbers.
+    /// Floats.
     ListFloat(&'a [f64]),
     /// Texts.
     ListString(&'a [String]),
@@ -58,7 +58,7 @@ impl MetadataValue {
         }
     }
 
-    /// Makes it a copy of a value. The memory of text and lists stays where the type does.
+    /// Assigns a copy of a value. Text and lists reuse their memory if the type stays the same.
     pub fn assign(&mut self, value: MetadataRef<'_>) {
         match (self, value) {
             (Self::String(to), MetadataRef::String(from)) => from.clone_into(to),
@@ -89,7 +89,7 @@ impl MetadataRef<'_> {
     }
 }
 
-/// A list of texts that keeps the memory of earlier ones.
+/// A list of texts that reuses the memory of earlier texts.
 #[derive(Clone, Default)]
 pub struct Names {
     texts: Vec<String>,
@@ -97,7 +97,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Appends what `name` is in words.
+    /// Appends the text of `name`.
     pub fn push(&mut self, name: impl Display) {
         if self.used == self.texts.len() {
             self.texts.push(String::new());
@@ -109,7 +109,7 @@ impl Names {
         let _ = write!(text, "{name}");
     }
 
-    /// Makes it empty, keeping its memory.
+    /// Clears the list; keeps the allocated memory.
     pub fn clear(&mut self) {
         self.used = 0;
     }
@@ -143,13 +143,14 @@ impl fmt::Debug for Names {
     }
 }
 
-/// From this many unused names on, a new one takes the place of one: a sender that makes keys up can't fill the memory.
+/// Most removed keys that are kept. Beyond that, a new key replaces a removed key, so that a sender that makes up keys can't fill
+/// the memory.
 const MANY_UNUSED: usize = 64;
 
-/// Metadata by name. A key that is taken out keeps the memory of its value, for the next one of its name.
+/// Metadata by key. A removed key keeps the memory of its value for the next value of that key.
 #[derive(Clone, Default)]
 pub struct Metadata {
-    /// The keys that are there, in the order in which they were added, and behind them those that were taken out.
+    /// Present keys in the order in which they were added, and behind them the removed keys.
     entries: Vec<(String, MetadataValue)>,
     used: usize,
 }
@@ -167,12 +168,12 @@ impl Metadata {
             .map(|(key, value)| (key.as_str(), value))
     }
 
-    /// True if there is none.
+    /// True if there are no keys.
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// The value of a key, to be overwritten, whether it is there or not.
+    /// Returns the value of a key to be overwritten; adds the key if absent.
     pub fn set(&mut self, key: &str) -> &mut MetadataValue {
         let is_it = |(name, _): &(String, MetadataValue)| name == key;
         // Messages of a stream have the same keys in the same order.
@@ -190,7 +191,7 @@ impl Metadata {
         &mut self.entries[self.used - 1].1
     }
 
-    /// Writes a name that is new behind the others, and returns its place.
+    /// Adds a new key behind all entries, and returns its index.
     fn begin(&mut self, key: &str) -> usize {
         let has_many_unused = self.entries.len() - self.used >= MANY_UNUSED;
         match self.entries.last_mut() {
@@ -200,7 +201,7 @@ impl Metadata {
         self.entries.len() - 1
     }
 
-    /// Takes a key out, if it is there.
+    /// Removes a key, if present.
     pub fn remove(&mut self, key: &str) {
         let index = self.entries[..self.used].iter().position(|(name, _)| name == key);
         if let Some(index) = index {
@@ -209,17 +210,17 @@ impl Metadata {
         }
     }
 
-    /// Makes it empty, keeping its memory.
+    /// Clears the metadata; keeps the allocated memory.
     pub fn clear(&mut self) {
         self.used = 0;
     }
 
-    /// Sorts it by key.
+    /// Sorts the entries by key.
     pub fn sort(&mut self) {
         self.entries[..self.used].sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     }
 
-    /// Makes it a copy of another one, keeping its memory.
+    /// Copies other metadata into the allocated memory.
     pub fn copy_from(&mut self, other: &Self) {
         self.clear();
         for (key, value) in other.iter() {
@@ -228,7 +229,7 @@ impl Metadata {
     }
 }
 
-/// The order of the keys does not count.
+/// Equality of all keys and values; the order of the keys does not count.
 impl PartialEq for Metadata {
     fn eq(&self, other: &Self) -> bool {
         self.used == other.used && self.iter().all(|(key, value)| other.get(key) == Some(value))

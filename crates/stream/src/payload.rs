@@ -2,9 +2,9 @@ use super::{Column, Layout, Message};
 use robocache_device::{Dtype, Primitive};
 use std::ops::Range;
 
-/// The payload of a message that is being published, as memory to fill: every element of every column.
+/// Memory for the payload of a message that is being published. The publisher must fill every element of every column.
 ///
-/// A message for the dataflow is written where it is sent from, which may be shared memory; nothing is copied later.
+/// A message for the dataflow is written to the memory that it is sent from, which may be shared memory: nothing is copied later.
 pub struct Payload<'a>(Memory<'a>);
 
 enum Memory<'a> {
@@ -14,18 +14,18 @@ enum Memory<'a> {
     Body(&'a mut [u8], &'a [ColumnSpan]),
 }
 
-/// The bytes of a column in the body of a message: its offsets, then its data.
+/// Byte ranges of a column in the body of a message: the offsets, then the data.
 pub struct ColumnSpan {
     /// The type of its elements.
     pub dtype: Dtype,
-    /// The bytes of its offsets; empty without offsets.
+    /// Byte range of the offsets; empty if the column has none.
     pub offsets: Range<usize>,
-    /// The bytes of its elements.
+    /// Byte range of the elements.
     pub data: Range<usize>,
 }
 
 impl<'a> Payload<'a> {
-    /// The memory of `message`, which is given this layout and keeps its header. [`Message::write`] gives both at once.
+    /// Gives `message` a payload of this layout, and returns its memory; the header stays. [`Message::write`] replaces both.
     pub fn in_message(message: &'a mut Message, layout: &Layout) -> Self {
         Self(Memory::Message(message.lay_out(layout)))
     }
@@ -34,7 +34,7 @@ impl<'a> Payload<'a> {
         Self(Memory::Message(columns))
     }
 
-    /// Fills it with a copy of the payload of a message of the same layout.
+    /// Copies the payload of a message of the same layout.
     pub fn copy_from(&mut self, message: &Message) {
         for (i, column) in message.columns().iter().enumerate() {
             self.column::<u8>(i).copy_from_slice(column.data.bytes());
@@ -42,7 +42,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// Writes into the body of an Arrow IPC message.
+    /// The payload in the body of an Arrow IPC message, whose columns lie at `spans`.
     pub fn in_body(body: &'a mut [u8], spans: &'a [ColumnSpan]) -> Self {
         Self(Memory::Body(body, spans))
     }
@@ -54,10 +54,10 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// The elements of column `i`, of type `T`, or their bytes, of type `u8`.
+    /// The elements of column `i`, of type `T`; with `u8` as `T`, their bytes.
     ///
     /// # Panics
-    /// If there is no such column, or the layout gives it another type.
+    /// If column `i` does not exist or has another type.
     #[track_caller]
     pub fn column<T: Primitive>(&mut self, i: usize) -> &mut [T] {
         self.dtype(i).assert_is::<T>();
@@ -70,7 +70,7 @@ impl<'a> Payload<'a> {
     /// The elements of the first two columns.
     ///
     /// # Panics
-    /// If there are not two, or the layout gives them other types.
+    /// If there are fewer than two columns, or if they have other types.
     #[track_caller]
     pub fn columns<T: Primitive, U: Primitive>(&mut self) -> (&mut [T], &mut [U]) {
         self.dtype(0).assert_is::<T>();
@@ -99,7 +99,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// The offsets of the rows of column `i`, one more than there are rows, from 0; empty if it is not ragged.
+    /// The offsets of the rows of column `i`, one more than the number of rows, from 0; empty if the column is not ragged.
     pub fn offsets(&mut self, i: usize) -> &mut [i32] {
         match &mut self.0 {
             Memory::Message(columns) => &mut columns[i].offsets,
@@ -108,7 +108,7 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// Two ranges of a body, the first of which ends before the second begins.
+/// Returns two ranges of a body. The first must end before the second begins.
 fn two_of<'a>(body: &'a mut [u8], first: &Range<usize>, second: &Range<usize>) -> (&'a mut [u8], &'a mut [u8]) {
     let (before, after) = body.split_at_mut(second.start);
     (&mut before[first.clone()], &mut after[..second.len()])

@@ -1,9 +1,9 @@
-//! Text of senders and files, to be shown.
+//! Escaping of texts of senders and files, so that a terminal can show them.
 
 use std::borrow::Cow;
 
-/// A text of a sender or a file, without what a terminal obeys or shows as something else: control characters, line breaks among them,
-/// and those that turn the direction of writing are written out, such as `\u{1b}`.
+/// Escapes the characters of a text that a terminal obeys or shows as something else, such as `\u{1b}`. These are control
+/// characters, line breaks among them, and marks of the direction of writing.
 pub fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {
         return text.into();
@@ -20,7 +20,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
 
 /// True if a terminal obeys this character, or shows it as something else.
 pub fn is_obeyed(c: char) -> bool {
-    // Direction of writing, and line breaks that are not control characters.
+    // Marks of the direction of writing, line breaks that are not control characters, and the byte order mark.
     let is_format = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
     c.is_control() || is_format
 }

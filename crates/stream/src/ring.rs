@@ -1,14 +1,14 @@
 //! Metadata keys of a payload that is in a ring.
 
 crate::keys! {
-    /// Place of the payload, if not in the message: `shared` or `cuda`, memory of a ring.
+    /// Kind of ring memory that holds the payload, `shared` or `cuda`; absent if the payload is in the message.
     residence: String,
-    /// The name of the ring, which is the name of its socket, too. A message in which it is none is refused.
+    /// Name of the ring and of its socket. A message in which this key is not a String is refused.
     ring: String,
-    /// The slot of the ring.
+    /// Index of the slot in the ring.
     slot: i64,
-    /// The generation of the slot: it holds this payload as long as it has that.
+    /// Generation of the slot when the payload was complete: the slot holds the payload until its generation changes.
     generation: i64,
-    /// Bytes of the payload.
+    /// Number of bytes of the payload.
     nbytes: i64,
 }

@@ -6,66 +6,66 @@ use robocache_device::Values;
 /// The reason why a message, or a row of it, is not a sample.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SamplesError {
-    /// The message is not a flat array.
+    /// The payload is not a flat array.
     #[error("the payload is a struct (allowed: a flat array of samples of {dim} values)")]
     Struct {
-        /// Values of a sample.
+        /// Number of values of a sample.
         dim: usize,
     },
-    /// Its length is not that of a sample.
+    /// The number of values is not that of one sample.
     #[error("{values} values (allowed: {dim}, one sample; of several each has its stamp in `timestamps_ns`)")]
     Length {
-        /// Values that came.
+        /// Number of values in the message.
         values: usize,
-        /// Values of a sample.
+        /// Number of values of a sample.
         dim: usize,
     },
-    /// Its length is not that of a sample for each stamp.
+    /// The number of values is not that of one sample for each stamp.
     #[error("{stamps} `timestamps_ns` with {values} values (allowed: {dim} values for each)")]
     Stamps {
-        /// Stamps that came.
+        /// Number of stamps in the message.
         stamps: usize,
-        /// Values that came.
+        /// Number of values in the message.
         values: usize,
-        /// Values of a sample.
+        /// Number of values of a sample.
         dim: usize,
     },
     /// The message has no stamp. A node gives such a message the time of its publication.
     #[error("no `timestamp_ns` (needed: the capture time, ns; of several samples `timestamps_ns`, one for each)")]
     NoStamp,
-    /// Its shape says otherwise.
+    /// The shape is not that of the samples.
     #[error(
         "`shape` {shape:?} is not that of {samples} samples of {dim} values (allowed: [{samples}, {dim}]{}; there is one \
          sample for each of `timestamps_ns`, without them one)",
         if *samples == 1 { format!(", or [{dim}]") } else { String::new() }
     )]
     Shape {
-        /// The shape that came.
+        /// Shape in the message.
         shape: Vec<i64>,
-        /// Samples in the message.
+        /// Number of samples in the message.
         samples: usize,
-        /// Values of a sample.
+        /// Number of values of a sample.
         dim: usize,
     },
-    /// Its values have other names, or stand in another order.
+    /// The values have other names or another order than in the configuration.
     #[error(
         "`fields` is {} (allowed: {}, as `from:` says; `robocache convert` takes them in this order with `--config`)",
         came.join(", "), wanted.join(", ")
     )]
     Fields {
-        /// The names that came.
+        /// Names in the message.
         came: Vec<String>,
         /// Names in the configuration.
         wanted: Vec<String>,
     },
-    /// A row has a NaN or an infinity, or what is one in float32.
+    /// A row has a value that is NaN or infinite in float32.
     #[error("value {channel} of row {row} is {value}, not finite in float32")]
     NonFinite {
-        /// The row.
+        /// Index of the row.
         row: usize,
-        /// The first such value.
+        /// Index in the row of the first such value.
         channel: usize,
-        /// Its value in float32.
+        /// The value in float32.
         value: f32,
     },
 }
@@ -73,19 +73,19 @@ pub enum SamplesError {
 /// A sample of a message: [`Message::samples`].
 #[derive(Clone, Copy, Debug)]
 pub struct SampleRow<'a> {
-    /// Row of the message.
+    /// Index of the row in the message.
     pub row: usize,
-    /// Its capture time, ns.
+    /// Capture time, ns.
     pub stamp_ns: i64,
-    /// Its values, as many as a sample has.
+    /// Values of the sample.
     pub values: Values<'a>,
 }
 
 impl SampleRow<'_> {
-    /// Copies its values to float32.
+    /// Copies the values to float32.
     ///
     /// # Errors
-    /// [`SamplesError::NonFinite`]: one of them is NaN, which a null is, too, or infinite, or float32 can't hold it.
+    /// [`SamplesError::NonFinite`] if a value is NaN, as a null is, or infinite, or too large for float32.
     ///
     /// # Panics
     /// If `out` has another length than a sample.
@@ -102,7 +102,7 @@ impl SampleRow<'_> {
     }
 }
 
-/// The samples of a message, in the order of its rows: [`Message::samples`].
+/// Iterator over the samples of a message, in the order of its rows: [`Message::samples`].
 #[derive(Clone)]
 pub struct SampleRows<'a> {
     message: &'a Message,
@@ -126,10 +126,10 @@ impl<'a> Iterator for SampleRows<'a> {
 
 impl Message {
     /// The samples of a message on the host: one sample of `dim` values, or one for each of its `timestamps_ns`. Rows whose
-    /// `valid` is 0 are none.
+    /// `valid` is 0 are skipped.
     ///
-    /// A window of observations repeats all rows but the newest. Whoever takes windows skips the rows that are not newer
-    /// than the last one taken.
+    /// A window of observations repeats all rows but the newest. A caller that takes windows must skip the rows that are not
+    /// newer than the last row that it took.
     ///
     /// ```
     /// use robocache_device::Dtype;
@@ -157,7 +157,7 @@ impl Message {
     /// ```
     ///
     /// # Errors
-    /// [`SamplesError`]: no flat array, another length or shape, or no stamp.
+    /// [`SamplesError`]: the payload is not a flat array, has another length or shape, or has no stamp.
     pub fn samples(&self, dim: usize) -> Result<SampleRows<'_>, SamplesError> {
         self.check_samples(dim)?;
         let values = self.flat().ok_or(SamplesError::Struct { dim })?;
@@ -173,7 +173,7 @@ impl Message {
         })
     }
 
-    /// Checks that its values, if they have names, have these. No names stand for any.
+    /// Checks that the values have the names `wanted`. Values without names pass, and so do any names if `wanted` is empty.
     pub fn check_fields(&self, wanted: &[String]) -> Result<(), SamplesError> {
         let came = self.header.fields.get().unwrap_or_default();
         if wanted.is_empty() || came.is_empty() || came == wanted {
@@ -183,7 +183,7 @@ impl Message {
         Err(SamplesError::Fields { came, wanted })
     }
 
-    /// Checks that it is samples of `dim` values. The length of a single one is not checked.
+    /// Checks that the message consists of samples of `dim` values. The length of a single sample is not checked.
     pub fn check_samples(&self, dim: usize) -> Result<(), SamplesError> {
         let values = self.data().flat_len().ok_or(SamplesError::Struct { dim })?;
         let stamps = self.header.timestamps_ns.get().map_or(0, <[i64]>::len);
@@ -196,10 +196,10 @@ impl Message {
         self.check_sample_shape(stamps.max(1), dim)
     }
 
-    /// Checks that its shape, if it has one, is that of `samples` samples of `dim` values.
+    /// Checks that the shape of the message, if present, is that of `samples` samples of `dim` values.
     fn check_sample_shape(&self, samples: usize, dim: usize) -> Result<(), SamplesError> {
         let shape = self.header.shape.get().unwrap_or_default();
-        // The bits of a voxel grid are eight cells to a byte.
+        // A voxel grid of layout `bits` packs eight cells into a byte.
         let is_bits = form::grid_shape.get(&self.header).is_some();
         let fits_dim = |shape: &[i64]| {
             let mut sizes = shape.iter().map(|&n| usize::try_from(n).ok());
@@ -221,7 +221,7 @@ impl Message {
         }
     }
 
-    /// The next row from `next_row` on that is a sample, and its stamp; `next_row` is then the row after it.
+    /// Returns the first row from `next_row` on that is a sample, and its stamp; moves `next_row` to the row after it.
     pub fn next_sample(&self, next_row: &mut usize) -> Option<(usize, i64)> {
         let stamps = self.stamps();
         let valid = self.header.valid.get().unwrap_or_default();

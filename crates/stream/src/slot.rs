@@ -1,19 +1,20 @@
-//! Payloads that are in slots of a ring: how their columns lie there, and messages made of them.
+//! Payloads in slots of a ring: the layout of their columns in a slot, and the messages that are copied from them.
 
 use super::{Cells, Column, ColumnSpan, Header, Key, Layout, Message, MessageError, Payload, ring};
 use robocache_device::Dtype;
-use robocache_device::ring::{Descriptor, Readers, RingError, SlotMut, Taken, Ticket};
+use robocache_device::ring::{Descriptor, Readers, RingError, SlotMut, RingPayload, Ticket};
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::ops::Range;
 
-/// The columns of a payload begin at multiples of this.
+/// Alignment of the offsets and the elements of each column in a slot, bytes.
 const ALIGNMENT: usize = 64;
 
-/// Layout of a payload in a slot: column after column, of a ragged one the offsets and then the elements.
+/// Layout of a payload in a slot: column after column, and in a ragged column first the offsets and then the elements.
 ///
-/// The text that describes it is what a [reader](SlotPayload::columns) makes the same of: a line `rows N`, and one for each
-/// column with its type, the elements of a row (`1`, `xN` for N each, `~N` for any number, N in all, `tN` for a text, N bytes in all) and its name.
+/// A [reader](SlotPayload::columns) parses the layout from a text: a line `rows N`, and for each column a line of its type, the
+/// elements of a row, and its name. The elements of a row are `1`, `xN` for N each, `~N` for any number with N in all, or `tN` for
+/// a text with N bytes in all.
 #[derive(Default)]
 pub struct SlotLayout {
     spans: Vec<ColumnSpan>,
@@ -21,7 +22,7 @@ pub struct SlotLayout {
     text: String,
 }
 
-/// Lays columns of `rows` rows out, one after the other.
+/// Allocator of the byte ranges of columns of `rows` rows, one column after the other.
 struct Spans {
     rows: usize,
     bytes: usize,
@@ -48,7 +49,7 @@ impl Spans {
 }
 
 impl SlotLayout {
-    /// Makes it that of payloads of this layout.
+    /// Computes the byte ranges and the text for payloads of this layout.
     pub fn set(&mut self, layout: &Layout) {
         self.spans.clear();
         self.text.clear();
@@ -72,23 +73,23 @@ impl SlotLayout {
         self.bytes = spans.bytes;
     }
 
-    /// Bytes of the slot that it takes.
+    /// The number of bytes that the payload takes in a slot.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The text that describes it.
+    /// The text that describes the layout.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Start of a column's elements in the slot, and their number of bytes.
+    /// The offset of a column's elements in the slot, bytes, and their number of bytes.
     pub fn column(&self, i: usize) -> (usize, usize) {
         let data = &self.spans[i].data;
         (data.start, data.len())
     }
 
-    /// The slot as a payload to fill, where the CPU can write it.
+    /// Returns the slot as a payload to fill; `None` if the CPU can't write the slot.
     pub fn payload<'a>(&'a self, slot: &'a mut SlotMut<'_>) -> Option<Payload<'a>> {
         slot.bytes_mut().map(|bytes| Payload::in_body(bytes, &self.spans))
     }
@@ -117,15 +118,15 @@ pub struct SlotColumn<'a> {
     pub dtype: Dtype,
     /// Number of elements of a row.
     pub cells: Cells,
-    /// The bytes of the payload that are the offsets of its rows, int32; none if it is not ragged.
+    /// Byte range of the row offsets, int32, in the payload; empty if the column is not ragged.
     pub offsets: Range<usize>,
-    /// The bytes of the payload that are its elements.
+    /// Byte range of the elements in the payload.
     pub data: Range<usize>,
 }
 
-/// The rows that a text describes, and its columns, each of which is `None` if it is none.
+/// Parses the text of a layout into its number of rows and its columns. A column is `None` if its line is not valid.
 fn parse(text: &str) -> Option<(usize, impl Iterator<Item = Option<SlotColumn<'_>>>)> {
-    // More than any memory has, and sizes that can be multiplied and added up.
+    // The bound is more than any memory has, and small enough that sizes can be multiplied and added up.
     let is_size = |n: &usize| *n < 1 << 44;
     let mut lines = text.split('\n');
     let rows = lines.next()?.strip_prefix("rows ")?.parse().ok().filter(is_size)?;
@@ -160,25 +161,25 @@ fn parse(text: &str) -> Option<(usize, impl Iterator<Item = Option<SlotColumn<'_
 
 /// A payload that is in a ring.
 pub struct SlotPayload {
-    /// Slot that holds it, until this is dropped.
-    pub taken: Taken,
+    /// Slot that holds the payload until this value is dropped.
+    pub taken: RingPayload,
     descriptor: Descriptor,
 }
 
 impl SlotPayload {
-    /// Takes what a header says.
+    /// Takes the payload that the ticket in a header names.
     ///
     /// # Errors
-    /// The mistake in the ticket or the ring.
+    /// The error of the ticket or of the ring.
     pub fn take(header: &Header, readers: &mut Readers) -> Result<Self, RingError> {
         Self::of(readers.take(&header.ticket())?)
     }
 
-    /// Reads how a payload lies in its slot.
+    /// Reads the layout of a taken payload from the descriptor of its slot.
     ///
     /// # Errors
-    /// [`RingError::Protocol`]: its descriptor is that of no payload that fits it. [`RingError::Torn`].
-    pub fn of(taken: Taken) -> Result<Self, RingError> {
+    /// [`RingError::Protocol`] if the descriptor is not valid, or describes more bytes than the payload has; [`RingError::Torn`].
+    pub fn of(taken: RingPayload) -> Result<Self, RingError> {
         let descriptor = taken.descriptor()?;
         let fits = |column: Option<SlotColumn<'_>>| column.is_some_and(|it| it.data.end <= taken.len());
         match parse(&descriptor).is_some_and(|(_, mut columns)| columns.all(fits)) {
@@ -195,7 +196,7 @@ impl SlotPayload {
         parse(&self.descriptor).map_or(0, |(rows, _)| rows)
     }
 
-    /// Its columns.
+    /// The columns of the payload.
     pub fn columns(&self) -> impl Iterator<Item = SlotColumn<'_>> {
         parse(&self.descriptor)
             .into_iter()
@@ -210,7 +211,7 @@ impl Header {
         ring::ring.get(self).is_some()
     }
 
-    /// Ticket for a payload in a ring.
+    /// The ticket for a payload in a ring, from the keys of the header.
     pub fn ticket(&self) -> Ticket<'_> {
         let size = |key: Key<i64>| usize::try_from(key.get(self).unwrap_or(0)).unwrap_or(usize::MAX);
         Ticket {
@@ -221,7 +222,7 @@ impl Header {
         }
     }
 
-    /// Says where the payload is: in this kind of memory, for this ticket.
+    /// Sets the keys that locate the payload: the kind of memory, and the ticket.
     pub fn set_ticket(&mut self, residence: &str, ticket: &Ticket<'_>) {
         ring::residence.set(self, residence);
         ring::ring.set(self, &ticket.ring);
@@ -230,17 +231,17 @@ impl Header {
         ring::nbytes.set(self, ticket.nbytes as i64);
     }
 
-    /// Takes out where the payload is: that of another one is elsewhere.
+    /// Removes the keys that locate the payload, which do not hold for another payload.
     pub fn forget_residence(&mut self) {
         ring::ALL.iter().for_each(|(key, _)| self.other.remove(key));
     }
 }
 
 impl Message {
-    /// Gives it a copy of the payload that is in the ring which its header says, keeping its memory.
+    /// Copies the payload from the ring that the header names, into memory that is reused.
     ///
     /// # Errors
-    /// [`MessageError::Ring`]; what the header and the payload do not agree on.
+    /// [`MessageError::Ring`]; the contradictions that [`check`](Self::check) finds.
     pub fn take_resident(&mut self, readers: &mut Readers) -> Result<(), MessageError> {
         self.clear_payload();
         let failed = |error: RingError| MessageError::Ring(error.to_string());
@@ -267,7 +268,7 @@ impl Message {
     }
 }
 
-/// True if the offsets of a ragged column are what others rely on.
+/// True if the offsets of a ragged column rise from 0 to its number of elements.
 fn are_offsets(offsets: &[i32], cells: Cells) -> bool {
     let (Cells::Ragged(total) | Cells::Text(total)) = cells else {
         return true;
@@ -277,7 +278,7 @@ fn are_offsets(offsets: &[i32], cells: Cells) -> bool {
         && offsets.windows(2).all(|pair| pair[0] <= pair[1])
 }
 
-/// True if each row of a column of text is valid text.
+/// True if each row of a column of text is valid UTF-8.
 fn is_text(column: &Column) -> bool {
     let mut rows = 0..column.offsets.len().saturating_sub(1);
     !matches!(column.cells, Cells::Text(_)) || rows.all(|row| std::str::from_utf8(column.row(row).bytes()).is_ok())

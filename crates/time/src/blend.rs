@@ -20,14 +20,14 @@ use std::ops::Range;
 impl Rule {
     /// True if a finite sample can be used. If the mode is one for rotations, the channels must be a rotation.
     pub fn takes<S: Float>(&self, sample: &[S]) -> bool {
-        !self.mode.is_rotation() || rotation::is_one(self.mode, sample)
+        !self.mode.is_rotation() || rotation::is_rotation_sample(self.mode, sample)
     }
 
     /// True if both rules pick the same samples at every target.
     fn picks_like(&self, other: &Self) -> bool {
-        let takes_one = |rule: &Self| matches!(rule.mode, Interpolation::Previous | Interpolation::Nearest);
-        let modes_do = self.mode == other.mode || !takes_one(self) && !takes_one(other);
-        modes_do && self.limits == other.limits
+        let takes_one_sample = |rule: &Self| matches!(rule.mode, Interpolation::Previous | Interpolation::Nearest);
+        let modes_pick_alike = self.mode == other.mode || !takes_one_sample(self) && !takes_one_sample(other);
+        modes_pick_alike && self.limits == other.limits
     }
 
     /// Writes the values of at most [`ROWS`] rows from the samples in `picks`. `written` keeps the worst outcome of each row.
@@ -41,7 +41,7 @@ impl Rule {
         written: &mut [Written],
     ) {
         if !self.mode.is_plain() {
-            return self.write_others(times, picks, sample, rows, written);
+            return self.write_not_plain(times, picks, sample, rows, written);
         }
         let fill = rows.fill;
         for (row, (&picked, written)) in picks.iter().zip(written).enumerate() {
@@ -52,7 +52,7 @@ impl Rule {
     /// Does the part of [`write`](Self::write) for modes that are not plain. It is not inlined, since that would take registers
     /// from the plain modes.
     #[inline(never)]
-    fn write_others<'a, S: Float, T: Float<Real = S::Real>>(
+    fn write_not_plain<'a, S: Float, T: Float<Real = S::Real>>(
         &self,
         times: &[i64],
         picks: &[Pick],
@@ -132,17 +132,17 @@ impl<T: Float> Rows<'_, T> {
         mut done: impl FnMut(usize, Written),
     ) {
         for (first, targets) in (0..).step_by(ROWS).zip(self.targets.chunks(ROWS)) {
-            let mut untils = [0; ROWS];
+            let mut counts = [0; ROWS];
             let mut picks = [Pick::Invalid; ROWS];
             let mut written = [Written::Value; ROWS];
-            let (untils, picks) = (&mut untils[..targets.len()], &mut picks[..targets.len()]);
-            for (row, place) in untils.iter_mut().enumerate() {
+            let (counts, picks) = (&mut counts[..targets.len()], &mut picks[..targets.len()]);
+            for (row, place) in counts.iter_mut().enumerate() {
                 *place = until(first + row);
             }
             let mut picked_by: Option<Rule> = None;
             for (channels, rule) in groups.clone() {
                 if !picked_by.is_some_and(|other| rule.picks_like(&other)) {
-                    for ((picked, &until), &target) in picks.iter_mut().zip(&*untils).zip(targets) {
+                    for ((picked, &until), &target) in picks.iter_mut().zip(&*counts).zip(targets) {
                         *picked = pick(times, until, target, rule.mode, &rule.limits);
                     }
                     picked_by = Some(rule);

@@ -32,7 +32,7 @@ const U_V: [[f64; 2]; TERMS] = {
 };
 
 /// True if the channels of a sample are a rotation.
-pub(super) fn is_one<S: Float>(mode: Interpolation, sample: &[S]) -> bool {
+pub(super) fn is_rotation_sample<S: Float>(mode: Interpolation, sample: &[S]) -> bool {
     match mode {
         Interpolation::Slerp => has_direction(read::<S, 4>(sample)),
         Interpolation::Rotvec => norm(read::<S, 3>(sample)) <= S::Real::from_f64(NORMS[1]),
@@ -115,7 +115,7 @@ fn slerp<W: Real, R: Real>(
     let (zero, one) = (R::from_f64(0.0), R::from_f64(1.0));
     let mut ends = [[[zero; 4]; 2]; ROWS];
     let mut weights = [[one; ROWS]; 2];
-    let mut less_one = [zero; ROWS];
+    let mut cosine_minus_one = [zero; ROWS];
     let mut is_any = false;
     for (row, &picked) in picks.iter().enumerate() {
         if let Pick::Between { before, after, weight } = picked {
@@ -127,14 +127,14 @@ fn slerp<W: Real, R: Real>(
             ends[row] = [a, b.map(|x| x * sign)];
             weights[0][row] = one - weight;
             weights[1][row] = weight;
-            less_one[row] = if cosine > one { zero } else { cosine - one };
+            cosine_minus_one[row] = if cosine > one { zero } else { cosine - one };
             is_any = true;
         }
     }
     if !is_any {
         return;
     }
-    let [of_a, of_b] = shares(&weights, &less_one);
+    let [of_a, of_b] = sine_ratios(&weights, &cosine_minus_one);
     for (row, &picked) in picks.iter().enumerate() {
         if let Pick::Between { .. } = picked {
             let [a, b] = ends[row];
@@ -143,17 +143,17 @@ fn slerp<W: Real, R: Real>(
     }
 }
 
-/// `sin(t * angle) / sin(angle)` for both weights of each row, where `less_one` is the cosine of the angle minus 1.
+/// `sin(t * angle) / sin(angle)` for both weights of each row, where `cosine_minus_one` is the cosine of the angle minus 1.
 #[inline(always)]
-fn shares<R: Real>(weights: &[[R; ROWS]; 2], less_one: &[R; ROWS]) -> [[R; ROWS]; 2] {
+fn sine_ratios<R: Real>(weights: &[[R; ROWS]; 2], cosine_minus_one: &[R; ROWS]) -> [[R; ROWS]; 2] {
     let one = R::from_f64(1.0);
     let squares = weights.map(|weights| weights.map(|t| t * t));
     let mut nested = [[one; ROWS]; 2];
     for [u, v] in U_V.into_iter().rev() {
         let (u, v) = (R::from_f64(u), R::from_f64(v));
         for (nested, squares) in nested.iter_mut().zip(&squares) {
-            for ((nested, &square), &less_one) in nested.iter_mut().zip(squares).zip(less_one) {
-                *nested = one + ((u * square - v) * less_one) * *nested;
+            for ((nested, &square), &cosine_minus_one) in nested.iter_mut().zip(squares).zip(cosine_minus_one) {
+                *nested = one + ((u * square - v) * cosine_minus_one) * *nested;
             }
         }
     }
@@ -186,8 +186,8 @@ mod tests {
             let angle = f64::from(i) * 0.01;
             for t in [0.0, 0.1, 0.5, 0.73, 1.0] {
                 let expected = (t * angle).sin() / angle.sin();
-                let [_, came] = shares(&[[0.0; ROWS], [t; ROWS]], &[angle.cos() - 1.0; ROWS]);
-                assert!(came.iter().all(|came| (came - expected).abs() < 2e-7), "{angle} {t}");
+                let [_, ratios] = sine_ratios(&[[0.0; ROWS], [t; ROWS]], &[angle.cos() - 1.0; ROWS]);
+                assert!(ratios.iter().all(|ratios| (ratios - expected).abs() < 2e-7), "{angle} {t}");
             }
         }
     }

@@ -3,9 +3,9 @@
 /// Number of letters, in the longer of two names, for which a single slip is allowed. Names with more slips are different.
 const LETTERS_PER_SLIP: usize = 3;
 
-/// Returns `, did you mean ...?` if one of `names` resembles `came`, else an empty text. Errors append it to the misspelt name.
-pub fn did_you_mean(came: &str, names: &[impl AsRef<str>]) -> String {
-    match closest(came, names) {
+/// Returns `, did you mean ...?` if one of `names` resembles `given`, else an empty text. Errors append it to the misspelt name.
+pub fn did_you_mean(given: &str, names: &[impl AsRef<str>]) -> String {
+    match closest(given, names) {
         Some(name) => format!(", did you mean `{name}`?"),
         None => String::new(),
     }
@@ -19,15 +19,15 @@ pub fn listed(names: &[impl AsRef<str>]) -> String {
     }
 }
 
-/// Finds the name that is most like `came`: a few letters differ, or either is the beginning of the other, as without a unit.
-fn closest<'a>(came: &str, names: &'a [impl AsRef<str>]) -> Option<&'a str> {
-    let plain = |name: &str| name.to_lowercase().replace(['-', ' '], "_");
-    let came = plain(came);
+/// Finds the name that is most like `given`: a few letters differ, or either is the beginning of the other, as without a unit.
+fn closest<'a>(given: &str, names: &'a [impl AsRef<str>]) -> Option<&'a str> {
+    let normalized = |name: &str| name.to_lowercase().replace(['-', ' '], "_");
+    let given = normalized(given);
     let slips = |name: &&str| {
-        let name = plain(name);
-        let is_longer = came.len() >= LETTERS_PER_SLIP && (name.starts_with(&came) || came.starts_with(&name));
-        match strsim::osa_distance(&came, &name) {
-            slips if slips <= came.len().max(name.len()) / LETTERS_PER_SLIP => Some(slips),
+        let name = normalized(name);
+        let is_longer = given.len() >= LETTERS_PER_SLIP && (name.starts_with(&given) || given.starts_with(&name));
+        match strsim::osa_distance(&given, &name) {
+            slips if slips <= given.len().max(name.len()) / LETTERS_PER_SLIP => Some(slips),
             slips if is_longer => Some(slips),
             _ => None,
         }
@@ -51,7 +51,7 @@ mod tests {
             "max_age_ms",
             "latency_ms",
         ];
-        for (came, expected) in [
+        for (given, expected) in [
             ("max_wait", Some("max_wait_ms")),
             ("windwo", Some("window")),
             ("Rate-Hz", Some("rate_hz")),
@@ -63,7 +63,7 @@ mod tests {
             ("x", None),
             ("", None),
         ] {
-            assert_eq!(closest(came, &keys), expected, "{came}");
+            assert_eq!(closest(given, &keys), expected, "{given}");
         }
         assert_eq!(did_you_mean("camrea", &["camera", "force"]), ", did you mean `camera`?");
         assert_eq!(did_you_mean("lidar", &["camera", "force"]), "");

@@ -26,7 +26,7 @@ impl JsonValue {
         let value = parser.value(0)?;
         match parser.peek() {
             None => Ok(value),
-            Some(_) => parser.wrong("end"),
+            Some(_) => parser.missing("end"),
         }
     }
 
@@ -75,7 +75,7 @@ struct Parser<'a> {
 impl<'a> Parser<'a> {
     fn value(&mut self, depth: usize) -> Result<JsonValue, String> {
         if depth > DEEPEST {
-            return self.wrong(&format!("value (allowed: {DEEPEST} lists and objects in each other)"));
+            return self.missing(&format!("value (allowed: {DEEPEST} lists and objects in each other)"));
         }
         match self.peek() {
             Some('{') => {
@@ -123,7 +123,7 @@ impl<'a> Parser<'a> {
                 return Err(format!("the number {digits} (allowed: those within float64)"));
             }
             Ok(number) => number,
-            Err(_) => return self.wrong("value"),
+            Err(_) => return self.missing("value"),
         };
         self.at += digits.len();
         Ok(number)
@@ -137,14 +137,14 @@ impl<'a> Parser<'a> {
     }
 
     /// Returns the error that `wanted` is missing at this place.
-    fn wrong<T>(&self, wanted: &str) -> Result<T, String> {
+    fn missing<T>(&self, wanted: &str) -> Result<T, String> {
         Err(format!("no {wanted} at byte {} of the text", self.at))
     }
 
     /// Skips white space, and takes the character `wanted`.
     fn take(&mut self, wanted: char) -> Result<(), String> {
         if self.peek() != Some(wanted) {
-            return self.wrong(&format!("`{wanted}`"));
+            return self.missing(&format!("`{wanted}`"));
         }
         self.at += wanted.len_utf8();
         Ok(())
@@ -177,7 +177,7 @@ impl<'a> Parser<'a> {
         loop {
             let rest = &self.text[self.at..];
             let Some(end) = rest.find(['"', '\\']) else {
-                return self.wrong("end of a string");
+                return self.missing("end of a string");
             };
             text.push_str(&rest[..end]);
             self.at += end + 1;
@@ -197,7 +197,7 @@ impl<'a> Parser<'a> {
             Some(b'b') => Some('\u{8}'),
             Some(b'f') => Some('\u{c}'),
             Some(&c @ (b'"' | b'\\' | b'/')) => Some(c as char),
-            _ => return self.wrong("escape"),
+            _ => return self.missing("escape"),
         };
         self.at += 1;
         match plain {
@@ -225,7 +225,7 @@ impl<'a> Parser<'a> {
             String::from_utf16(&units).ok().and_then(|text| text.chars().next()),
         ) {
             (Some(_), Some(c)) => Ok(c),
-            _ => self.wrong("character of four hexadecimal digits before this"),
+            _ => self.missing("character of four hexadecimal digits before this"),
         }
     }
 }

@@ -31,7 +31,7 @@ impl std::error::Error for Misread {}
 
 /// Deserializes a value.
 pub fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, Misread> {
-    T::deserialize(Read(value))
+    T::deserialize(ValueDeserializer(value))
 }
 
 impl Misread {
@@ -175,9 +175,9 @@ fn came(value: &Value) -> Unexpected<'_> {
 
 /// A value that is being read.
 #[derive(Clone, Copy)]
-struct Read<'de>(&'de Value);
+struct ValueDeserializer<'de>(&'de Value);
 
-impl<'de> Deserializer<'de> for Read<'de> {
+impl<'de> Deserializer<'de> for ValueDeserializer<'de> {
     type Error = Misread;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misread> {
@@ -270,7 +270,7 @@ impl<'de> SeqAccess<'de> for &mut List<'de> {
         };
         let at = self.next;
         self.next += 1;
-        let read = seed.deserialize(Read(value));
+        let read = seed.deserialize(ValueDeserializer(value));
         read.map(Some).map_err(|misread| misread.within(&format!("[{at}]")))
     }
 
@@ -300,7 +300,7 @@ impl<'de> MapAccess<'de> for Map<'de> {
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Misread> {
         self.at = self.entries.next();
         let Some((key, _)) = self.at else { return Ok(None) };
-        let read = seed.deserialize(Read(key));
+        let read = seed.deserialize(ValueDeserializer(key));
         read.map(Some).map_err(|misread| misread.within(&Json(key).bare()))
     }
 
@@ -308,7 +308,7 @@ impl<'de> MapAccess<'de> for Map<'de> {
         let Some((key, value)) = self.at.take() else {
             return Err(Misread::new("a value without its key".to_owned()));
         };
-        let read = seed.deserialize(Read(value));
+        let read = seed.deserialize(ValueDeserializer(value));
         read.map_err(|misread| misread.within(&Json(key).bare()))
     }
 }

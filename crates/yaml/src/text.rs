@@ -11,14 +11,14 @@ pub(super) struct Unique(pub Value);
 
 impl<'de> de::Deserialize<'de> for Unique {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Any(None).deserialize(deserializer).map(Self)
+        UniqueKeys(None).deserialize(deserializer).map(Self)
     }
 }
 
 /// Visitor that reads a value. If the value is a key, the `Mapping` is the map so far, which must not have the key yet.
-struct Any<'a>(Option<&'a Mapping>);
+struct UniqueKeys<'a>(Option<&'a Mapping>);
 
-impl<'de> DeserializeSeed<'de> for Any<'_> {
+impl<'de> DeserializeSeed<'de> for UniqueKeys<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -26,7 +26,7 @@ impl<'de> DeserializeSeed<'de> for Any<'_> {
     }
 }
 
-impl Any<'_> {
+impl UniqueKeys<'_> {
     fn take<E: de::Error>(&self, value: Value) -> Result<Value, E> {
         match self.0 {
             // An error here gets the place of the key.
@@ -39,7 +39,7 @@ impl Any<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Any<'_> {
+impl<'de> Visitor<'de> for UniqueKeys<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -80,7 +80,7 @@ impl<'de> Visitor<'de> for Any<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Value, A::Error> {
         let mut list = Sequence::new();
-        while let Some(value) = values.next_element_seed(Any(None))? {
+        while let Some(value) = values.next_element_seed(UniqueKeys(None))? {
             list.push(value);
         }
         self.take(Value::Sequence(list))
@@ -88,15 +88,15 @@ impl<'de> Visitor<'de> for Any<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut map = Mapping::new();
-        while let Some(key) = entries.next_key_seed(Any(Some(&map)))? {
-            map.insert(key, entries.next_value_seed(Any(None))?);
+        while let Some(key) = entries.next_key_seed(UniqueKeys(Some(&map)))? {
+            map.insert(key, entries.next_value_seed(UniqueKeys(None))?);
         }
         self.take(Value::Mapping(map))
     }
 
     fn visit_enum<A: EnumAccess<'de>>(self, tagged: A) -> Result<Value, A::Error> {
         let (tag, value): (String, _) = tagged.variant()?;
-        let value = value.newtype_variant_seed(Any(None))?;
+        let value = value.newtype_variant_seed(UniqueKeys(None))?;
         let tag = Tag::new(tag);
         self.take(Value::Tagged(Box::new(TaggedValue { tag, value })))
     }

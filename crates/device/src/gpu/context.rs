@@ -35,8 +35,8 @@ impl Context {
         open.retain(|context| context.strong_count() > 0);
         // Drivers without fields may share an address.
         let is_drivers = |it: &dyn Driver| it.kind() == kind && std::ptr::addr_eq(it, driver);
-        let is_it = |context: &Arc<Self>| context.ordinal == ordinal && is_drivers(context.driver);
-        if let Some(context) = open.iter().filter_map(Weak::upgrade).find(is_it) {
+        let is_same_device = |context: &Arc<Self>| context.ordinal == ordinal && is_drivers(context.driver);
+        if let Some(context) = open.iter().filter_map(Weak::upgrade).find(is_same_device) {
             return Ok(context);
         }
         let context = Arc::new(Self::new(driver, ordinal)?);

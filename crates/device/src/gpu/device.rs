@@ -161,7 +161,7 @@ impl Gpu {
     }
 
     /// True if copies of host memory go through page-locked chunks: the memory is large and not page-locked itself.
-    pub(super) fn goes_through(&self, memory: &[u8]) -> bool {
+    pub(super) fn goes_through_chunks(&self, memory: &[u8]) -> bool {
         memory.len() > SMALL_BYTES && !self.is_page_locked(memory)
     }
 

@@ -82,9 +82,9 @@ impl Helpers {
 }
 
 /// Guard that ends the job when it is dropped, even if the owner panics.
-struct Ending<'a>(&'a Helpers);
+struct EndOnDrop<'a>(&'a Helpers);
 
-impl Drop for Ending<'_> {
+impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.job = None;
@@ -112,7 +112,7 @@ pub(super) fn share<R>(help: &Work<'_>, own: impl FnOnce() -> R) -> R {
     let mut state = helpers.state();
     (state.job, state.has_panicked) = (Some(job), false);
     drop(state);
-    let ending = Ending(helpers);
+    let ending = EndOnDrop(helpers);
     helpers.begin.notify_all();
     let done = own();
     drop(ending);

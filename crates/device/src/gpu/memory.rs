@@ -216,14 +216,14 @@ impl DeviceBuf {
             return Ok(());
         };
         let mut copied = Ok(());
-        let through = pieces.map(|(from, offset, to)| {
+        let chunked = pieces.map(|(from, offset, to)| {
             assert!(gpu.shares_stream(&from.gpu), "buffers of one stream");
             let mut piece = Piece {
                 from: from.range(offset, to.len()),
                 to: to.as_mut_ptr(),
                 bytes: 0,
             };
-            if gpu.goes_through(to) && gpu.transfer().is_ok() {
+            if gpu.goes_through_chunks(to) && gpu.transfer().is_ok() {
                 piece.bytes = to.len();
             } else if copied.is_ok() {
                 // SAFETY: it is borrowed until the stream is synchronized, below.
@@ -231,11 +231,11 @@ impl DeviceBuf {
             }
             piece
         });
-        if copied.is_ok() && through.iter().any(|piece| piece.bytes > 0) {
+        if copied.is_ok() && chunked.iter().any(|piece| piece.bytes > 0) {
             // SAFETY: the pieces are borrowed slices.
             copied = gpu
                 .transfer()
-                .and_then(|transfer| unsafe { transfer.download(&through) });
+                .and_then(|transfer| unsafe { transfer.download(&chunked) });
         }
         copied.and(gpu.synchronize())
     }
@@ -253,7 +253,7 @@ impl DeviceBuf {
     /// [capture](Gpu::capture) the memory is page-locked, and stays as long as the graph, which reads it at each launch.
     pub unsafe fn upload(&self, offset: usize, from: &[u8]) -> Result<(), DeviceFault> {
         let to = self.range(offset, from.len());
-        if self.gpu.goes_through(from)
+        if self.gpu.goes_through_chunks(from)
             && let Ok(transfer) = self.gpu.transfer()
         {
             let copy = |first: usize, to: &mut [u8]| to.copy_from_slice(&from[first..][..to.len()]);
@@ -293,7 +293,7 @@ impl DeviceBuf {
     /// # Safety
     /// The host memory is neither read nor freed until the stream is synchronized.
     pub unsafe fn download(&self, offset: usize, to: &mut [u8]) -> Result<(), DeviceFault> {
-        if self.gpu.goes_through(to) {
+        if self.gpu.goes_through_chunks(to) {
             return Self::fetch_each([(self, offset, to)]);
         }
         let from = self.range(offset, to.len());

@@ -167,7 +167,7 @@ impl Transfer {
         let chunks = ring.begin();
         let count = pieces.iter().map(|piece| piece.bytes.div_ceil(CHUNK)).sum();
         let empty = |chunk: usize, number: usize| {
-            let (piece, first, bytes) = place(pieces, chunk);
+            let (piece, first, bytes) = locate(pieces, chunk);
             let at = number * PIECE;
             if let Some(left) = bytes.checked_sub(at) {
                 let bytes = left.min(PIECE);
@@ -179,29 +179,29 @@ impl Transfer {
             }
         };
         let shared = Shared::new(count, &empty);
-        let (mut asked, stream) = (0, ring.stream.clone());
-        let mut ask = |ring: &mut Ring, until: usize| {
-            while asked < count.min(until) {
-                if let Some(before) = asked.checked_sub(CHUNKS) {
+        let (mut enqueued, stream) = (0, ring.stream.clone());
+        let mut enqueue_until = |ring: &mut Ring, until: usize| {
+            while enqueued < count.min(until) {
+                if let Some(before) = enqueued.checked_sub(CHUNKS) {
                     shared.wait_for(before);
                 }
-                ring.wait(asked)?;
-                let (piece, first, bytes) = place(pieces, asked);
+                ring.wait(enqueued)?;
+                let (piece, first, bytes) = locate(pieces, enqueued);
                 // SAFETY: the chunk is read, and written again, once it was waited for.
-                ring.enqueue(asked, || unsafe {
-                    stream.download(piece.from.offset(first), chunks.part(asked, 0, bytes))
+                ring.enqueue(enqueued, || unsafe {
+                    stream.download(piece.from.offset(first), chunks.part(enqueued, 0, bytes))
                 })?;
-                asked += 1;
+                enqueued += 1;
             }
             Ok(())
         };
         // The kernels before the copy may take long: threads are woken when there is something for them to do.
-        let came = ask(&mut ring, AHEAD).and_then(|()| ring.wait(0));
-        ring.run(&shared, came.is_ok() && count > ALONE, |ring| {
-            came?;
+        let first_arrived = enqueue_until(&mut ring, AHEAD).and_then(|()| ring.wait(0));
+        ring.run(&shared, first_arrived.is_ok() && count > ALONE, |ring| {
+            first_arrived?;
             let mut piece = shared.take();
             for chunk in 0..count {
-                ask(ring, chunk + AHEAD)?;
+                enqueue_until(ring, chunk + AHEAD)?;
                 ring.wait(chunk)?;
                 shared.open(chunk + 1);
                 shared.copy_until(chunk + 1, &mut piece);
@@ -230,7 +230,7 @@ impl Ring {
         own: impl FnOnce(&mut Self) -> Result<(), DeviceFault>,
     ) -> Result<(), DeviceFault> {
         let own = || {
-            let _end = End(shared);
+            let _end = EndOnDrop(shared);
             own(self)
         };
         let copied = if wide {
@@ -295,18 +295,18 @@ const ENDED: usize = usize::MAX;
 
 /// Guard that sends the other threads away when it is dropped, even if the caller fails. They do not copy a piece that is not open
 /// by then.
-struct End<'a, 'b>(&'a Shared<'b>);
+struct EndOnDrop<'a, 'b>(&'a Shared<'b>);
 
-impl Drop for End<'_, '_> {
+impl Drop for EndOnDrop<'_, '_> {
     fn drop(&mut self) {
         self.0.open.store(ENDED, Ordering::Relaxed);
     }
 }
 
 /// Guard that counts a piece when it is dropped, even if the copy panics, so that nobody waits for the piece for ever.
-struct Count<'a>(&'a AtomicUsize);
+struct CountOnDrop<'a>(&'a AtomicUsize);
 
-impl Drop for Count<'_> {
+impl Drop for CountOnDrop<'_> {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::Release);
     }
@@ -329,7 +329,7 @@ impl<'a> Shared<'a> {
 
     fn copy(&self, piece: usize) {
         let chunk = piece / PIECES;
-        let _count = Count(&self.copied[chunk % CHUNKS]);
+        let _count = CountOnDrop(&self.copied[chunk % CHUNKS]);
         (self.copy)(chunk, piece % PIECES);
     }
 
@@ -387,7 +387,7 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
 }
 
 /// Returns the piece that a chunk belongs to, the chunk's first byte in the piece, and its number of bytes.
-fn place(pieces: &[Piece], mut chunk: usize) -> (&Piece, usize, usize) {
+fn locate(pieces: &[Piece], mut chunk: usize) -> (&Piece, usize, usize) {
     for piece in pieces {
         let chunks = piece.bytes.div_ceil(CHUNK);
         if chunk < chunks {

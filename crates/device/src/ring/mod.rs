@@ -44,7 +44,7 @@ mod writer;
 
 pub use descriptor::Descriptor;
 pub use error::RingError;
-pub use reader::{ReadCounters, RingReader, SlotMemory, Taken};
+pub use reader::{ReadCounters, RingReader, SlotMemory, RingPayload};
 pub use readers::{Opened, Opening, Readers};
 pub use writer::{Lossless, RingConfig, RingWriter, SlotMut, WriteCounters};
 

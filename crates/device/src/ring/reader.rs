@@ -21,9 +21,9 @@ pub struct ReadCounters {
 
 /// Reader of a ring: takes payloads that another process, or this one, publishes.
 #[derive(Clone)]
-pub struct RingReader(Arc<Opened>);
+pub struct RingReader(Arc<MappedRing>);
 
-struct Opened {
+struct MappedRing {
     name: String,
     head: Head,
     control: Control,
@@ -92,7 +92,7 @@ impl RingReader {
             let what = format!("{there} bytes for {} slots of {} came", head.slots, head.stride);
             return Err(RingError::protocol(ring, what));
         }
-        Ok(Self(Arc::new(Opened {
+        Ok(Self(Arc::new(MappedRing {
             name: ring.to_owned(),
             held: Mutex::new(vec![0; head.slots]),
             head,
@@ -140,7 +140,7 @@ impl RingReader {
     ///
     /// # Errors
     /// [`RingError::Stale`], [`RingError::NoSuchSlot`].
-    pub fn take(&self, ticket: &Ticket<'_>) -> Result<Taken, RingError> {
+    pub fn take(&self, ticket: &Ticket<'_>) -> Result<RingPayload, RingError> {
         let ring = &self.0;
         let is_generation = ticket.generation > 0 && ticket.generation.is_multiple_of(2);
         if ticket.slot >= ring.head.slots || ticket.nbytes > ring.head.stride || !is_generation {
@@ -189,7 +189,7 @@ impl RingReader {
             held[ticket.slot] += 1;
         }
         ring.taken.fetch_add(1, Ordering::Relaxed);
-        Ok(Taken {
+        Ok(RingPayload {
             ring: ring.clone(),
             slot: ticket.slot,
             generation: ticket.generation,
@@ -198,7 +198,7 @@ impl RingReader {
     }
 }
 
-impl Opened {
+impl MappedRing {
     /// The page by which this process leases slots, if it may.
     fn leases(&self) -> Option<&Leases> {
         self.leases.as_ref().filter(|_| self.pid == std::process::id())
@@ -209,14 +209,14 @@ impl Opened {
 ///
 /// A writer that has no other slot overwrites the payload all the same. [`is_intact`](Self::is_intact) tells whether that happened.
 /// If so, dropping this counts it as torn.
-pub struct Taken {
-    ring: Arc<Opened>,
+pub struct RingPayload {
+    ring: Arc<MappedRing>,
     slot: usize,
     generation: u64,
     nbytes: usize,
 }
 
-impl Taken {
+impl RingPayload {
     /// The name of the payload's ring.
     pub fn ring(&self) -> &str {
         &self.ring.name
@@ -337,7 +337,7 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for RingPayload {
     fn drop(&mut self) {
         if !self.is_intact() {
             self.ring.torn.fetch_add(1, Ordering::Relaxed);

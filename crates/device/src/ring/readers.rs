@@ -1,4 +1,4 @@
-use super::reader::{ReadCounters, RingReader, Taken};
+use super::reader::{ReadCounters, RingReader, RingPayload};
 use super::server::{Client, Request};
 use super::{RingError, Ticket};
 use crate::gpu::{Gpu, Kind, device_count};
@@ -14,7 +14,7 @@ pub struct Readers {
     by_host: Vec<(String, String, Client)>,
     gpus: Vec<Gpu>,
     /// Counts of the rings that are closed by now.
-    before: ReadCounters,
+    of_closed: ReadCounters,
 }
 
 impl Readers {
@@ -25,7 +25,7 @@ impl Readers {
     ///
     /// # Errors
     /// [`RingError`].
-    pub fn take(&mut self, ticket: &Ticket<'_>) -> Result<Taken, RingError> {
+    pub fn take(&mut self, ticket: &Ticket<'_>) -> Result<RingPayload, RingError> {
         if let Some(i) = self.open.iter().position(|reader| reader.name() == ticket.ring) {
             let last = self.open.len() - 1;
             // Rings in use come last.
@@ -62,8 +62,8 @@ impl Readers {
     pub fn keep(&mut self, opened: Opened) -> Result<(), RingError> {
         match opened.reader {
             Ok(reader) => {
-                let is_it = |known: &Gpu| reader.gpu().is_none_or(|gpu| gpu.device() == known.device());
-                if !self.gpus.iter().any(is_it) {
+                let is_same_device = |known: &Gpu| reader.gpu().is_none_or(|gpu| gpu.device() == known.device());
+                if !self.gpus.iter().any(is_same_device) {
                     self.gpus.extend(reader.gpu().cloned());
                 }
                 self.forget();
@@ -82,13 +82,13 @@ impl Readers {
 
     /// Closes the rings whose producer has closed them, and the least recently used if there are too many.
     fn forget(&mut self) {
-        let before = &mut self.before;
+        let of_closed = &mut self.of_closed;
         let mut over = (self.open.len() + 1).saturating_sub(MAX_OPEN);
         self.open.retain(|reader| {
             let is_kept = !reader.is_closed() && over == 0;
             if !is_kept {
                 over = over.saturating_sub(1);
-                *before = sum(*before, reader.counters());
+                *of_closed = sum(*of_closed, reader.counters());
             }
             is_kept
         });
@@ -98,7 +98,7 @@ impl Readers {
     pub fn counters(&self) -> ReadCounters {
         self.open
             .iter()
-            .fold(self.before, |all, reader| sum(all, reader.counters()))
+            .fold(self.of_closed, |all, reader| sum(all, reader.counters()))
     }
 }
 
@@ -149,13 +149,13 @@ fn sum(a: ReadCounters, b: ReadCounters) -> ReadCounters {
 
 /// Finds the device of a UUID, if this process sees the device.
 fn find(gpus: &mut Vec<Gpu>, uuid: [u8; 16]) -> Option<Gpu> {
-    let is_it = |gpu: &Gpu| gpu.uuid().is_ok_and(|own| own == uuid);
-    if let Some(known) = gpus.iter().find(|gpu| is_it(gpu)) {
+    let is_same_device = |gpu: &Gpu| gpu.uuid().is_ok_and(|own| own == uuid);
+    if let Some(known) = gpus.iter().find(|gpu| is_same_device(gpu)) {
         return Some(known.clone());
     }
     let all = |kind| (0..device_count(kind).unwrap_or(0)).map(move |ordinal| (kind, ordinal));
     let mut devices = Kind::ALL.into_iter().flat_map(all);
-    let found = devices.find_map(|(kind, ordinal)| Gpu::open(kind, ordinal).ok().filter(is_it))?;
+    let found = devices.find_map(|(kind, ordinal)| Gpu::open(kind, ordinal).ok().filter(is_same_device))?;
     gpus.push(found.clone());
     Some(found)
 }

@@ -28,7 +28,7 @@ const MAX_CONNECTIONS: usize = 64;
 const MAX_OF_PROCESS: usize = 16;
 const NO_COLUMN: u32 = u32::MAX;
 /// Time for which a consumer waits for a producer that does not answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Request of a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Server {
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
                 .map_err(os("its thread can't be woken"))?;
         let thread = std::thread::Builder::new().name("ring".into()).spawn({
-            let answering = Answering {
+            let answering = ServerThread {
                 name: name.to_owned(),
                 served,
                 listener,
@@ -117,14 +117,14 @@ struct Connection {
     column: Option<usize>,
 }
 
-struct Answering {
+struct ServerThread {
     name: String,
     served: Arc<Served>,
     listener: OwnedFd,
     connections: Vec<Connection>,
 }
 
-impl Answering {
+impl ServerThread {
     fn run(mut self, stopped: &OwnedFd) {
         loop {
             let count = 2 + self.connections.len();
@@ -157,7 +157,7 @@ impl Answering {
             // From the oldest on: a consumer that is gone gives up its column before another asks for one.
             let mut i = 0;
             for &is_ready in &ready[2..count] {
-                match is_ready && !self.hear(i) {
+                match is_ready && !self.handle_request(i) {
                     true => self.forget(i),
                     false => i += 1,
                 }
@@ -208,7 +208,7 @@ impl Answering {
     }
 
     /// Reads and answers the request of a consumer. Returns false if the consumer is gone, or its request makes no sense.
-    fn hear(&mut self, i: usize) -> bool {
+    fn handle_request(&mut self, i: usize) -> bool {
         let mut bytes = [0; 16];
         let connection = &mut self.connections[i];
         let came = match rustix::net::recv(&connection.socket, &mut bytes, RecvFlags::DONTWAIT) {
@@ -325,7 +325,7 @@ impl Client {
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map_err(no_descriptors)?;
         let address = SocketAddrUnix::new_abstract_name(ring.as_bytes()).map_err(os("its name is not a socket's"))?;
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + ANSWER_TIMEOUT;
         loop {
             match rustix::net::connect(&socket, &address) {
                 Ok(()) => break,

@@ -20,7 +20,7 @@ fn publish(writer: &mut RingWriter, value: u8) -> Ticket<'static> {
     published.unwrap().into_owned()
 }
 
-fn copied(taken: &Taken) -> Result<u8, RingError> {
+fn copied(taken: &RingPayload) -> Result<u8, RingError> {
     let mut bytes = [0; NBYTES];
     taken.copy_to(0, &mut bytes)?;
     assert!(bytes.iter().all(|byte| *byte == bytes[0]), "of two payloads");

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const ALIGNMENT: usize = 512;
 
 /// Period in which a lossless writer polls whether its consumers are done.
-const LOOK_EVERY: Duration = Duration::from_micros(50);
+const POLL_PERIOD: Duration = Duration::from_micros(50);
 
 /// Configuration of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -302,13 +302,13 @@ impl RingWriter {
         let (slot, was_leased) = ring.claim();
         self.counters.overwritten_leased += u64::from(was_leased);
         ring.served.control.set_descriptor(slot, descriptor);
-        let mut to_write = SlotMut {
+        let mut slot_mut = SlotMut {
             ring: &ring.name,
             slots: &mut ring.slots,
             offset: slot * ring.stride,
             bytes: nbytes,
         };
-        let written = fill(&mut to_write);
+        let written = fill(&mut slot_mut);
         let waited = ring.slots.gpu().map_or(Ok(()), Gpu::synchronize);
         // If that failed, the generation stays odd, and nobody takes the slot.
         written.and(waited.map_err(RingError::device(&ring.name)))?;
@@ -434,7 +434,7 @@ impl Ring {
             if start.elapsed() >= timeout {
                 return false;
             }
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_PERIOD);
         }
         true
     }

@@ -1,14 +1,14 @@
-//! Meanings of the cells of a table.
+//! Interpretation of a table's cells: separators, missing values and numbers.
 
 /// Separators, in the order in which they are preferred.
 const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
 
-/// Texts for a missing value, as pandas reads and R and spreadsheets write them. `nan` is a number in any case.
+/// Texts for a missing value, as pandas reads and R and spreadsheets write them. `nan` is absent: it parses as a number.
 const MISSING: [&str; 13] = [
     "", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "NULL", "Null", "null", "None", "NaT", "-",
 ];
 
-/// The separator of a table, by its first line: the one that is there most often outside of quotes.
+/// Guesses the separator of a table from its first line: the most frequent one outside of quotes.
 pub(super) fn separator(line: &[u8]) -> u8 {
     let mut counts = [0; SEPARATORS.len()];
     let mut is_quoted = false;
@@ -18,12 +18,12 @@ pub(super) fn separator(line: &[u8]) -> u8 {
             counts[at] += 1;
         }
     }
-    // The first of several wins.
+    // A tie goes to the first.
     let most = (0..SEPARATORS.len()).rev().max_by_key(|&at| counts[at]).unwrap_or(0);
     SEPARATORS[most]
 }
 
-/// A cell without the spaces around it, and without quotes that stand behind a space.
+/// Strips the spaces around a cell, and quotes that `csv_core` leaves because a space stands before them.
 pub(super) fn trim(cell: &str) -> &str {
     let trimmed = cell.trim();
     let unquoted = trimmed.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
@@ -35,7 +35,7 @@ pub(super) fn is_missing(cell: &str) -> bool {
     MISSING.contains(&cell)
 }
 
-/// A number: also `nan`, `inf`, `true` and `false`, and NaN where the value is missing.
+/// Parses a number, `nan`, `inf`, `true` (1) or `false` (0). A missing value is NaN.
 pub(super) fn number(cell: &str) -> Option<f64> {
     match cell {
         "true" | "True" | "TRUE" => Some(1.0),

@@ -1,4 +1,4 @@
-//! Tables as text: a stream from each file, and a file for each stream.
+//! Reader and writer of tables as text (CSV): a stream from each file, and a file for each stream.
 //!
 //! ```
 //! use robocache_formats::csv::{Options, Reader};
@@ -27,6 +27,6 @@ mod writer;
 pub use reader::{Options, Reader};
 pub use writer::Writer;
 
-/// The columns of times that are written.
+/// Names of the columns with the stamps and the arrival times.
 const TIMESTAMP: &str = robocache_stream::key::timestamp_ns;
 const ARRIVAL: &str = "arrival_ns";

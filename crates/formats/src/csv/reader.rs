@@ -7,37 +7,36 @@ use robocache_stream::{Cells, Message, TimeUnit};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Rows that are looked at to find out which columns hold text, and what unit the times have.
+/// Rows that are read ahead to find the columns of text and the unit of times.
 const LOOKED_AT: usize = 1000;
 
 /// Options for reading a table.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The name of the column of times. `None`: it is found by its name.
+    /// The name of the column of times. If `None`, the first with a usual name, such as `timestamp`, is taken.
     pub time: Option<String>,
-    /// The unit of times that are numbers. `None`: the name of the column or the size of the first time tells it.
+    /// The unit of times that are numbers. If `None`, the column's name or the size of the first time tells the unit.
     pub unit: Option<TimeUnit>,
-    /// Columns whose names have the same beginning, up to the last `.` or `/`, are a stream.
+    /// True to make a stream of the columns whose names are alike up to the last `.` or `/`.
     pub by_prefix: bool,
 }
 
-/// Reads a table: a row is a message of float64 values, with the names of their columns as `fields`.
+/// Reader of a table: a row is a message of float64 values, with the names of their columns as `fields`.
 ///
-/// The first line has the names. Lines that begin with `#`, and empty ones, are not rows; if numbers follow such lines
-/// at once, the last of them has the names. Missing values are NaN. Times are read digit by digit, so that none is
-/// rounded.
+/// The first line has the names. Empty lines and lines that begin with `#` are not rows. If numbers follow lines with `#` at once,
+/// the last of these lines has the names. Missing values are NaN. Times are read digit by digit, so that none is rounded.
 pub struct Reader {
     path: PathBuf,
     rows: Rows,
     names: Vec<String>,
     time: usize,
-    /// The unit of times that are numbers; `None`: they are in ISO 8601.
+    /// The unit of times; `None` if they are in ISO 8601.
     unit: Option<TimeUnit>,
-    /// True if the size of the first time told its unit.
+    /// True if the unit was guessed from the size of the first time.
     is_by_size: bool,
     arrival: Option<usize>,
     streams: Vec<StreamColumns>,
-    /// The row whose streams are being given, and the next of these.
+    /// The current row, and the next of its streams.
     row: Row,
     /// Notes for the user.
     notes: Vec<String>,
@@ -49,7 +48,7 @@ struct Counts {
     rows: u64,
     /// Rows that can't be read.
     refused: u64,
-    /// Whole numbers that float64 does not hold.
+    /// Whole numbers that were rounded to float64.
     rounded: u64,
     /// Times without a zone.
     zoneless: u64,
@@ -67,7 +66,7 @@ struct Row {
     stamp_ns: i64,
     arrival_ns: Option<i64>,
     values: Vec<f64>,
-    /// The stream that is given next; past the last one there is no row.
+    /// Index of the stream that gets the next message; past the last stream, a row has to be read.
     next: usize,
 }
 
@@ -75,7 +74,7 @@ impl Reader {
     /// Opens a file.
     ///
     /// # Errors
-    /// If it can't be read, or is not a table with a column of times whose unit is known.
+    /// If the file can't be read, or is not a table with a column of times whose unit is known.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self, Error> {
         let path = path.as_ref().to_owned();
         let io = |source| Error::io(&path, source);
@@ -135,25 +134,25 @@ impl Reader {
         })
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The names of the streams that its columns are.
+    /// The names of the streams that the columns become.
     pub fn streams(&self) -> impl Iterator<Item = &str> {
         self.streams.iter().map(|stream| stream.name.as_str())
     }
 
-    /// The name of a stream that a message came of.
+    /// The name of a stream, by the index that [`next_into`](Self::next_into) returns.
     pub fn stream(&self, index: usize) -> &str {
         &self.streams[index].name
     }
 
-    /// Makes `message` the next one. Returns the index of its [`stream`](Self::stream); `None` at the end.
+    /// Reads the next message into `message`. Returns the index of its [`stream`](Self::stream); `None` at the end.
     ///
     /// # Errors
-    /// A row that can't be read. The next call goes on behind it.
+    /// If a row can't be read. The next call goes on behind the row.
     pub fn next_into(&mut self, message: &mut Message) -> Result<Option<usize>, Error> {
         if self.row.next >= self.streams.len() && !self.next_row()? {
             return Ok(None);
@@ -175,7 +174,7 @@ impl Reader {
         Ok(Some(at))
     }
 
-    /// Guesses, and parts that were left out up to now, a line for each.
+    /// Lines for the user: guesses, and parts that were left out up to now.
     pub fn left_out(&self) -> Vec<String> {
         let zoneless = "times that say no zone, and are taken for UTC";
         let rounded = "whole numbers that have more digits than float64 holds, and were rounded";
@@ -185,7 +184,7 @@ impl Reader {
         self.notes.iter().cloned().chain(counts).collect()
     }
 
-    /// Number of rows that can't be read up to now, in words; `None` if there are none.
+    /// Line for the user with the number of rows that could not be read up to now; `None` if all could be read.
     pub fn broken(&self) -> Option<String> {
         let Counts { rows, refused, .. } = self.counts;
         let words = format!("{}: of {rows} rows {refused} can't be read", self.path.display());
@@ -209,7 +208,7 @@ impl Reader {
         read.map(|()| true).map_err(refused)
     }
 
-    /// Takes the values of the row that was read.
+    /// Parses the cells of the row that was read.
     fn take_row(&mut self) -> Result<(), String> {
         let (width, came) = (self.names.len(), self.rows.width());
         let is_more = (width..came).any(|at| !self.rows.cell(at).is_empty());
@@ -299,7 +298,7 @@ fn head(rows: &mut Rows) -> Result<Vec<String>, RowError> {
         Some(_) if first.iter().filter(|name| !name.is_empty()).all(is_value) => {
             refused("numbers in the first line (allowed: the names of the columns)")
         }
-        // No column stands behind a separator that ends each line.
+        // A separator at the end of each line begins no column.
         Some(last) => {
             rows.go_to(behind)?;
             in_utf8(&first[..=last], is_utf8)
@@ -307,7 +306,7 @@ fn head(rows: &mut Rows) -> Result<Vec<String>, RowError> {
     }
 }
 
-/// The error for names in another encoding: read as UTF-8, different ones may become the same.
+/// Refuses names that are not UTF-8: with replacement characters, two different names could become the same.
 fn refused_names(names: &[String]) -> Result<Vec<String>, RowError> {
     let lost = |name: &&String| name.contains(char::REPLACEMENT_CHARACTER);
     let name = names.iter().find(lost).map_or("", String::as_str);
@@ -316,7 +315,7 @@ fn refused_names(names: &[String]) -> Result<Vec<String>, RowError> {
     )))
 }
 
-/// The cells of the row at a place, which may be a remark.
+/// Reads the cells of the line at `at`, even if the line begins with `#`, and takes the separator from this line.
 fn names(rows: &mut Rows, at: Place) -> Result<Vec<String>, RowError> {
     rows.go_to(at)?;
     let line = rows.line()?.unwrap_or_default();
@@ -326,7 +325,7 @@ fn names(rows: &mut Rows, at: Place) -> Result<Vec<String>, RowError> {
     Ok(rows.cells().map(|cell| cell.into_owned()).collect())
 }
 
-/// The first cell of each column that is not empty, and the times, among the first rows.
+/// Returns the first cell of each column that is not missing, and the cells of the column `time`, of the first rows.
 fn first_cells(rows: &mut Rows, width: usize, time: usize) -> io::Result<(Vec<Option<String>>, Vec<String>)> {
     let (mut first, mut times) = (vec![None; width], Vec::new());
     for _ in 0..LOOKED_AT {
@@ -350,7 +349,7 @@ fn first_cells(rows: &mut Rows, width: usize, time: usize) -> io::Result<(Vec<Op
     Ok((first, times))
 }
 
-/// The unit of times, `None` for ISO 8601, and the reason for the choice.
+/// Returns the unit of times, `None` for ISO 8601, and words for how it was chosen.
 fn unit_of(name: &str, times: &[String], unit: Option<TimeUnit>) -> Result<(Option<TimeUnit>, String), String> {
     let first = times.first().map_or("", String::as_str);
     if time::iso(first).is_some() {
@@ -374,7 +373,7 @@ fn unit_of(name: &str, times: &[String], unit: Option<TimeUnit>) -> Result<(Opti
     }
 }
 
-/// The streams of these columns.
+/// Groups the columns of values into streams.
 fn streams(stem: &str, names: &[String], values: &[usize], by_prefix: bool) -> Vec<StreamColumns> {
     let mut streams: Vec<StreamColumns> = Vec::new();
     for &column in values {

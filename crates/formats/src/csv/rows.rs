@@ -8,11 +8,10 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// Most bytes in a line, and most cells: a file without line breaks is not a table.
+/// The most bytes of a line, and the most cells: a file without line breaks is not a table.
 const MOST_BYTES: usize = 64 << 20;
 const MOST_CELLS: usize = 1 << 20;
-/// Most times that reading goes back in a file behind a quote that is not closed: each costs a row of the greatest
-/// length.
+/// The most times that reading goes back to the line behind the start of a broken row: each may cost a row of the greatest length.
 const MOST_RETURNS: u32 = 1000;
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
@@ -23,10 +22,10 @@ pub(super) struct Place {
     pub line: u64,
 }
 
-/// The reason why a row can't be had.
+/// The reason why a row can't be read.
 pub(super) enum RowError {
     Io(io::Error),
-    /// The row is left out.
+    /// The problem of a row that is left out.
     Row(String),
 }
 
@@ -36,7 +35,7 @@ impl From<io::Error> for RowError {
     }
 }
 
-/// Reads rows of cells. Empty lines and those that begin with `#` are none.
+/// Reader of rows of cells, which skips empty lines and lines that begin with `#`.
 pub(super) struct Rows {
     file: BufReader<File>,
     core: Reader,
@@ -77,14 +76,14 @@ impl Rows {
         self.core = ReaderBuilder::new().delimiter(separator).build();
     }
 
-    /// Goes on at a place.
+    /// Seeks to a place.
     pub(super) fn go_to(&mut self, place: Place) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(place.byte))?;
         self.at = place;
         Ok(())
     }
 
-    /// Start of the next row, or of the lines before it.
+    /// Position of the next byte: the start of the next row, or of lines to skip before it.
     pub(super) fn place(&self) -> Place {
         self.at
     }
@@ -94,7 +93,7 @@ impl Rows {
         self.cells
     }
 
-    /// A cell of the last row, without the spaces around it; an empty one behind the last.
+    /// Returns a cell of the last row without the spaces around it; an empty text behind the last cell.
     pub(super) fn cell(&self, at: usize) -> Cow<'_, str> {
         if at >= self.cells {
             return "".into();
@@ -117,7 +116,7 @@ impl Rows {
         (0..self.cells).map(|at| self.cell(at))
     }
 
-    /// The next line, without its end, as far as it is no longer than a row may be. `None` at the end of the file.
+    /// Reads the next line without its line break, cut to the length that a row may have. `None` at the end of the file.
     pub(super) fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
         let mut is_there = false;
@@ -140,9 +139,8 @@ impl Rows {
         }
     }
 
-    /// Reads the next row. Returns false at the end. `width` is how many cells it has to have, as far as that is known: a row
-    /// that goes over several lines without having them has a quote that is not closed, and the next one begins in the line
-    /// behind its first.
+    /// Reads the next row. Returns false at the end. `width` is the number of cells that a row must have, if it is known. A row of
+    /// several lines with fewer cells has a quote that is not closed: the next row begins in the line behind its first.
     pub(super) fn next(&mut self, width: Option<usize>) -> Result<bool, RowError> {
         loop {
             self.skip_empty()?;
@@ -166,7 +164,7 @@ impl Rows {
                         _ if (self.is_broken() || self.peek()?.is_none()) && !self.is_well_quoted()? => {
                             "a quote is not closed".to_owned()
                         }
-                        // Spaces alone.
+                        // A line of spaces.
                         _ if self.cells == 1 && self.cell(0).is_empty() => continue,
                         _ => return Ok(true),
                     };
@@ -181,7 +179,7 @@ impl Rows {
         }
     }
 
-    /// Reads whatever stands at this place as a row.
+    /// Reads the line at the current position as a row, even if it is empty or begins with `#`.
     pub(super) fn read_any(&mut self) -> Result<(), RowError> {
         self.begins = self.at;
         match self.read()? {
@@ -216,7 +214,7 @@ impl Rows {
             Begins,
             Plain,
             Quoted,
-            /// Behind a quote in a quoted cell: it ends, or a second quote says that one is meant.
+            /// State behind a quote in a quoted cell: the cell ends here, or a second quote follows, and both stand for one.
             Closed,
         }
         let mut cell = Cell::Begins;

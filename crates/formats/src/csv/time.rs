@@ -1,9 +1,9 @@
-//! Times as text, to whole nanoseconds, without a float in between.
+//! Parsing of times to whole nanoseconds, without a float in between.
 
 use chrono::{NaiveDate, NaiveDateTime};
 use robocache_stream::TimeUnit;
 
-/// Names of the column of times, if nobody says which it is, in the order in which they are looked for.
+/// Usual names of the column of times, in the order in which they are looked for.
 const NAMES: [&str; 12] = [
     super::TIMESTAMP,
     "timestamp",
@@ -19,12 +19,12 @@ const NAMES: [&str; 12] = [
     "sec",
 ];
 
-/// The units, those first whose names end like others.
+/// The units, `s` last: the names of the others end with it.
 fn units() -> impl Iterator<Item = TimeUnit> {
     TimeUnit::ALL.into_iter().rev()
 }
 
-/// The column of times among these, by its name.
+/// Finds the column of times by its name, and returns its index.
 pub(super) fn column(names: &[String]) -> Option<usize> {
     let is = |name: &str, wanted: &str| {
         let name = plain(name).to_lowercase();
@@ -36,12 +36,12 @@ pub(super) fn column(names: &[String]) -> Option<usize> {
     NAMES.iter().find_map(found)
 }
 
-/// A name without the `#` of a remark that holds the names.
+/// Strips the `#` of a remark that holds the names, and spaces.
 pub(super) fn plain(name: &str) -> &str {
     name.trim_start_matches('#').trim()
 }
 
-/// The unit that the name of a column says: `time_ms`, `timestamp [ns]`.
+/// Returns the unit that a column's name ends with: `time_ms`, `timestamp [ns]`.
 pub(super) fn unit_of_name(name: &str) -> Option<TimeUnit> {
     let name = name.to_lowercase();
     let said = |unit: &TimeUnit| {
@@ -52,10 +52,10 @@ pub(super) fn unit_of_name(name: &str) -> Option<TimeUnit> {
     units().find(said)
 }
 
-/// The unit of a time since 1970 of this size, for times from 1973 to 2286. `None` if it may be any.
+/// Guesses the unit of a time since 1970 from its number of digits, for times from 1973 to 2286. `None` if any unit is possible.
 pub(super) fn unit_of_size(text: &str) -> Option<TimeUnit> {
     let whole = match text.contains(['e', 'E']) {
-        // As NumPy writes them.
+        // NumPy writes large numbers with an exponent.
         true => text.parse::<f64>().map_or(String::new(), |time| format!("{time:.0}")),
         false => text.split('.').next().unwrap_or_default().to_owned(),
     };
@@ -70,8 +70,8 @@ pub(super) fn unit_of_size(text: &str) -> Option<TimeUnit> {
     }
 }
 
-/// The reason why times are not in the unit that their size tells: they would be of no year in which robots drove, or too far
-/// apart. Those that count from a start have the size of times since 1970 in another unit.
+/// Returns the reason to doubt a unit that was guessed from the size of times: in it they would be of an unlikely year, or too far
+/// apart. Times that count from a start may have the size of times since 1970 in another unit.
 pub(super) fn doubt(times: &[String], unit: TimeUnit) -> Option<String> {
     const YEAR_S: i64 = 31_556_952;
     let mut times: Vec<i64> = times.iter().filter_map(|time| parse(time, unit)).collect();
@@ -84,7 +84,7 @@ pub(super) fn doubt(times: &[String], unit: TimeUnit) -> Option<String> {
     let (word, year) = (unit.name(), 1970 + first_ns / 1_000_000_000 / YEAR_S);
     let years = if step_s >= 1.0 { 2010..2050 } else { 2000..2100 };
     if year == 1970 {
-        // A number with a point, since a start.
+        // Seconds with a point, counted from a start.
         return (step_s >= 10.0).then(|| format!("in {word} its rows are {step_s} s apart"));
     }
     let is_far = step_s > if unit == TimeUnit::Second { 300.0 } else { 60.0 };
@@ -94,7 +94,7 @@ pub(super) fn doubt(times: &[String], unit: TimeUnit) -> Option<String> {
     })
 }
 
-/// A decimal number of a unit in ns; what is less than a nanosecond is cut off. `None`: it is none, or beyond int64.
+/// Parses a decimal number of `unit` to ns; fractions of a nanosecond are cut off. `None` if it is not a number, or beyond int64.
 pub(super) fn parse(text: &str, unit: TimeUnit) -> Option<i64> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         None => (text, 0),
@@ -109,7 +109,7 @@ pub(super) fn parse(text: &str, unit: TimeUnit) -> Option<i64> {
         return None;
     }
     let unit_digits = unit.ns().ilog10() as i32;
-    // Digits that stand before the point once it is in ns.
+    // Number of digits before the point, once the number is in ns.
     let kept = (whole.len() as i32).checked_add(exponent)?.checked_add(unit_digits)?;
     let mut ns = 0i128;
     let mut digits = whole.bytes().chain(fraction.bytes());
@@ -126,7 +126,8 @@ pub(super) fn parse(text: &str, unit: TimeUnit) -> Option<i64> {
     i64::try_from(if is_negative { -ns } else { ns }).ok()
 }
 
-/// A time in ISO 8601 in ns since 1970, and whether it says its zone; one that does not is in UTC. `None`: it is none.
+/// Parses a time in ISO 8601 to ns since 1970. Returns true with it if it has a zone; without one it counts as UTC. `None` if the
+/// text is not such a time.
 ///
 /// Between date and time there may be a space, seconds may have a comma for a point, and the time may be left out.
 pub(super) fn iso(text: &str) -> Option<(i64, bool)> {
@@ -157,7 +158,7 @@ pub(super) fn iso(text: &str) -> Option<(i64, bool)> {
     Some((ns.checked_sub(east_s * 1_000_000_000)?, zone.is_some()))
 }
 
-/// An offset from UTC, such as `+01:00`, `-0330` or `+01`.
+/// Parses an offset from UTC, such as `+01:00`, `-0330` or `+01`, to seconds.
 fn east_s(zone: &str) -> Option<i64> {
     let (sign, digits) = match zone.as_bytes().first()? {
         b'+' => (1, &zone[1..]),
@@ -294,11 +295,11 @@ mod tests {
             let times: Vec<String> = (0..20).map(|i| (first + i * step).to_string()).collect();
             doubt(&times, unit).unwrap_or_default()
         };
-        // Since 1970, up to one a minute.
+        // Times since 1970, up to a minute apart.
         assert_eq!(doubt(1_700_000_000, 60, TimeUnit::Second), "");
         assert_eq!(doubt(1_700_000_000_000, 10, TimeUnit::Millisecond), "");
         assert_eq!(doubt(1_403_636_579_758_555_392, 5_000_000, TimeUnit::Nanosecond), "");
-        // Since a start, in another unit.
+        // Times since a start, in another unit.
         let words = "in s since 1970 its rows are 10000000 s apart";
         assert_eq!(doubt(1_700_000_000, 10_000_000, TimeUnit::Second), words);
         assert!(doubt(1_700_000_000_000, 10_000_000, TimeUnit::Millisecond).contains("its rows are 10000 s apart"));

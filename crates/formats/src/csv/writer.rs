@@ -7,11 +7,11 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Writes streams as tables into a new folder, `<stream>.csv` each.
+/// Writer of streams as tables into a new folder, `<stream>.csv` each.
 ///
-/// A row is a sample; for a StructArray, a row of it. The first column is `timestamp_ns`, the second one `arrival_ns`
-/// if the first message has it; the others have the names of `fields`, else of the columns, else `0`, `1` and so on. A
-/// row that `valid` masks has empty cells. Floats have the digits that give the same bits back.
+/// A row is a sample, or a row of a StructArray. The first column is `timestamp_ns`, the second one `arrival_ns` if the first
+/// message has it. The other columns have the names of `fields`, else of the message's columns, else `0`, `1` and so on. A row that
+/// `valid` masks has empty cells. Floats have the digits that give the same bits back.
 pub struct Writer {
     /// The folder of the tables, or the file of the only one.
     path: PathBuf,
@@ -25,17 +25,17 @@ struct Table {
     path: PathBuf,
     file: BufWriter<File>,
     has_arrivals: bool,
-    /// The columns of a struct, or none of a flat array.
+    /// The columns of a struct; empty for a flat array.
     columns: Vec<Part>,
-    /// Values of a row.
+    /// Number of values in a row.
     width: usize,
 }
 
 impl Writer {
-    /// Tables in `folder`, which is made.
+    /// Creates `folder` for the tables.
     ///
     /// # Errors
-    /// If it can't be made.
+    /// If the folder can't be created.
     pub fn create(folder: impl AsRef<Path>) -> Result<Self, Error> {
         let folder = folder.as_ref().to_owned();
         fs::create_dir_all(&folder).map_err(|source| Error::io(&folder, source))?;
@@ -45,7 +45,7 @@ impl Writer {
         })
     }
 
-    /// The table of one stream, `file`, which is made with its first message.
+    /// Writes the table of one stream to `file`, which is created with the first message.
     pub fn of_file(file: impl AsRef<Path>) -> Self {
         Self {
             path: file.as_ref().to_owned(),
@@ -58,8 +58,8 @@ impl Writer {
     /// Adds a message of `stream`.
     ///
     /// # Errors
-    /// If the message is not a row of the table that the first one began: it is not written, and others may follow. If
-    /// a file is there already, or can't be written.
+    /// If the message does not fit the table that the stream's first message began: it is not written, and others may follow. If a
+    /// file exists already, or can't be written.
     pub fn append(&mut self, stream: &str, message: &Message) -> Result<(), Error> {
         let refused = |problem: String| Error::message(stream, problem);
         let (columns, width) = form(message).map_err(refused)?;
@@ -119,7 +119,7 @@ impl Writer {
         written.map_err(|source| Error::io(&known.path, source))
     }
 
-    /// Writes what waits.
+    /// Flushes all tables.
     ///
     /// # Errors
     /// If a file can't be written.
@@ -170,7 +170,7 @@ impl Table {
     }
 }
 
-/// The file of a stream.
+/// Returns the file name of a stream's table.
 fn file_name(stream: &str) -> Result<String, Error> {
     match stream.is_empty() || stream.starts_with('.') || stream.contains(['/', '\\']) {
         true => Err(Error::message(stream, "its name can't be that of a file")),
@@ -178,7 +178,7 @@ fn file_name(stream: &str) -> Result<String, Error> {
     }
 }
 
-/// The columns of a struct, and the values of a row.
+/// Returns the columns of a struct, none for a flat array, and the number of values in a row.
 fn form(message: &Message) -> Result<(Vec<Part>, usize), String> {
     let header = &message.header;
     if let Some(values) = message.flat() {

@@ -1,4 +1,4 @@
-//! Frames on their way into a file: a buffer for each column.
+//! Buffers of the frames that are not written yet, one for each column.
 
 use super::feature::element_of;
 use super::meta::lists_of;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(super) struct Column {
     pub feature: Feature,
     pub stats: Stats,
-    /// Row-major; of images their pixels.
+    /// The elements of the frames, row-major; for images their pixels.
     data: MutableBuffer,
 }
 
@@ -33,22 +33,22 @@ impl Column {
         Self { feature, stats, data }
     }
 
-    /// Appends a frame. The caller has checked that it is one.
+    /// Appends a frame. The caller has checked the number of its bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.data.extend_from_slice(bytes);
     }
 
-    /// Bytes that wait.
+    /// Number of bytes that are not written yet.
     pub(super) fn waiting(&self) -> usize {
         self.data.len()
     }
 
-    /// Forgets the frames from `frames` on.
+    /// Drops the frames behind the first `frames`.
     pub(super) fn truncate(&mut self, frames: usize) {
         self.data.truncate(frames * self.feature.bytes());
     }
 
-    /// The frames that wait, as a column of the file; the statistics have counted them.
+    /// Takes the waiting frames out as a column of the file, and adds them to the statistics.
     pub(super) fn flush(&mut self) -> Result<ArrayRef, Error> {
         let data: Buffer = std::mem::take(&mut self.data).into();
         let (feature, stats) = (&self.feature, &mut self.stats);
@@ -65,7 +65,7 @@ impl Column {
     }
 }
 
-/// A column of numbers, in the type that [`Feature::arrow_type`] says.
+/// Makes a column of numbers, of the type [`Feature::arrow_type`].
 fn numbers_of(data: Buffer, feature: &Feature) -> ArrayRef {
     let elements = data.len() / feature.kind.dtype().map_or(1, Dtype::size);
     let flat: ArrayRef = if feature.kind == Kind::Bool {

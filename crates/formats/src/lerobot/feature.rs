@@ -1,42 +1,42 @@
-//! Contents of a frame.
+//! Features: the columns of a dataset.
 
 use crate::Error;
 use arrow_schema::{DataType, Field};
 use robocache_device::Dtype;
 use std::sync::Arc;
 
-/// The most axes that a feature of LeRobot's has.
+/// The most axes that LeRobot allows for a feature.
 const MOST_AXES: usize = 5;
 
 /// One column of a dataset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Feature {
-    /// Its name, such as `observation.state`. LeRobot takes what begins with `observation` for input of a policy and what begins
-    /// with `action` for its output; it carries the rest along.
+    /// The name, such as `observation.state`. LeRobot gives a policy the features named `observation...` as input and those named
+    /// `action...` as output; all others are only carried along.
     pub name: String,
-    /// Type of its elements.
+    /// Type of the elements.
     pub kind: Kind,
-    /// The shape of one frame of it, without the axis of frames: `[D]`, `[K, D]`, of images `[height, width, channels]`.
+    /// The shape in one frame: `[D]`, `[K, D]`, or `[height, width, channels]` for images.
     pub shape: Vec<usize>,
-    /// Names of its elements, one for each along an axis, or none.
+    /// Names of the elements along an axis, or none.
     pub names: Vec<String>,
 }
 
 /// Type of a feature's elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Numbers; float16 and bfloat16 have no place in a dataset.
+    /// Numbers. A dataset can't hold float16 or bfloat16.
     Numbers(Dtype),
-    /// 0 or 1, as bytes here.
+    /// Booleans, in memory as bytes of 0 or 1.
     Bool,
-    /// An image of bytes, gray or red, green and blue; a PNG in the files.
+    /// An image of uint8, gray or RGB; a PNG in the files.
     Image,
     /// A type that robocache can't read, by its name in `info.json`: `video`, `string`.
     Other(String),
 }
 
 impl Kind {
-    /// The kind of that name in `info.json`.
+    /// Returns the kind that has this name in `info.json`.
     pub(super) fn from_name(name: &str) -> Self {
         match (name, Dtype::from_name(name)) {
             ("bool", _) => Self::Bool,
@@ -55,7 +55,7 @@ impl Kind {
         }
     }
 
-    /// The type of its elements in memory; `None` of what can't be read.
+    /// The type of the elements in memory; `None` if they can't be read.
     pub(super) fn dtype(&self) -> Option<Dtype> {
         match self {
             Self::Numbers(dtype) => Some(*dtype),
@@ -70,7 +70,7 @@ impl Kind {
 }
 
 impl Feature {
-    /// One whose elements have no names.
+    /// Describes a feature whose elements have no names.
     pub fn new(name: impl Into<String>, kind: Kind, shape: impl Into<Vec<usize>>) -> Self {
         Self {
             name: name.into(),
@@ -80,33 +80,33 @@ impl Feature {
         }
     }
 
-    /// The same, with names of its elements.
+    /// Sets the names of the elements.
     pub fn with_names(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.names = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Elements of a frame.
+    /// Number of elements in a frame.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// True if a frame has no element; no feature of a dataset may be so.
+    /// True if a frame has no elements, which is not allowed in a dataset.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes that its elements take in a frame in memory.
+    /// Number of bytes of a frame's elements in memory.
     pub(super) fn bytes(&self) -> usize {
         self.len() * self.kind.dtype().map_or(0, Dtype::size)
     }
 
-    /// True if LeRobot's loader has it as a single number.
+    /// True if LeRobot's loader gives a single number for a frame.
     pub(super) fn is_scalar(&self) -> bool {
         self.shape == [1]
     }
 
-    /// Checks what a dataset says of it, or is to say.
+    /// Checks the name and the shape.
     pub(super) fn check(&self) -> Result<(), Error> {
         let refused = |problem: String| Err(Error::feature(&self.name, problem));
         if self.name.is_empty() || self.name.contains('/') || self.name.ends_with("_is_pad") {
@@ -126,7 +126,7 @@ impl Feature {
         Ok(())
     }
 
-    /// Checks that it can be written, too.
+    /// Checks the name, the shape, and that the type can be written.
     pub(super) fn check_written(&self) -> Result<(), Error> {
         self.check()?;
         if !self.kind.is_written() {
@@ -137,7 +137,7 @@ impl Feature {
         Ok(())
     }
 
-    /// The type of its column in the files, as LeRobot has it.
+    /// The type of the column in LeRobot's files.
     pub(super) fn arrow_type(&self) -> DataType {
         let element = match &self.kind {
             Kind::Image => {
@@ -156,7 +156,7 @@ impl Feature {
     }
 }
 
-/// The field of a list's elements, as Arrow's C++ library calls it.
+/// Makes the field of a list's elements, with the name that Arrow's C++ library gives it.
 pub(super) fn element_of(kind: DataType) -> Arc<Field> {
     Arc::new(Field::new("element", kind, true))
 }
@@ -173,7 +173,7 @@ pub(super) fn bookkeeping() -> [Feature; 5] {
     ]
 }
 
-/// True if it is a column that LeRobot fills itself.
+/// True if `name` is one of the columns that every dataset has.
 pub(super) fn is_bookkeeping(name: &str) -> bool {
     bookkeeping().iter().any(|feature| feature.name == name)
 }

@@ -1,4 +1,4 @@
-//! The Parquet files of a dataset: how they are written, and how damaged ones are read.
+//! The Parquet files of a dataset: a writer, and a guard for reading files that may be damaged.
 
 use crate::Error;
 use arrow_array::RecordBatch;
@@ -13,14 +13,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A Parquet file as LeRobot writes them: compressed with snappy.
+/// Writer of a Parquet file, compressed with Snappy as in LeRobot.
 pub(super) struct Table {
     path: PathBuf,
     writer: ArrowWriter<File>,
 }
 
 impl Table {
-    /// Makes a file. A library that reads it finds `about` under its name.
+    /// Creates a file. `about` is a key and a text in its metadata, for the library that looks for the key.
     pub(super) fn create(path: PathBuf, schema: &SchemaRef, about: Option<(&str, String)>) -> Result<Self, Error> {
         let file = create_file(&path)?;
         let about: HashMap<String, String> = about.into_iter().map(|(key, text)| (key.to_owned(), text)).collect();
@@ -32,14 +32,14 @@ impl Table {
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_key_value_metadata(Some(keys.collect()))
             .build();
-        // Arrow's own libraries look into its schema, others into the file's keys.
+        // Arrow's own libraries read metadata of the schema, other libraries those of the file.
         let schema = Arc::new(Schema::new_with_metadata(schema.fields().clone(), about));
         let writer = ArrowWriter::try_new(file, schema, Some(properties));
         let writer = writer.map_err(|error| Error::file(&path, error))?;
         Ok(Self { path, writer })
     }
 
-    /// Adds rows. A row group is in memory until it ends: it does once it takes this many bytes.
+    /// Adds rows. Ends the row group, which is held in memory, once it takes `row_group` bytes.
     pub(super) fn write(&mut self, batch: &RecordBatch, row_group: usize) -> Result<(), Error> {
         self.writer
             .write(batch)
@@ -55,7 +55,7 @@ impl Table {
         self.writer.flush().map_err(|error| Error::file(&self.path, error))
     }
 
-    /// Bytes of the row groups that ended.
+    /// Number of bytes of the row groups that have ended.
     pub(super) fn bytes(&self) -> usize {
         self.writer.bytes_written()
     }
@@ -66,14 +66,14 @@ impl Table {
     }
 }
 
-/// A new file, and the folder that it is in.
+/// Creates a file, and its folder.
 pub(super) fn create_file(path: &Path) -> Result<File, Error> {
     let folder = path.parent().unwrap_or(path);
     fs::create_dir_all(folder).map_err(|source| Error::io(folder, source))?;
     File::create(path).map_err(|source| Error::io(path, source))
 }
 
-/// Reads a file that may be damaged, also if the decoder panics.
+/// Runs `read` on a file that may be damaged, and turns a panic of the decoder into an error.
 pub(super) fn guarded<T>(read: impl FnOnce() -> Result<T, Box<dyn std::error::Error>>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(read) => read.map_err(|error| error.to_string()),

@@ -1,4 +1,4 @@
-//! `meta/info.json` and the list of tasks, read.
+//! Reading of `meta/info.json`, of the tasks, and of the list of data files.
 
 use super::feature::is_bookkeeping;
 use super::files::guarded;
@@ -19,7 +19,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-/// The longest text that is read.
+/// The longest text file that is read, bytes.
 const MOST_BYTES: u64 = 64 << 20;
 
 #[derive(Deserialize)]
@@ -31,7 +31,7 @@ struct InfoText {
     features: FeaturesText,
 }
 
-/// In the order of the file.
+/// Features by their names, in the order of the file.
 struct FeaturesText(Vec<(String, FeatureText)>);
 
 #[derive(Deserialize)]
@@ -76,7 +76,7 @@ fn read_text(path: &Path) -> Result<String, Error> {
     }
 }
 
-/// The dataset's description, and the number of frames that it claims.
+/// Reads the dataset's description, and the number of frames that it states.
 pub(super) fn read_info(folder: &Path) -> Result<(Dataset, u64), Error> {
     let path = folder.join(INFO);
     let wrong = |problem: String| Error::file(&path, problem);
@@ -107,7 +107,7 @@ pub(super) fn read_info(folder: &Path) -> Result<(Dataset, u64), Error> {
     Ok((dataset, info.total_frames))
 }
 
-/// The texts in lists and objects of them.
+/// Collects the texts in nested lists and objects.
 fn leaves(names: &Value) -> Vec<String> {
     match names {
         Value::String(name) => vec![name.clone()],
@@ -117,7 +117,7 @@ fn leaves(names: &Value) -> Vec<String> {
     }
 }
 
-/// The tasks by their indices.
+/// Reads the tasks, in the order of their indices.
 pub(super) fn read_tasks(folder: &Path, version: Version) -> Result<Vec<String>, Error> {
     let path = folder.join(match version {
         Version::V2_1 => TASKS_V2,
@@ -183,7 +183,7 @@ fn tasks_of_table(file: File) -> Result<Vec<(i64, String)>, String> {
     Ok(tasks)
 }
 
-/// The data files in the order of their frames.
+/// Lists the data files in the order of their frames.
 pub(super) fn data_files(folder: &Path) -> Result<Vec<std::path::PathBuf>, Error> {
     let data = folder.join("data");
     let mut files = Vec::new();

@@ -1,4 +1,4 @@
-//! Description of a dataset: the files in `meta`.
+//! Writing of the files in `meta`, which describe a dataset.
 
 use super::feature::{bookkeeping, element_of};
 use super::files::{Table, create_file};
@@ -23,35 +23,35 @@ const EPISODES: &str = "meta/episodes/chunk-000/file-000.parquet";
 const EPISODES_V2: &str = "meta/episodes.jsonl";
 const STATS_V2: &str = "meta/episodes_stats.jsonl";
 
-/// A data file of version 3.0 ends with the episode in which it reaches this, and a folder with this many files. Both are
-/// LeRobot's own.
+/// LeRobot's limits: a data file of version 3.0 ends with the episode in which it reaches `FILE_MB`, MiB, and a folder holds up to
+/// `CHUNK` files.
 pub(super) const FILE_MB: usize = 100;
 pub(super) const CHUNK: usize = 1000;
 
-/// Rows of episodes that are written together.
+/// Number of episodes that are written together.
 const EPISODES_TOGETHER: usize = 256;
 
-/// Metadata that make pandas take the texts for the index of the table, as LeRobot does.
+/// Metadata with which pandas takes the texts of the tasks as the index of their table, as LeRobot expects.
 const PANDAS: &str = r#"{"index_columns": ["task"], "column_indexes": [], "columns": [
     {"name": "task_index", "field_name": "task_index", "pandas_type": "int64", "numpy_type": "int64", "metadata": null},
     {"name": "task", "field_name": "task", "pandas_type": "unicode", "numpy_type": "object", "metadata": null}]}"#;
 
-/// An episode, as far as it has come.
+/// An episode: the counts, tasks and statistics of its frames.
 #[derive(Default)]
 pub(super) struct Episode {
     pub index: usize,
-    /// Frames before it.
+    /// Number of frames before the episode.
     pub start: usize,
     pub length: usize,
-    /// In the order in which they came first.
+    /// Indices of the tasks, in the order of their first frames.
     pub tasks: Vec<usize>,
-    /// The data file that it is in.
+    /// Index of the data file that holds the episode.
     pub file: usize,
     pub stats: Vec<(String, Summary)>,
 }
 
 impl Episode {
-    /// The one behind it, of which nothing has come.
+    /// Returns the next episode, still without frames.
     pub(super) fn next(&self) -> Self {
         Self {
             index: self.index + 1,
@@ -61,12 +61,12 @@ impl Episode {
     }
 }
 
-/// List of the episodes.
+/// Writer of the list of episodes.
 pub(super) struct Episodes {
     folder: PathBuf,
-    /// In version 2.1 the episodes, and their statistics.
+    /// Version 2.1: the files of the episodes and of their statistics.
     lines: Option<[Lines; 2]>,
-    /// In version 3.0 the table, made with the first episodes, and those that are not in it yet, with their tasks.
+    /// Version 3.0: the table, created with the first episodes, and the episodes that are not in the table yet, with their tasks.
     table: Option<Table>,
     waiting: Vec<(Episode, Vec<String>)>,
 }
@@ -110,7 +110,7 @@ impl Episodes {
         self.table.insert(table).write(&batch, 0)
     }
 
-    /// Ends the list, and writes that of the tasks.
+    /// Ends the list of episodes, and writes the list of tasks.
     pub(super) fn finish(mut self, tasks: &[String]) -> Result<(), Error> {
         if !self.waiting.is_empty() {
             self.flush()?;
@@ -138,10 +138,10 @@ fn write_tasks(path: PathBuf, tasks: &[String]) -> Result<(), Error> {
     table.close()
 }
 
-/// A column's number for an episode.
+/// Reads a column's value from an episode.
 type Number = fn(&Episode) -> usize;
 
-/// Episodes as rows of version 3.0.
+/// Makes the rows that episodes have in version 3.0.
 fn rows_of(episodes: &[(Episode, Vec<String>)]) -> Result<RecordBatch, arrow_schema::ArrowError> {
     let mut columns: Vec<(String, ArrayRef)> = Vec::new();
     let whole: [(&str, Number); 8] = [
@@ -178,7 +178,7 @@ fn rows_of(episodes: &[(Episode, Vec<String>)]) -> Result<RecordBatch, arrow_sch
     RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true)))
 }
 
-/// Lists in lists, one axis each.
+/// Nests elements in lists, one level for each axis of `shape`.
 pub(super) fn lists_of(flat: ArrayRef, shape: &[usize]) -> ArrayRef {
     shape.iter().rev().fold(flat, |inner, &n| {
         let field = element_of(inner.data_type().clone());
@@ -192,7 +192,7 @@ fn stats_of(stats: &[(String, Summary)]) -> Value {
     stats.collect::<Map<_, _>>().into()
 }
 
-/// Version 2.1 has them for each episode alone.
+/// Writes the statistics of the whole dataset, which version 2.1 does not have.
 pub(super) fn write_stats(folder: &Path, version: Version, stats: &[(String, Summary)]) -> Result<(), Error> {
     match version {
         Version::V3_0 => write_json(&folder.join(STATS), &stats_of(stats)),
@@ -200,7 +200,7 @@ pub(super) fn write_stats(folder: &Path, version: Version, stats: &[(String, Sum
     }
 }
 
-/// `meta/info.json`, its features in their order.
+/// Contents of `meta/info.json`, with the features in their order.
 #[derive(Serialize)]
 struct InfoText<'a> {
     codebase_version: &'static str,
@@ -264,7 +264,7 @@ pub(super) fn write_info(folder: &Path, dataset: &Dataset, written: &Written) ->
     write_json(&folder.join(INFO), &info)
 }
 
-/// Types that the library `datasets` assigns to the columns of a file by itself.
+/// Describes the types of a file's columns for the library `datasets`, which reads them from the file's metadata.
 pub(super) fn huggingface<'a>(features: impl Iterator<Item = &'a Feature>) -> Value {
     let of = |feature: &Feature| {
         let value = json!({"dtype": feature.kind.name(), "_type": "Value"});

@@ -1,4 +1,4 @@
-//! Datasets of [LeRobot](https://github.com/huggingface/lerobot), as folders: versions 2.1 and 3.0 written, both read.
+//! Reader and writer of datasets of [LeRobot](https://github.com/huggingface/lerobot), as folders, in versions 2.1 and 3.0.
 //!
 //! ```text
 //! meta/info.json                                the features, frames a second, how many of everything
@@ -9,11 +9,12 @@
 //! data/chunk-000/episode_000000.parquet         a file an episode                                     version 2.1
 //! ```
 //!
-//! A frame's `timestamp` is `frame_index / fps`: a dataset knows no other times, so that what is known of them goes into
-//! features of its own. Images are PNGs in the data files. Video is neither read nor written.
+//! A frame's `timestamp` is `frame_index / fps`. A dataset has no column for other times, so that true times go into features of
+//! their own. Images are PNGs in the data files. Video is neither read nor written.
 //!
-//! Of the statistics min, max, mean, standard deviation and count are of all frames. Quantiles are exact up to 65,536 frames, past
-//! that they are those of every second, fourth, ... frame. What is not finite is left out of them. Those of images are of every pixel.
+//! The statistics min, max, mean, standard deviation and count are over all frames. Quantiles are exact up to 65,536 frames; past
+//! that they are over every second, fourth, ... frame. Values that are not finite are left out. Statistics of images are over every
+//! pixel.
 //!
 //! ```
 //! use robocache_formats::lerobot::{Dataset, Feature, Kind, Reader, Version, Writer};
@@ -59,7 +60,7 @@ pub use feature::{Feature, Kind};
 pub use reader::{Frames, Reader};
 pub use writer::Writer;
 
-/// The version of a dataset's form.
+/// Version of the format of datasets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Version {
@@ -70,7 +71,7 @@ pub enum Version {
 impl Version {
     const ALL: [Self; 2] = [Self::V2_1, Self::V3_0];
 
-    /// As `meta/info.json` has it.
+    /// The name in `meta/info.json`.
     pub fn name(self) -> &'static str {
         match self {
             Self::V2_1 => "v2.1",
@@ -82,7 +83,7 @@ impl Version {
 /// Description of a dataset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dataset {
-    /// Its form.
+    /// The version of its format.
     pub version: Version,
     /// Frames a second, 1 or more.
     pub fps: u32,
@@ -93,7 +94,7 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// One without features yet, of no robot in particular.
+    /// Describes a dataset that has neither features nor a type of robot yet.
     pub fn new(version: Version, fps: u32) -> Self {
         Self {
             version,
@@ -104,13 +105,13 @@ impl Dataset {
     }
 }
 
-/// Counts of a written dataset.
+/// Counts and tasks of a written dataset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Episodes.
+    /// Number of episodes.
     pub episodes: usize,
-    /// Frames of all episodes.
+    /// Number of frames of all episodes.
     pub frames: usize,
-    /// Tasks, in the order in which they came first.
+    /// Tasks, in the order of their first frames.
     pub tasks: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Datasets, read frame by frame.
+//! Reader of datasets, frame by frame.
 
 use super::feature::{EPISODE_INDEX, FRAME_INDEX, TASK_INDEX, TIMESTAMP};
 use super::files::guarded;
@@ -16,10 +16,10 @@ use robocache_stream::file;
 use std::path::{Path, PathBuf};
 use std::vec;
 
-/// Frames that are read together.
+/// Number of frames that are read together.
 const BATCH: usize = 512;
 
-/// Reads a dataset, frame by frame, in the order of its files.
+/// Reader of a dataset, frame by frame, in the order of its files.
 pub struct Reader {
     folder: PathBuf,
     dataset: Dataset,
@@ -27,10 +27,10 @@ pub struct Reader {
     /// Files that are not open yet.
     files: vec::IntoIter<PathBuf>,
     file: Option<(PathBuf, ParquetRecordBatchReader)>,
-    /// Frames that were read, and those that there should be.
+    /// Number of frames that were read, and the number that `meta/info.json` states.
     frames: u64,
     expected: u64,
-    /// The episode and the frame read last.
+    /// The episode of the frame that was read last, and its index there.
     last: Option<(i64, i64)>,
 }
 
@@ -43,7 +43,8 @@ pub struct Frames {
     columns: Vec<Column>,
 }
 
-/// The times of frames, s, and what a float of them is exact to, as a share; or the type that they are not read of.
+/// The times of frames, s, and the relative precision of their float type; or the type of the column, if times are not read from
+/// it.
 type Times = Result<(Vec<f64>, f64), String>;
 
 struct Column {
@@ -53,7 +54,7 @@ struct Column {
 
 enum Data {
     Numbers(Buffer),
-    /// PNGs.
+    /// PNG files, one for each frame.
     Images(ArrayRef),
 }
 
@@ -61,7 +62,7 @@ impl Reader {
     /// Opens the dataset in `folder`.
     ///
     /// # Errors
-    /// A folder without a dataset of version 2.1 or 3.0; what it says of itself can't be.
+    /// If the folder has no dataset of version 2.1 or 3.0, or the dataset's description is not valid.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
         let folder = folder.as_ref();
         let (dataset, expected) = info::read_info(folder)?;
@@ -92,11 +93,11 @@ impl Reader {
         self.dataset.features.retain(keep);
     }
 
-    /// The next frames; `None` at the end.
+    /// Reads the next frames; `None` at the end.
     ///
     /// # Errors
-    /// A feature that can't be read, such as a video. A file that is damaged or is not what `meta/info.json` says: the next call
-    /// goes on behind it. At the end, once: another number of frames than there should be.
+    /// If a feature can't be read, such as a video. If a file is damaged or contradicts `meta/info.json`: the next call goes on
+    /// behind the file. Once at the end, if the number of frames is not the one that `meta/info.json` states.
     pub fn next_frames(&mut self) -> Result<Option<Frames>, Error> {
         loop {
             let Some((path, batches)) = &mut self.file else {
@@ -135,7 +136,7 @@ impl Reader {
     }
 }
 
-/// Opens a data file, for the columns that are read.
+/// Opens a data file, and chooses the columns that are read.
 fn open(path: &Path, features: &[Feature]) -> Result<ParquetRecordBatchReader, Error> {
     for feature in features {
         if let Kind::Other(kind) = &feature.kind {
@@ -218,7 +219,7 @@ impl Dataset {
     }
 }
 
-/// Times in s, as the decimals that they were written from; NaN for none.
+/// Reads times in s; a null is NaN. A float32 becomes the shortest decimal number that rounds to it.
 fn times_of(array: &ArrayRef) -> Times {
     let decimal = |time: f32| time.to_string().parse().unwrap_or(f64::NAN);
     match array.data_type() {
@@ -239,7 +240,7 @@ fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef, String
     batch.column_by_name(name).ok_or_else(|| format!("no column `{name}`"))
 }
 
-/// The elements of a column, one after the other.
+/// Returns the elements of a column, one after the other.
 fn numbers_of(array: &ArrayRef, feature: &Feature) -> Result<Buffer, String> {
     let mut array = array.clone();
     for (axis, &n) in feature.shape.iter().enumerate() {
@@ -269,7 +270,7 @@ fn numbers_of(array: &ArrayRef, feature: &Feature) -> Result<Buffer, String> {
     Ok(data.buffers()[0].slice_with_length(data.offset() * size, data.len() * size))
 }
 
-/// The elements of lists, each of which has `n`.
+/// Returns the elements of lists, each of which must have `n`.
 fn inner_of(array: &ArrayRef, n: usize) -> Result<ArrayRef, String> {
     if array.null_count() > 0 {
         return Err("has nulls (allowed: a value in every frame)".to_owned());
@@ -284,7 +285,7 @@ fn inner_of(array: &ArrayRef, n: usize) -> Result<ArrayRef, String> {
     elements.map_err(|came| format!("has a list of {came} (allowed: {n}, as meta/info.json says)"))
 }
 
-/// The elements of lists, or the length of the first that has not `n`.
+/// Returns the elements of lists, or the length of the first list that does not have `n`.
 fn elements_of<O: OffsetSizeTrait>(lists: &GenericListArray<O>, n: usize) -> Result<ArrayRef, usize> {
     match lists.offsets().lengths().find(|&came| came != n) {
         Some(came) => Err(came),
@@ -312,7 +313,7 @@ impl Frames {
         self.episodes.len()
     }
 
-    /// True if there are none.
+    /// True if there are no frames.
     pub fn is_empty(&self) -> bool {
         self.episodes.is_empty()
     }
@@ -320,7 +321,7 @@ impl Frames {
     /// The episode of a frame.
     ///
     /// # Panics
-    /// If there is no such frame; the same holds for what follows.
+    /// If `frame` is not below [`len`](Self::len). The same holds for all methods that take a frame.
     pub fn episode(&self, frame: usize) -> i64 {
         self.episodes[frame]
     }
@@ -335,10 +336,10 @@ impl Frames {
         self.times().ok()?.map(|(times, _)| times[frame])
     }
 
-    /// The `timestamp` of each frame, s, if the dataset has it, and to which share of it that is exact.
+    /// The `timestamp` of each frame, s, and the relative precision of its float type; `None` if the dataset has no `timestamp`.
     ///
     /// # Errors
-    /// Its type, if that is not read.
+    /// The type of `timestamp`, if it is neither float32 nor float64.
     pub fn times(&self) -> Result<Option<(&[f64], f64)>, &str> {
         match &self.times_s {
             None => Ok(None),
@@ -352,10 +353,10 @@ impl Frames {
         self.tasks[frame] as usize
     }
 
-    /// The elements of a feature, by its index in [`Dataset::features`], row-major; of bools bytes of 0 or 1.
+    /// The elements of a feature, by its index in [`Dataset::features`], row-major; bools are bytes of 0 or 1.
     ///
     /// # Panics
-    /// If it is an image.
+    /// If the feature is an image.
     pub fn values(&self, feature: usize, frame: usize) -> Values<'_> {
         let Column { feature, data } = &self.columns[feature];
         match data {
@@ -370,10 +371,10 @@ impl Frames {
     /// The pixels of an image, row-major with its channels side by side.
     ///
     /// # Errors
-    /// The data are not PNG, or have another shape than the feature.
+    /// If the data are not PNG, or have another shape than the feature.
     ///
     /// # Panics
-    /// If it is none.
+    /// If the feature is not an image.
     pub fn image(&self, feature: usize, frame: usize) -> Result<Vec<u8>, Error> {
         let Column { feature, data } = &self.columns[feature];
         let file = match data {

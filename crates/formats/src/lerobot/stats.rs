@@ -1,4 +1,4 @@
-//! Statistics of features, by which policies normalise.
+//! Statistics of features, with which policies normalize their inputs and outputs.
 
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
@@ -7,43 +7,43 @@ use serde_json::{Map, Value, json};
 const NAMES: [&str; 9] = ["min", "max", "mean", "std", "q01", "q10", "q50", "q90", "q99"];
 const QUANTILES: [f64; 5] = [0.01, 0.1, 0.5, 0.9, 0.99];
 
-/// Frames that quantiles are taken of, at most.
+/// The most frames that quantiles are computed from.
 pub(super) const MOST_SAMPLED: usize = 1 << 16;
 
 /// The statistics of a feature, in the shape that they have in a dataset.
 pub(super) struct Summary {
     /// Statistics: the name of each, and a value for each element.
     pub values: Vec<(&'static str, Vec<f64>)>,
-    /// Frames.
+    /// Number of frames.
     pub count: u64,
     pub shape: Vec<usize>,
 }
 
-/// Statistics of a feature, of the episode and of the whole dataset.
+/// Statistics of a feature over the current episode and over the whole dataset.
 pub(super) struct Stats {
     episode: Frames,
     whole: Frames,
 }
 
-/// Frames that were counted.
+/// Running statistics of frames.
 #[derive(Clone)]
 enum Frames {
-    /// The shape of a frame, moments of each of its elements, and frames to take quantiles of.
+    /// The shape of a frame, the moments of each of its elements, and a sample of frames for the quantiles.
     Numbers(Vec<usize>, Vec<Moments>, Sample),
-    /// Number of images, and counts of each value of each channel: everything else follows from them.
+    /// Number of images, and the histogram of each channel, from which all statistics follow.
     Pixels(u64, Vec<[u64; 256]>),
 }
 
-/// Frames: all up to [`MOST_SAMPLED`], then every second, fourth, ... one.
+/// Sample of the frames: all up to [`MOST_SAMPLED`], then every second, fourth, ... frame.
 #[derive(Clone)]
 struct Sample {
-    /// Elements of a frame.
+    /// Number of elements of a frame.
     width: usize,
-    /// Frames that came.
+    /// Number of frames that were offered.
     count: u64,
-    /// `[frames, elements]`.
+    /// The frames that were kept, `[frames, elements]`.
     frames: Vec<f64>,
-    /// Number of frames for which one of these stands.
+    /// One frame of this many is kept.
     every: u64,
 }
 
@@ -67,7 +67,7 @@ impl Moments {
         squares: 0.0,
     };
 
-    /// Adds the moments of another part, by Chan's formula.
+    /// Merges the moments of other frames (Chan et al. 1979).
     fn merge(&mut self, other: &Self) {
         if other.count == 0 {
             return;
@@ -82,7 +82,7 @@ impl Moments {
     }
 }
 
-/// Moments of each element over these frames, `[frames, elements]`.
+/// Computes the moments of each element over frames, `[frames, elements]`.
 fn moments_of(values: &[f64], width: usize) -> Vec<Moments> {
     let mut elements = vec![Moments::NONE; width];
     for frame in values.chunks_exact(width) {
@@ -140,7 +140,7 @@ impl Sample {
         self.every *= 2;
     }
 
-    /// The quantiles of each element.
+    /// Computes the quantiles of each element.
     fn quantiles(&self) -> Vec<[f64; 5]> {
         let elements = (0..self.width).into_par_iter();
         elements
@@ -154,7 +154,7 @@ impl Sample {
     }
 }
 
-/// The quantiles of these values, which are reordered: NumPy's `linear`. Zeros if there are none.
+/// Computes quantiles by NumPy's method `linear`, and reorders the values. Zeros if there are no values.
 fn quantiles(values: &mut [f64]) -> [f64; 5] {
     if values.is_empty() {
         return [0.0; 5];
@@ -164,11 +164,11 @@ fn quantiles(values: &mut [f64]) -> [f64; 5] {
     QUANTILES.map(|quantile| {
         let at = quantile * last as f64;
         let (below, part) = (at as usize, at.fract());
-        // Values below the last quantile are in their place already.
+        // Values before the last quantile are in their places already.
         let (_, &mut low, above) = values[sorted..].select_nth_unstable_by(below - sorted, f64::total_cmp);
         let high = above.iter().copied().min_by(f64::total_cmp).unwrap_or(low);
         sorted = below;
-        // Exact at either end, as NumPy's.
+        // Exact at either end, as NumPy's formula is.
         if part < 0.5 {
             low + (high - low) * part
         } else {
@@ -177,7 +177,7 @@ fn quantiles(values: &mut [f64]) -> [f64; 5] {
     })
 }
 
-/// All statistics, in the order of their names.
+/// Joins the statistics of an element in the order of their names.
 fn all(moments: [f64; 4], quantiles: [f64; 5]) -> [f64; 9] {
     let mut all = [0.0; 9];
     all[..4].copy_from_slice(&moments);
@@ -185,7 +185,7 @@ fn all(moments: [f64; 4], quantiles: [f64; 5]) -> [f64; 9] {
     all
 }
 
-/// The statistics of an element; zeros where no value is finite.
+/// Computes the statistics of an element; zeros if no value is finite.
 fn of_numbers(moments: &Moments, quantiles: [f64; 5]) -> [f64; 9] {
     let std = (moments.squares / moments.count as f64).sqrt();
     match moments.count {
@@ -194,7 +194,7 @@ fn of_numbers(moments: &Moments, quantiles: [f64; 5]) -> [f64; 9] {
     }
 }
 
-/// The statistics of a channel, in 0 to 1.
+/// Computes the statistics of a channel, in 0 to 1, from its histogram.
 fn of_pixels(counts: &[u64; 256]) -> [f64; 9] {
     let total: u64 = counts.iter().sum();
     let last = total.saturating_sub(1);
@@ -205,7 +205,7 @@ fn of_pixels(counts: &[u64; 256]) -> [f64; 9] {
             .map(|(value, &count)| of(value as f64) * count as f64);
         each.sum::<f64>() / total.max(1) as f64
     };
-    // The value of a rank among all.
+    // The value at a rank in the sorted order.
     let ranked = |rank: u64| {
         let mut before = 0;
         let value = counts.iter().position(|&count| {
@@ -225,7 +225,7 @@ fn of_pixels(counts: &[u64; 256]) -> [f64; 9] {
 }
 
 impl Frames {
-    /// Adds the frames of an episode; a sample has them already.
+    /// Merges the statistics of an episode. The sample is left as it is: `add_numbers` has added the episode's frames to it.
     fn merge(&mut self, episode: &Self) {
         match (self, episode) {
             (Self::Numbers(_, elements, _), Self::Numbers(_, others, _)) => merge(elements, others),
@@ -284,7 +284,7 @@ impl Stats {
         Self::new(Frames::Pixels(0, vec![[0; 256]; channels]))
     }
 
-    /// Takes frames of numbers, `[frames, elements]`.
+    /// Adds frames of numbers, `[frames, elements]`.
     pub(super) fn add_numbers(&mut self, values: &[f64]) {
         if let Frames::Numbers(_, elements, sample) = &mut self.episode {
             let others = moments_of(values, elements.len());
@@ -296,7 +296,7 @@ impl Stats {
         }
     }
 
-    /// Takes an image, row-major with its channels side by side.
+    /// Adds an image, row-major with its channels side by side.
     pub(super) fn add_image(&mut self, pixels: &[u8]) {
         if let Frames::Pixels(count, channels) = &mut self.episode {
             *count += 1;
@@ -308,7 +308,7 @@ impl Stats {
         }
     }
 
-    /// Statistics of the episode. The next frames are of another one.
+    /// Ends the episode, and returns its statistics.
     pub(super) fn end_episode(&mut self) -> Summary {
         self.whole.merge(&self.episode);
         let none = match &self.whole {
@@ -325,7 +325,7 @@ impl Stats {
 }
 
 impl Summary {
-    /// As `stats.json` has it.
+    /// The statistics in the form of `stats.json`.
     pub(super) fn json(&self) -> Value {
         let stats = self.values.iter();
         let stats = stats.map(|(name, values)| ((*name).to_owned(), nested(values, &self.shape)));

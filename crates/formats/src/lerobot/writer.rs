@@ -1,4 +1,4 @@
-//! Datasets, written frame by frame.
+//! Writer of datasets, frame by frame.
 
 use super::column::Column;
 use super::feature::{bookkeeping, is_bookkeeping};
@@ -15,44 +15,44 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Number of frames that are written together, if they take no more than this many bytes.
+/// The most frames, and the most bytes of frames, that are buffered before they are written.
 const BATCH_FRAMES: usize = 4096;
 const BATCH_BYTES: usize = 32 << 20;
 
-/// A row group of a file is in memory until it ends: it does if it takes this many bytes, and with its episode.
+/// Bytes at which a row group, which is held in memory, ends. It also ends with its episode.
 const ROW_GROUP_BYTES: usize = 64 << 20;
 
-/// Writes a dataset into a new folder, frame by frame.
+/// Writer of a dataset into a new folder, frame by frame.
 ///
-/// For each frame every feature is [set](Self::set) once, then [`end_frame`](Self::end_frame) says what was done. Frames of an episode
-/// are `1 / fps` s apart: their `timestamp` is `frame_index / fps`, whatever their own times were.
+/// For each frame every feature is [set](Self::set) once, then [`end_frame`](Self::end_frame) is called with the task that was
+/// done. Frames of an episode are `1 / fps` s apart: their `timestamp` is `frame_index / fps`, whatever their own times were.
 ///
-/// Only [`finish`](Self::finish) writes `meta/info.json`: a folder without it is not a dataset. Memory holds a row
-/// group of at most 64 MiB and a batch more, the statistics, and a row for each episode.
+/// Only [`finish`](Self::finish) writes `meta/info.json`: a folder without this file is not a dataset. Memory holds a row group of
+/// at most 64 MiB and a batch more, the statistics, and a row for each episode.
 pub struct Writer {
     folder: PathBuf,
     dataset: Dataset,
     schema: SchemaRef,
-    /// The features, then those of [`bookkeeping`].
+    /// The columns of the features, then those of [`bookkeeping`].
     columns: Vec<Column>,
-    /// True for each feature that the frame at hand has.
+    /// True for each feature that is set in the current frame.
     is_set: Vec<bool>,
-    /// Frames that wait to be written.
+    /// Number of frames that wait to be written.
     waiting: usize,
     tasks: Vec<String>,
     task_indices: HashMap<String, usize>,
     episode: Episode,
     episodes: Episodes,
     file: Option<Table>,
-    /// Data files that are full.
+    /// Number of data files that are closed.
     files: usize,
 }
 
 impl Writer {
-    /// Makes the folder, which must not be there yet, or be empty.
+    /// Creates the folder, which must be new or empty.
     ///
     /// # Errors
-    /// A folder with something in it, or that can't be made; features that a dataset can't have, or none; `fps` 0.
+    /// If the folder is not empty or can't be created, a feature can't be written, there is no feature, or `fps` is 0.
     pub fn create(folder: impl AsRef<Path>, dataset: Dataset) -> Result<Self, Error> {
         let folder = folder.as_ref().to_owned();
         check(&folder, &dataset)?;
@@ -80,14 +80,14 @@ impl Writer {
         })
     }
 
-    /// Sets a feature of the frame at hand, by its index in [`Dataset::features`]: its elements, row-major; of bools bytes of 0 or
-    /// 1, of an image its pixels.
+    /// Sets a feature of the current frame, by its index in [`Dataset::features`]. The values are its elements, row-major: bytes of
+    /// 0 or 1 for bools, pixels for an image.
     ///
     /// # Errors
-    /// Another type or another number of elements than the feature's; a feature that is set already.
+    /// If the values do not have the type or number of the feature's elements, or the feature is set already.
     ///
     /// # Panics
-    /// If there is no such feature.
+    /// If no feature has this index.
     pub fn set(&mut self, feature: usize, values: Values<'_>) -> Result<(), Error> {
         let Feature { name, kind, shape, .. } = &self.columns[feature].feature;
         let dtype = kind.dtype().unwrap_or(Dtype::UInt8);
@@ -98,13 +98,13 @@ impl Writer {
         self.set_bytes(feature, values.bytes())
     }
 
-    /// As [`set`](Self::set), with the bytes of the elements.
+    /// Sets a feature as [`set`](Self::set) does, from the bytes of the elements.
     ///
     /// # Errors
-    /// As there.
+    /// If [`set`](Self::set) would fail.
     ///
     /// # Panics
-    /// As there.
+    /// If no feature has this index.
     pub fn set_bytes(&mut self, feature: usize, bytes: &[u8]) -> Result<(), Error> {
         let column = &mut self.columns[..self.is_set.len()][feature];
         let Feature { name, kind, shape, .. } = &column.feature;
@@ -125,10 +125,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the frame at hand, in which this task was done.
+    /// Ends the current frame, in which `task` was done.
     ///
     /// # Errors
-    /// A feature that is not set: the frame is as if it had not been begun. A file that can't be written.
+    /// If a feature is not set: the frame is dropped. If a file can't be written.
     pub fn end_frame(&mut self, task: &str) -> Result<(), Error> {
         if let Some(missing) = self.is_set.iter().position(|is_set| !is_set) {
             self.drop_frame();
@@ -156,7 +156,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Takes back what was set of the frame at hand.
+    /// Drops the values that are set in the current frame.
     fn drop_frame(&mut self) {
         self.is_set.fill(false);
         for column in &mut self.columns {
@@ -164,10 +164,10 @@ impl Writer {
         }
     }
 
-    /// Ends the episode. One without a frame is none.
+    /// Ends the episode. An episode without a frame does not count.
     ///
     /// # Errors
-    /// A file that can't be written.
+    /// If a file can't be written.
     pub fn end_episode(&mut self) -> Result<(), Error> {
         self.drop_frame();
         if self.episode.length == 0 {
@@ -190,10 +190,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the dataset, and the episode at hand.
+    /// Ends the current episode and the dataset.
     ///
     /// # Errors
-    /// A file that can't be written; no frame at all.
+    /// If a file can't be written, or the dataset has no frame.
     pub fn finish(mut self) -> Result<Written, Error> {
         self.end_episode()?;
         self.close_file()?;
@@ -265,7 +265,7 @@ impl Writer {
     }
 }
 
-/// Checks what is to be written, and where.
+/// Checks that the folder is empty or new, and that the dataset can be written.
 fn check(folder: &Path, dataset: &Dataset) -> Result<(), Error> {
     if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
         let problem = "there is something in the folder (allowed: an empty or a new one)";
@@ -284,7 +284,7 @@ impl Dataset {
     /// Checks that its features can be written.
     ///
     /// # Errors
-    /// The first that can't: by its name, its type or its shape, or as there is another of its name.
+    /// Names the first feature that can't be written, and the reason: its name, type or shape, or another feature of its name.
     pub fn check(&self) -> Result<(), Error> {
         for (i, feature) in self.features.iter().enumerate() {
             feature.check_written()?;
@@ -307,8 +307,7 @@ mod tests {
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use std::fs::File;
 
-    /// Holds only a part of a long episode in memory: its row groups are of a bounded size, and its frames are those
-    /// that were set.
+    /// Checks that only a part of a long episode is held in memory: its row groups have a bounded size, and together all frames.
     #[test]
     fn a_long_episode_has_several_row_groups() {
         let folder = std::env::temp_dir().join(format!("robocache-row-groups-{}", std::process::id()));

@@ -1,13 +1,13 @@
-//! Messages in CDR, the serialization of ROS 2, to Arrow.
+//! Decoder of messages in CDR, the serialization of ROS 2.
 
 use super::columns::Column;
 use super::types::{Count, Kind, Type};
 use std::borrow::Cow;
 
-/// Most bytes at the end of a message that count as padding.
+/// The most bytes at the end of a message that count as padding.
 const MOST_PADDING: usize = 7;
 
-/// Reads a message as a row of columns. `ends`: nothing but padding stands behind the last of them.
+/// Reads a message as a row of columns. If `ends`, more than padding behind the last field is refused.
 pub(super) fn read(of: &Type, data: &[u8], ends: bool, columns: &mut [Column]) -> Result<(), String> {
     let mut cdr = Cdr::new(data)?;
     cdr.read_struct(of, columns)?;
@@ -24,12 +24,12 @@ pub(super) fn text(data: &[u8]) -> Result<String, String> {
     Ok(Cdr::new(data)?.text()?.into_owned())
 }
 
-/// Bytes, each number at a multiple of its size.
+/// Reader of a message's bytes, in which each number stands at a multiple of its size.
 struct Cdr<'a> {
     data: &'a [u8],
     at: usize,
     is_big: bool,
-    /// No number is aligned to more.
+    /// The largest alignment of a number, bytes.
     alignment: usize,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Cdr<'a> {
         Ok(String::from_utf8_lossy(text.strip_suffix(&[0]).unwrap_or(text)))
     }
 
-    /// Number of elements of a sequence, each of which takes a byte at least.
+    /// Reads the number of elements of a sequence. Refuses more elements than bytes, as each element takes at least one.
     fn count(&mut self) -> Result<usize, String> {
         let count = self.length()?;
         let there = self.data.len() - self.at;
@@ -106,7 +106,7 @@ impl<'a> Cdr<'a> {
             (Column::Bools(values), _) => values.extend(self.take(n, 1)?.iter().map(|&byte| byte != 0)),
             (Column::Numbers { dtype, values, .. }, kind) => {
                 let size = dtype.size();
-                // Nothing is aligned if there is nothing.
+                // An empty sequence is not aligned.
                 if n == 0 {
                     return Ok(());
                 }

@@ -1,4 +1,4 @@
-//! A new MCAP file: messages in chunks that are not compressed, and an index of them at its end.
+//! Writer of an MCAP file: messages in uncompressed chunks, and an index of them at the end.
 
 use super::record::MOST_BYTES;
 use mcap::records::MessageHeader;
@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter};
 
-/// Writes schemas, channels and messages of ROS 2 in CDR.
+/// Writer of schemas, channels and messages of ROS 2 in CDR.
 pub(super) struct Chunks {
     /// `None` once the file is finished.
     writer: Option<mcap::Writer<NoSeek<BufWriter<File>>>>,
-    /// The number of the next message of each channel.
+    /// The sequence number of the next message of each channel.
     sequences: BTreeMap<u16, u32>,
 }
 
@@ -22,7 +22,7 @@ impl Chunks {
             .compression(None)
             .profile("ros2")
             .library(library)
-            // A chunk is written as a whole, so that a file without an end has whole ones.
+            // Chunks are written as a whole, so that those of a file without an end are whole.
             .disable_seeking(true)
             // Each chunk has a CRC of its own.
             .calculate_data_section_crc(false);
@@ -38,7 +38,7 @@ impl Chunks {
         self.writer.as_mut().ok_or_else(finished)
     }
 
-    /// Adds a channel and its schema, each unless it is there, and returns the channel's number.
+    /// Adds a channel and its schema, if they are new. Returns the number of the channel.
     pub(super) fn channel(
         &mut self,
         kind: &str,
@@ -65,7 +65,7 @@ impl Chunks {
             publish_time,
         };
         let writer = self.writer()?;
-        // A reader takes no larger chunk: a message that nearly fills one gets one of its own.
+        // A reader refuses chunks of more than `MOST_BYTES`: a large message begins a new chunk.
         if data.len() as u64 > MOST_BYTES / 2 {
             writer.flush().map_err(io_error)?;
         }
@@ -84,7 +84,7 @@ impl Chunks {
 }
 
 impl Drop for Chunks {
-    /// Leaves a file that was not finished without an end, which the crate would write.
+    /// Leaves an unfinished file without an end: the crate `mcap` would write one.
     fn drop(&mut self) {
         drop(self.writer.take().map(mcap::Writer::into_inner));
     }

@@ -1,4 +1,4 @@
-//! Values of messages, field by field, until they are Arrow.
+//! Buffers for the values of decoded fields, which become Arrow arrays.
 
 use super::types::{Count, Kind, Type};
 use arrow_array::{
@@ -11,13 +11,13 @@ use arrow_schema::{DataType, Fields};
 use robocache_device::Dtype;
 use std::sync::Arc;
 
-/// The columns of the fields of a type.
+/// Makes a column for each field of a type.
 pub(super) fn of(of: &Type) -> Vec<Column> {
     let fields = of.fields.iter();
     fields.map(|field| Column::new(&field.kind, field.count)).collect()
 }
 
-/// The struct that columns become. `fields` are those that their type becomes.
+/// Makes an Arrow struct of columns. `fields` are the Arrow fields of their type.
 pub(super) fn finish(columns: Vec<Column>, fields: &Fields, rows: usize) -> Result<StructArray, String> {
     let columns = columns.into_iter().zip(fields);
     let columns = columns.map(|(column, field)| column.finish(field.data_type()));
@@ -25,16 +25,16 @@ pub(super) fn finish(columns: Vec<Column>, fields: &Fields, rows: usize) -> Resu
     StructArray::try_new_with_length(fields.clone(), columns, None, rows).map_err(|error| error.to_string())
 }
 
-/// A message becomes no more values than this that it does not hold: in some encodings an element that takes two bytes is
-/// a struct of thousands.
+/// The most values that are filled in for missing ones of a message: in some encodings an element of two bytes is a struct of
+/// thousands of values.
 const MOST_FILLED: usize = 1 << 22;
 
-/// Number of values that stand for missing ones of a message.
+/// Number of values that were filled in for missing ones of a message.
 #[derive(Default)]
 pub(super) struct Filled(usize);
 
 impl Filled {
-    /// Adds a row that is not there.
+    /// Adds a row for a missing value. Refuses more than `MOST_FILLED` values in all.
     pub(super) fn add(&mut self, column: &mut Column) -> Result<(), String> {
         self.0 += column.add_absent();
         match self.0 {
@@ -44,26 +44,26 @@ impl Filled {
     }
 }
 
-/// Values of a field, of as many messages or elements as were read.
+/// Values of a field, with a row for each message or element that was read.
 pub(super) enum Column {
     Bools(Vec<bool>),
     Numbers {
         dtype: Dtype,
         /// Little-endian.
         values: Vec<u8>,
-        /// The rows that have none, whose bytes are 0.
+        /// Indices of the rows without a value, whose bytes are 0.
         absent: Vec<usize>,
     },
-    /// Texts, or bytes: where each ends, and all of them.
+    /// Texts, or byte strings: their offsets, and the bytes of all.
     Texts(Vec<i32>, Vec<u8>),
     Structs {
         columns: Vec<Column>,
         rows: usize,
-        /// True if a part of the next row is there.
+        /// True if a part of the next row was read.
         is_open: bool,
     },
     Lists(Vec<i32>, Box<Column>),
-    /// Values that are not decoded, by their number.
+    /// Number of values that are not decoded.
     Opaque(usize),
 }
 
@@ -102,7 +102,7 @@ impl Column {
         }
     }
 
-    /// Adds a row that is not there: a null, an empty text or list, or a struct of these. Returns how many values that is.
+    /// Adds a row for a missing value: a null, an empty text or list, or a struct of these. Returns the number of values added.
     fn add_absent(&mut self) -> usize {
         match self {
             Self::Bools(values) => values.push(false),
@@ -120,14 +120,14 @@ impl Column {
         1
     }
 
-    /// Adds a number, by as many of its bits as it has.
+    /// Adds a number by its bits, as many as its type has.
     pub(super) fn add_number(&mut self, bits: u64) {
         if let Self::Numbers { dtype, values, .. } = self {
             values.extend_from_slice(&bits.to_le_bytes()[..dtype.size()]);
         }
     }
 
-    /// Adds numbers of a byte.
+    /// Adds numbers of a byte each.
     pub(super) fn add_bytes(&mut self, bytes: &[u8]) {
         if let Self::Numbers { values, .. } = self {
             values.extend_from_slice(bytes);
@@ -151,12 +151,12 @@ impl Column {
         Ok(())
     }
 
-    /// Drops all rows of numbers or texts from one on.
+    /// Keeps the first `len` rows of numbers or texts.
     pub(super) fn truncate(&mut self, len: usize) {
         match self {
             Self::Numbers { dtype, values, absent } => {
                 values.truncate(len * dtype.size());
-                // They are in their order.
+                // `absent` is sorted.
                 absent.truncate(absent.partition_point(|&row| row < len));
             }
             Self::Texts(offsets, bytes) if len + 1 < offsets.len() => {

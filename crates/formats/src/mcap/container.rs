@@ -1,4 +1,4 @@
-//! A file of a bag: MCAP, or SQLite; each may be compressed as a whole with zstd.
+//! Opening of a bag's file: MCAP or SQLite, which may be compressed as a whole with zstd.
 
 use super::ordered::Ordered;
 use super::record::Container;
@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// First bytes of SQLite's files.
 const SQLITE: [u8; 16] = *b"SQLite format 3\0";
-/// Greatest ratio of unpacked to compressed size, beyond a gigabyte: recordings are not more alike than that.
+/// The largest ratio of unpacked to compressed size, and bytes allowed on top: no recording compresses better.
 const MOST_TIMES: u64 = 1000;
 const MORE: u64 = 1 << 30;
 
-/// A file that is open, and what can't be read of it as a whole.
+/// An open file, and an error if a part of the file can't be read.
 pub(super) type Opened = (Box<dyn Container>, Option<Error>);
 
 /// Opens a file.
@@ -37,7 +37,7 @@ pub(super) fn open(path: &Path) -> Result<Opened, Error> {
     }
 }
 
-/// `path` is what the file is called, `at` where it lies.
+/// Opens an unpacked file. Errors call it `path`; it lies at `at`.
 #[cfg_attr(not(feature = "rosbag2"), expect(unused_variables))]
 fn open_plain(path: &Path, at: &Path, mut file: File) -> Result<Opened, Error> {
     if begin(&mut file).map_err(|source| Error::io(path, source))? != SQLITE {
@@ -55,7 +55,7 @@ fn open_plain(path: &Path, at: &Path, mut file: File) -> Result<Opened, Error> {
     }
 }
 
-/// The first bytes of a file, as many as there are.
+/// Reads the first 16 bytes of a file, or all if there are fewer, and seeks back to its start.
 fn begin(file: &mut File) -> io::Result<Vec<u8>> {
     let mut begin = Vec::new();
     file.take(SQLITE.len() as u64).read_to_end(&mut begin)?;
@@ -63,11 +63,11 @@ fn begin(file: &mut File) -> io::Result<Vec<u8>> {
     Ok(begin)
 }
 
-/// A file that is unpacked, in the folder of temporary files. It has no name any more once this is dropped.
+/// An unpacked copy in the folder of temporary files. Its name is removed when this is dropped.
 struct Unpacked(PathBuf);
 
 impl Unpacked {
-    /// Unpacks a file, and returns with it why it is not whole.
+    /// Unpacks a file. Returns an error beside the copy if only a part could be unpacked.
     fn new(path: &Path, compressed: File) -> Result<(Self, Option<Error>), Error> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -104,7 +104,7 @@ impl Unpacked {
     }
 }
 
-/// A file that is written, and why it can't be any more.
+/// A file that is written, and the error of the write that failed.
 struct Kept<'a> {
     file: &'a mut File,
     refused: Option<String>,

@@ -1,4 +1,4 @@
-//! The encodings of messages.
+//! Decoder of messages in each encoding.
 
 use super::protobuf::{self, Layout};
 use super::tally::Tally;
@@ -8,7 +8,7 @@ use arrow_array::StructArray;
 use arrow_schema::Fields;
 use std::sync::Arc;
 
-/// Reads the messages of a type.
+/// Decoder of the messages of a type.
 pub(super) struct Decoder {
     of: Arc<Type>,
     /// The fields of the Arrow struct that the type becomes.
@@ -17,7 +17,7 @@ pub(super) struct Decoder {
 }
 
 pub(super) enum Encoding {
-    /// `ends`: a message ends where its type does, as its type may be another version than the message is of.
+    /// `ends`: true if bytes behind the last field are refused, as the message may have another version of the type.
     Cdr {
         ends: bool,
     },
@@ -34,7 +34,7 @@ impl Decoder {
         }
     }
 
-    /// Reads a message into a struct of one row. What the type has no place for is told to the tally.
+    /// Reads a message into a struct of one row. The tally counts keys and numbers that can't be taken as they are.
     pub(super) fn read(&self, data: &[u8], tally: &mut Tally) -> Result<StructArray, String> {
         let mut columns = columns::of(&self.of);
         match &self.encoding {

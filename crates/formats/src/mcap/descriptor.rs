@@ -1,4 +1,4 @@
-//! Types of Protocol Buffers: what a `FileDescriptorSet` says of them.
+//! Types of Protocol Buffers, read from a `FileDescriptorSet`.
 
 use super::protobuf::{Form, Layout, Tag, Value, Wire};
 use super::types::{Count, Field, Kind, Type};
@@ -6,16 +6,16 @@ use robocache_device::Dtype;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Messages are described no deeper in others than this.
+/// The most levels of messages within messages that are decoded.
 const DEEPEST: usize = 32;
 
-/// A type, and how it travels.
+/// A type, and its layout on the wire.
 type Made = (Arc<Type>, Arc<Layout>);
 
 /// `FieldDescriptorProto.Label`.
 const REPEATED: u64 = 3;
 
-/// The type of that name, and how it travels. A message within itself, or too deep in others, is not decoded.
+/// Makes the type with this name, and its layout on the wire. A message within itself, or too deep in others, is not decoded.
 pub(super) fn from_descriptors(name: &str, set: &[u8]) -> Result<Made, String> {
     let failed = |problem: String| format!("its schema is not a FileDescriptorSet: {problem}");
     let mut types = Types::default();
@@ -27,7 +27,7 @@ pub(super) fn from_descriptors(name: &str, set: &[u8]) -> Result<Made, String> {
     }
 }
 
-/// The last value of a field that is one of that kind.
+/// Returns the last value of a field for which `of` returns one.
 fn last<'a, T>(data: &'a [u8], field: u64, of: impl Fn(Value<'a>) -> Option<T>) -> Result<Option<T>, String> {
     let mut found = None;
     for each in Wire::new(data) {
@@ -57,7 +57,8 @@ fn text(data: &[u8], field: u64) -> Result<String, String> {
     Ok(String::from_utf8_lossy(bytes(data, field)?.unwrap_or_default()).into_owned())
 }
 
-/// `FeatureSet.field_presence` in the features under the number `features`, in the options of a file or a field.
+/// Reads `FeatureSet.field_presence` of a file or a field. `options` is the field number of its options, `features` that of the
+/// features in these.
 fn presence(data: &[u8], options: u64, features: u64) -> Result<Option<u64>, String> {
     let options = bytes(data, options)?.unwrap_or_default();
     number(bytes(options, features)?.unwrap_or_default(), 1)
@@ -66,11 +67,11 @@ fn presence(data: &[u8], options: u64, features: u64) -> Result<Option<u64>, Str
 /// `FeatureSet.FieldPresence.IMPLICIT`.
 const IMPLICIT: u64 = 2;
 
-/// Presence of fields: tells if a file distinguishes missing fields from those that are 0.
+/// The fields of a file whose absence differs from the value 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Presence {
     Always,
-    /// Only for a field that is `optional`, one of several, or a message.
+    /// Fields that are `optional`, in a `oneof`, or messages.
     WhereSaid,
 }
 
@@ -116,7 +117,7 @@ impl<'a> Types<'a> {
         } else {
             format!(".{package}")
         };
-        // Messages, how deep they are in others, and the number that messages in them have.
+        // Scopes to search: name, bytes, depth, and the field number of messages within.
         let mut waiting = vec![(scope, file, 0, 4)];
         while let Some((scope, within, depth, nested)) = waiting.pop() {
             for each in Wire::new(within) {
@@ -133,7 +134,7 @@ impl<'a> Types<'a> {
         Ok(())
     }
 
-    /// `None`: it is not described.
+    /// Makes the type with this name; `None` if the set does not describe it.
     fn find(&mut self, name: &str) -> Result<Option<Made>, String> {
         if let Some(made) = self.made.get(name) {
             return Ok(Some(made.clone()));
@@ -214,13 +215,13 @@ impl<'a> Described<'a> {
             of: number(field, 5)?.unwrap_or(0),
             type_name: text(field, 6)?,
             default: bytes(field, 7)?,
-            // That of an `optional` field of proto3 has no other member.
+            // An `optional` field of proto3 is in a `oneof` of its own.
             is_one_of: number(field, 9)?.is_some(),
             presence: presence(field, 8, 21)?,
         })
     }
 
-    /// The bits of what stands for a number that is missing; `None`: it is null.
+    /// Returns the bits of the default that a missing number has; `None` if it is null.
     fn absent(&self, file: Presence, kind: &Kind) -> Option<u64> {
         let is_told = match (self.presence, file) {
             (Some(presence), _) => presence != IMPLICIT,

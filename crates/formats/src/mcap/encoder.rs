@@ -1,4 +1,4 @@
-//! Messages in CDR, the serialization of ROS 2, as they are written.
+//! Encoder of messages in CDR, the serialization of ROS 2.
 
 use super::form::datatype;
 use robocache_device::Dtype;
@@ -11,7 +11,7 @@ pub(super) struct Cdr {
 }
 
 impl Cdr {
-    /// The bytes before the message.
+    /// The header of a message in CDR: plain, little-endian.
     const HEAD: [u8; 4] = [0, 1, 0, 0];
 
     pub(super) fn new() -> Self {
@@ -30,14 +30,14 @@ impl Cdr {
         self.bytes.resize(at + Self::HEAD.len(), 0);
     }
 
-    /// A number, at a multiple of its size.
+    /// Appends a number, at a multiple of its size.
     pub(super) fn put<const N: usize>(&mut self, number: &[u8; N]) {
         self.align(N);
         self.bytes.extend(number);
     }
 
     pub(super) fn text(&mut self, text: &str) {
-        // A zero would end it.
+        // A zero byte would end the text.
         let text = text.replace('\0', " ");
         self.put(&(text.len() as u32 + 1).to_le_bytes());
         self.bytes.extend_from_slice(text.as_bytes());
@@ -49,7 +49,7 @@ impl Cdr {
         texts.iter().for_each(|text| self.text(text));
     }
 
-    /// Numbers of `size` bytes.
+    /// Appends a sequence of numbers of `size` bytes each.
     pub(super) fn list(&mut self, size: usize, bytes: &[u8]) {
         self.put(&((bytes.len() / size) as u32).to_le_bytes());
         if !bytes.is_empty() {
@@ -58,7 +58,7 @@ impl Cdr {
         }
     }
 
-    /// The header of a message.
+    /// Appends the `std_msgs/Header` of a message.
     pub(super) fn header(&mut self, message: &Message) {
         let stamp_ns = message.timestamp_ns();
         let nanosec = stamp_ns.rem_euclid(1_000_000_000) as u32;
@@ -69,7 +69,7 @@ impl Cdr {
         self.text(message.header.frame_id.get().unwrap_or_default());
     }
 
-    /// A PointCloud2 of points that `fill` appends.
+    /// Appends a PointCloud2, whose points `fill` appends.
     pub(super) fn cloud(
         &mut self,
         message: &Message,

@@ -25,20 +25,20 @@ struct Information {
 /// Files of a bag.
 #[derive(Default)]
 pub(super) struct Bag {
-    /// Its files, in their order.
+    /// The files, in their order.
     pub files: Vec<PathBuf>,
-    /// Number of messages that its `metadata.yaml` claims for them.
+    /// Number of messages that `metadata.yaml` states.
     pub says_messages: Option<u64>,
-    /// The files beside them that `metadata.yaml` does not list, in words.
+    /// Line for the user with the files of the folder that `metadata.yaml` does not list.
     pub unlisted: Option<String>,
 }
 
-/// True if this is a folder of rosbag2, as far as can be seen from outside.
+/// True if a folder looks like one of rosbag2: it has a `metadata.yaml`, or a file with the name of a bag.
 pub(super) fn is_bag(path: &Path) -> bool {
     path.join(METADATA).is_file() || !bag_files(path).is_empty()
 }
 
-/// The bag at a path, a file or a folder.
+/// Finds the files of the bag at a path, which is a file or a folder.
 pub(super) fn of(path: &Path) -> Result<Bag, Error> {
     let of_files = |files: Vec<PathBuf>| Bag {
         files,
@@ -49,7 +49,7 @@ pub(super) fn of(path: &Path) -> Result<Bag, Error> {
     }
     let metadata = path.join(METADATA);
     if !metadata.exists() {
-        // The messages recorded until the recorder died.
+        // A recorder that died has written files, and no `metadata.yaml`.
         let found = bag_files(path);
         let problem = "no `metadata.yaml`, and no `.mcap` or `.db3` file (allowed: a folder of rosbag2)";
         return match found.is_empty() {
@@ -75,7 +75,7 @@ pub(super) fn of(path: &Path) -> Result<Bag, Error> {
         let problem = "no files in `relative_file_paths` (allowed: one or more)";
         return Err(refused(problem.to_owned()));
     }
-    // Some versions write the name of the folder before that of the file, and some forget what compression adds to it.
+    // Some versions write the folder's name before the file's, and some leave out the ending of compressed files.
     let found = bag.relative_file_paths.iter().map(|file| {
         let name = file.file_name().unwrap_or_default();
         let mut compressed = name.to_owned();
@@ -99,7 +99,7 @@ pub(super) fn of(path: &Path) -> Result<Bag, Error> {
     })
 }
 
-/// True if a file is named as those of bags are.
+/// True if a file has the name of a bag's: it ends with `.mcap` or `.db3`, also before `.zstd`.
 fn is_bag_file(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let plain = name.strip_suffix(".zstd").unwrap_or(&name);
@@ -121,7 +121,7 @@ fn bag_files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A name with its numbers as long as each other: `bag_10` comes behind `bag_2`.
+/// Returns the key by which a name is sorted: its numbers are padded, so that `bag_10` comes behind `bag_2`.
 fn ordered(name: &str) -> String {
     let mut key = String::new();
     let mut digits = String::new();

@@ -1,4 +1,4 @@
-//! Form in which our messages travel in MCAP, as their channel states it.
+//! Forms in which our messages are written to MCAP, as their channels state them.
 
 use super::standard::Standard;
 use crate::parts::{Part, TEXT, cell_type};
@@ -6,14 +6,14 @@ use robocache_device::Dtype;
 use robocache_stream::recording::text::{self, Change};
 use robocache_stream::{Cells, Column, DATATYPES, Message, MetadataRef, MetadataValue, form};
 
-/// The metadata of a channel that say what it is, and what the first message of its stream says of itself.
+/// Keys of a channel's metadata: the description of the channel, and the metadata of its stream's first message.
 pub(super) const ABOUT: &str = "robocache";
 pub(super) const FIRST: &str = "robocache.first";
 
-/// The form of a message.
+/// The form in which a message is written.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Form {
-    /// A type of ROS that holds these numbers.
+    /// A type of ROS that holds only numbers.
     Samples(&'static Standard),
     /// A JointState.
     Joints,
@@ -24,7 +24,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// The one that draws best of those that lose nothing.
+    /// Chooses the form that viewers draw best among those that lose nothing of the message.
     pub(super) fn of(message: &Message) -> Self {
         let header = &message.header;
         let is_stamped = i32::try_from(message.timestamp_ns().div_euclid(1_000_000_000)).is_ok();
@@ -57,7 +57,7 @@ impl Form {
     }
 }
 
-/// True if the values are the same as float64, and would not be as float32.
+/// True if the values are floats that keep their bits when they become float64 and come back.
 fn is_kept(message: &Message) -> bool {
     match message.columns() {
         [only] if only.dtype == Dtype::Float64 => true,
@@ -86,13 +86,13 @@ fn is_cloud(message: &Message) -> bool {
     columns.iter().all(is_field) && fits && is_table && ["x", "y", "z"].into_iter().all(has)
 }
 
-/// The number that a `sensor_msgs/PointField` has for a type.
+/// Returns the number of a type in `sensor_msgs/PointField`.
 pub(super) fn datatype(dtype: Dtype) -> Option<u8> {
     let at = DATATYPES.iter().position(|&known| known == dtype)?;
     Some(at as u8 + 1)
 }
 
-/// The type that elements travel as in types of ours: float16 and bfloat16 as their bits.
+/// Returns the type in which elements are written in types of ours: float16 and bfloat16 as their bits.
 pub(super) fn element(dtype: Dtype) -> Dtype {
     match dtype {
         Dtype::Float16 | Dtype::BFloat16 => Dtype::UInt16,
@@ -100,7 +100,7 @@ pub(super) fn element(dtype: Dtype) -> Dtype {
     }
 }
 
-/// The cells of a type.
+/// Parses the type of a column's cells, as `cell_type` writes it.
 fn cells_of_type(text: &str) -> Result<(Dtype, Cells), String> {
     let (dtype, cells) = match text.split_once('[') {
         None if text == TEXT => (Dtype::UInt8.name(), Some(Cells::Text(0))),
@@ -112,14 +112,14 @@ fn cells_of_type(text: &str) -> Result<(Dtype, Cells), String> {
     both.ok_or_else(|| format!("a column of `{text}`"))
 }
 
-/// Description that a channel of ours carries.
+/// Description of a channel of ours, kept in its metadata.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct About {
     pub stream: String,
-    /// The [`Form`] of its messages; `metadata` for texts that say where those of the next message differ from the first,
-    /// `view` for what is there to be looked at.
+    /// The [`Form`] of its messages; `metadata` for texts with the differences of the next message's metadata from the first's;
+    /// `view` for clouds that are only for viewers.
     pub form: String,
-    /// True if times of recording are those of arrival.
+    /// True if log times are arrival times.
     pub has_arrivals: bool,
     /// The columns of the payload.
     pub parts: Vec<Part>,
@@ -165,7 +165,7 @@ impl About {
     }
 }
 
-/// Metadata out of what a channel or a message says.
+/// Parses the metadata in the text of a channel, or the differences in that of a message.
 pub(super) fn changes(text: &str) -> Result<Vec<Change>, String> {
     if text.is_empty() {
         Ok(Vec::new())

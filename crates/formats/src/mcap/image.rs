@@ -1,4 +1,4 @@
-//! Images of ROS: `sensor_msgs/Image` as tensors `[H, W, C]`.
+//! Images of ROS and Foxglove: tensors `[H, W, C]`, or the bytes of compressed images.
 
 use super::row;
 use super::tally::Unfit;
@@ -14,7 +14,7 @@ const IMAGES: [&[&str]; 2] = [
     &["header", "height", "width", "encoding", "is_bigendian", "step", "data"],
     &["timestamp", "frame_id", "width", "height", "encoding", "step", "data"],
 ];
-/// Encodings of compressed images.
+/// The fields of a `sensor_msgs/CompressedImage`, and those of a `foxglove.CompressedImage`.
 const COMPRESSED: [&[&str]; 2] = [
     &["header", "format", "data"],
     &["timestamp", "frame_id", "data", "format"],
@@ -30,7 +30,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The kind of a message of these fields, if it is an image.
+    /// Returns the kind of a message with these fields, if it is an image.
     pub(super) fn of(fields: &Fields) -> Option<Self> {
         let are = |kinds: [&[&str]; 2]| kinds.iter().any(|names| has_all(fields, names));
         match (are(IMAGES), are(COMPRESSED)) {
@@ -40,8 +40,8 @@ impl Kind {
         }
     }
 
-    /// Makes the payload of `message` the image: of a plain one `[H, W, C]` without what stands behind its rows, of a
-    /// compressed one its bytes.
+    /// Copies the image to the payload of `message`: `[H, W, C]` without the padding behind its rows, or the bytes of a compressed
+    /// image.
     pub(super) fn read(self, payload: &StructArray, message: &mut Message) -> Result<(), Unfit> {
         let useless = |problem: &str| Unfit::Useless(problem.to_owned());
         let text = |name: &str| row::text(payload, name);
@@ -89,7 +89,7 @@ impl Kind {
     }
 }
 
-/// The type of a pixel's values, and how many it has: `sensor_msgs/image_encodings.hpp`.
+/// Returns the type and the number of a pixel's values: `sensor_msgs/image_encodings.hpp`.
 fn pixel(encoding: &str) -> Option<(Dtype, usize)> {
     Some(match encoding {
         "mono8" => (Dtype::UInt8, 1),

@@ -1,12 +1,12 @@
-//! Types of ROS that robocache knows itself: those that it writes, and those of bags that describe none.
+//! Types of ROS that robocache knows itself: those that it writes, and those of bags without descriptions.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::LazyLock;
 
-/// The encoding of a schema that is one of these, and not of the file.
+/// Encoding of a schema that comes from here, and not from the file.
 pub(super) const KNOWN: &str = "robocache";
 
-/// Line between a type and those that it is made of.
+/// Line in a schema between the fields of a type and the next type.
 const RULE: &str = "================================================================================";
 
 /// The fields of each type, by its name.
@@ -15,13 +15,13 @@ static ALL: LazyLock<BTreeMap<&str, &str>> = LazyLock::new(|| {
     types.filter_map(|of| of.split_once('\n')).collect()
 });
 
-/// The `ros2msg` schema of a type, such as `sensor_msgs/msg/Imu`. `None`: it is not known.
+/// Returns the `ros2msg` schema of a type, such as `sensor_msgs/msg/Imu`; `None` if the type is not known.
 pub(super) fn schema(name: &str) -> Option<String> {
     let fields = ALL.get(name.replacen("/msg/", "/", 1).as_str())?;
     Some(describe(fields))
 }
 
-/// The `ros2msg` schema of a type of these fields.
+/// Makes the `ros2msg` schema of a type with these fields, and with the types that it is made of.
 pub(super) fn describe(fields: &str) -> String {
     let mut text = fields.to_owned();
     let mut taken = Vec::new();
@@ -37,7 +37,7 @@ pub(super) fn describe(fields: &str) -> String {
     text
 }
 
-/// The types that fields are of, as far as they are known here.
+/// Lists the types of fields that are known here.
 fn parts(fields: &str) -> impl Iterator<Item = &'static str> {
     let of = fields.lines().filter_map(|line| line.split([' ', '[']).next());
     of.filter_map(|of| ALL.get_key_value(of).map(|(name, _)| *name))

@@ -1,6 +1,6 @@
-//! Messages in JSON, to Arrow.
+//! Decoder of messages in JSON.
 //!
-//! JSON Schema seldom says all of a type: what it leaves open, the first message tells.
+//! A JSON Schema seldom describes a type as a whole: the first message decides what the schema leaves open.
 
 use super::columns::{Column, Filled};
 use super::stamp;
@@ -14,15 +14,15 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Values are described no deeper in others than this.
+/// The most levels of values within values that are decoded.
 const DEEPEST: usize = 32;
-/// A type has no more values and objects than this.
+/// The most values and objects of a type.
 const MOST_VALUES: usize = 65_536;
-/// Every whole number up to here is a float64.
+/// Limit up to which float64 holds every whole number.
 const EXACT: i128 = 1 << 53;
 
-/// Makes the keys of a message names of fields, each of which stands once in its object: of several values the last one is
-/// kept, as JavaScript and Python do. `twice` becomes the first name that stood there several times.
+/// Turns the keys of a message into names of fields. If a name stands in an object several times, its last value is kept, as in
+/// JavaScript and Python, and `twice` becomes the first such name.
 fn name_fields(value: &mut Value, twice: &mut Option<String>) {
     match value {
         Value::List(items) => items.iter_mut().for_each(|item| name_fields(item, twice)),
@@ -53,7 +53,7 @@ fn parse(data: &[u8]) -> Result<Value, String> {
     Value::parse(str::from_utf8(data).map_err(|_| "it is not UTF-8")?)
 }
 
-/// The name of the field that a key becomes: dots stand between names.
+/// Turns a key into the name of a field, without dots: these separate names in a path.
 fn name_of(key: &str) -> Cow<'_, str> {
     match key {
         "" => "_".into(),
@@ -62,7 +62,7 @@ fn name_of(key: &str) -> Cow<'_, str> {
     }
 }
 
-/// The type of messages: what their schema says of it, if there is one, and else the first of them.
+/// Makes the type of messages from their schema, if there is one. The first message decides what the schema leaves open.
 pub(super) fn type_of(schema: &[u8], first: &Message) -> Result<Arc<Type>, String> {
     let first = &first.value;
     let schema = parse(schema).unwrap_or(Value::Null);
@@ -147,13 +147,13 @@ impl<'a> Types<'a> {
         })
     }
 
-    /// The kind that a value shows. One that shows none is a number, which is the most likely.
+    /// Derives the kind from a value. A missing value or a null counts as a number, which is the most likely.
     fn found(&mut self, value: Option<&Value>) -> Result<(Kind, Count), String> {
         Ok(match value {
             None | Some(Value::Null | Value::Float(_)) => ONE_NUMBER,
             Some(Value::Bool(_)) => (Kind::Flag, Count::One),
             Some(&Value::Whole(value)) => match value {
-                // Stamps in ns.
+                // Such large numbers are stamps in ns.
                 _ if value.abs() > EXACT && i64::try_from(value).is_ok() => (Kind::Number(Dtype::Int64), Count::One),
                 _ => ONE_NUMBER,
             },
@@ -182,7 +182,7 @@ fn object(fields: Result<Vec<Field>, String>) -> Result<(Kind, Count), String> {
     Ok((Kind::Struct(Type::new(fields?)?), Count::One))
 }
 
-/// A field of an object. Whole numbers become float64, but for those that may be of a stamp, which is not rounded.
+/// Makes a field of an object. Whole numbers become float64, but those that may belong to a stamp stay int64: it is not rounded.
 fn field(name: String, (kind, count): (Kind, Count)) -> Field {
     let kind = match kind {
         Kind::Number(Dtype::Int64) if count != Count::One || !stamp::is_part(&name) => Kind::Number(Dtype::Float64),
@@ -191,7 +191,7 @@ fn field(name: String, (kind, count): (Kind, Count)) -> Field {
     Field { name, kind, count }
 }
 
-/// Lists of lists are not decoded.
+/// Makes a list of a kind. Lists of lists are not decoded.
 fn list_of((kind, count): (Kind, Count)) -> (Kind, Count) {
     match count {
         Count::One => (kind, Count::Sequence),
@@ -199,7 +199,7 @@ fn list_of((kind, count): (Kind, Count)) -> (Kind, Count) {
     }
 }
 
-/// A message, whose keys are names of fields.
+/// A parsed message, whose keys are names of fields.
 pub(super) struct Message {
     value: Value,
     /// The first name that several keys have in one object.
@@ -214,7 +214,7 @@ impl Message {
     }
 }
 
-/// Reads a message as a row of columns. What can't be taken as it is, is told to the tally.
+/// Reads a message as a row of columns. The tally counts keys and numbers that can't be taken as they are.
 pub(super) fn read(of: &Type, data: &[u8], columns: &mut [Column], tally: &mut Tally) -> Result<(), String> {
     let message = Message::parse(data)?;
     let mut reader = Reader::default();
@@ -236,9 +236,9 @@ pub(super) fn read(of: &Type, data: &[u8], columns: &mut [Column], tally: &mut T
 #[derive(Default)]
 struct Reader {
     filled: Filled,
-    /// The first key that the type of a message has not.
+    /// The first key that the type of the messages does not have.
     unknown: Option<String>,
-    /// Number of whole numbers that float64 does not hold, and the place of the first.
+    /// Number of whole numbers that were rounded to float64, and the path of the first.
     rounded: u64,
     rounded_at: String,
 }
@@ -336,7 +336,7 @@ fn refused(dtype: Dtype, value: &Value) -> String {
     }
 }
 
-/// A number without a fraction.
+/// Returns the value as a whole number, if it is one.
 fn whole(value: &Value) -> Option<i128> {
     match value {
         Value::Whole(value) => Some(*value),
@@ -347,7 +347,7 @@ fn whole(value: &Value) -> Option<i128> {
     }
 }
 
-/// The bits of a number. Protocol Buffers write as JSON texts what JSON has no numbers for.
+/// Returns the bits of a number. Texts are read, too: Protocol Buffers write int64, NaN and infinities as texts in JSON.
 fn number(dtype: Dtype, value: &Value) -> Option<u64> {
     let whole = whole(value);
     match dtype {

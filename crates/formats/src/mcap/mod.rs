@@ -1,6 +1,6 @@
-//! MCAP files: what ROS 2, Foxglove and others record, read into messages, and messages written as ROS 2 would.
+//! Reader and writer of MCAP files: recordings of ROS 2, Foxglove and others are read, messages are written as those of ROS 2.
 //!
-//! [`Reader`] gives the messages of a file, or of a folder of rosbag2, stream by stream as `docs/formats.md` says.
+//! [`Reader`] reads the messages of a file, or of a folder of rosbag2, and splits them into streams as `docs/formats.md` says.
 //!
 //! ```no_run
 //! use robocache_formats::mcap::Reader;
@@ -20,7 +20,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Writer`] makes a file of messages, and a reader gives the same ones:
+//! [`Writer`] writes messages to a file, and a reader gives the same messages back:
 //!
 //! ```
 //! use robocache_formats::mcap::{Reader, Writer};

@@ -7,11 +7,11 @@ use crate::Error;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Reads a file in the order of the log times of its messages, and of the file among those of one time.
+/// Reader of a file in the order of its messages' log times. Messages of the same log time keep the order of the file.
 ///
-/// Writers with several threads or caches put messages into a file in another order. One that is ahead of others behind it is
-/// held until those were read; what is in order is not copied. The index at the end of the file says when the messages of its
-/// chunks were logged: without it, as in a file without chunks, [`MOST_BLIND`] bytes are held all the time.
+/// Writers with several threads or caches put messages into a file in another order. A message is held until all with earlier log
+/// times were read; messages in order are not copied. The index at the end of the file has the log times of the chunks. Without it,
+/// as in a file without chunks, [`MOST_BLIND`] bytes are held all the time.
 pub(super) struct Ordered {
     records: Records,
     held: BinaryHeap<Reverse<Held>>,
@@ -20,22 +20,21 @@ pub(super) struct Ordered {
     given: Held,
     /// Number of messages that were held.
     count: u64,
-    /// The latest log time that was read, and the number of messages that stand behind a later one.
+    /// The latest log time that was read, and the number of messages that stand behind one with a later log time.
     latest: u64,
     late: u64,
     is_read: bool,
-    /// True if the file keeps its order: of a stream of ours whose messages have no arrivals log times are stamps, and those may
-    /// go back.
+    /// True if the order of the file is kept: for a stream of ours without arrival times, log times are stamps, which may go back.
     keeps: bool,
 }
 
-/// Bytes of messages that are held where nothing tells what is to come.
+/// Bytes of messages that are held if the file has no index of log times.
 const MOST_BLIND: u64 = 64 << 20;
 
 #[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     log_time: u64,
-    /// Its place among those that were held.
+    /// Number of the message among all that were held: it decides between equal log times.
     number: u64,
     channel: u16,
     publish_time: u64,
@@ -59,7 +58,7 @@ impl Ordered {
         }
     }
 
-    /// True if a message that is held is the next one: nothing earlier is to come, or too much is held.
+    /// True if the first message that is held is the next one: no earlier one is left in the file, or too many bytes are held.
     fn is_due(&self) -> bool {
         let Some(Reverse(first)) = self.held.peek() else {
             return false;
@@ -72,7 +71,7 @@ impl Ordered {
         self.is_read || first.log_time <= self.records.least_ahead() || self.held_bytes > most
     }
 
-    /// Holds the message of a part; false if it is none, or the next one.
+    /// Holds the message of a part. Returns false if the part is not a message, or is the next message to return.
     fn hold(&mut self, part: &Part) -> Result<bool, Error> {
         let record = self.records.record(part)?;
         self.keeps |= is_by_stamp(&record);
@@ -146,12 +145,12 @@ impl Container for Ordered {
     }
 }
 
-/// The memory of a message that is held.
+/// Memory that a held message takes, bytes.
 fn bytes(data: &[u8]) -> u64 {
     (size_of::<Held>() + data.len()) as u64
 }
 
-/// True for the channel of a stream of ours whose log times are its stamps.
+/// True if the record is the channel of a stream of ours whose log times are its stamps.
 fn is_by_stamp(record: &Record<'_>) -> bool {
     let Record::Channel(channel) = record else { return false };
     let about = channel.metadata(form::ABOUT).map(form::About::from_text);

@@ -10,19 +10,19 @@ use robocache_stream::{
     CloudFields, FRAMES, FromConfig, NamesConfig, Recognised, Selection, Selector, TimeUnit, recognise,
 };
 
-/// An array of more elements than this has a stream of its own, as lists of any length have.
+/// An array of this many elements or more has a stream of its own, as a list of any length has.
 const LONG: i32 = 64;
 
-/// Field with the sensor's pose, from which the points of a cloud come.
+/// Field of a cloud with the pose of its sensor.
 const POSE: &str = "pose";
 
-/// Use of the messages of a type.
+/// Plan for the messages of a type.
 pub(super) struct Plan {
     pub decoder: Decoder,
     pub stamp: Option<Stamp>,
-    /// True if a configuration says what is taken.
+    /// True if a configuration selects the values.
     pub is_configured: bool,
-    /// True if the configuration says where the stamp stands: then it is read with the rest.
+    /// True if the configuration names the field of the stamp, which is then read with the values.
     pub is_stamp_said: bool,
     pub parts: Vec<Part>,
     /// Parts that are left out, in words.
@@ -31,12 +31,12 @@ pub(super) struct Plan {
 
 /// A stream that messages become.
 pub(super) struct Part {
-    /// Suffix of the topic's name, behind a dot.
+    /// Suffix behind the topic's name, with its dot, such as `.pose`.
     pub suffix: String,
     pub take: Take,
-    /// Source of the stream: the path of a list, or of a struct. Where that is empty, there is no message.
+    /// Path of the list or struct that the stream is made from. If it is empty in a message, the stream gets none.
     pub source: Option<String>,
-    /// Number of messages that it has given, and of those whose source was empty.
+    /// Number of messages that the stream got, and of messages whose source was empty.
     pub given: u64,
     pub empty: u64,
 }
@@ -44,7 +44,7 @@ pub(super) struct Part {
 pub(super) enum Take {
     Select(Box<Selector>),
     Image(image::Kind),
-    /// Poses, each a stream by the names of its frames.
+    /// Transforms, with a stream for each pair of frames.
     Transforms(Box<Transforms>),
 }
 
@@ -67,7 +67,7 @@ impl Take {
 }
 
 impl Part {
-    /// Numbers that could not be taken as they are, in words.
+    /// Lines for the user on values that could not be taken as they are.
     pub(super) fn losses(&self) -> Vec<String> {
         let Some(selector) = self.take.selector() else {
             return Vec::new();
@@ -81,18 +81,18 @@ impl Part {
     }
 }
 
-/// Use of transforms.
+/// Places of the transforms in a message.
 pub(super) struct Transforms {
     pub selector: Selector,
     pub stamp: Option<Stamp>,
     /// Path of the name of the parent frame.
     pub parent: &'static str,
-    /// True if they are the elements of the only list of a message.
+    /// True if the transforms are the elements of the message's only list; else the message is a transform.
     pub is_list: bool,
 }
 
 impl Plan {
-    /// The plan for a type; `selection` is the configuration's selection of it, `unit` that of stamps which are numbers.
+    /// Makes the plan for a type. `selection` comes from a configuration; `unit` is the given unit of stamps that are numbers.
     pub(super) fn new(decoder: Decoder, selection: Option<&Selection>, unit: Option<TimeUnit>) -> Self {
         let fields = decoder.fields.clone();
         let mut plan = Self {
@@ -118,7 +118,7 @@ impl Plan {
             match recognise(&fields).filter(|known| found.has(known)) {
                 Some(Recognised::Cloud) => {
                     plan.push("", Take::select(Selection::cloud(CloudFields::All, None)), None);
-                    // The pose of a cloud, which its points are not moved by.
+                    // The pose is a stream of its own: the points are not moved by it.
                     plan.push_values(&found, &format!(".{POSE}"), Some(POSE));
                 }
                 Some(Recognised::Sample(taken, names)) => {
@@ -140,13 +140,13 @@ impl Plan {
         plan
     }
 
-    /// True if each message holds several, with stamps of their own.
+    /// True if the messages hold transforms, each of which has a stamp of its own.
     pub(super) fn is_transforms(&self) -> bool {
         matches!(&self.parts[..], [part] if matches!(part.take, Take::Transforms(_)))
     }
 
-    /// Streams that lack some of the `messages` because their source was empty, in words. If others have a value, a
-    /// list that is empty in all messages is not reported.
+    /// Lines for the user on streams that lack some of the `messages` because their source was empty. A list that is empty in all
+    /// messages is not reported if another stream got a message.
     pub(super) fn empty(&self, messages: u64) -> Vec<String> {
         let is_given = self.parts.iter().any(|part| part.given > 0);
         let is_all = !is_given && self.parts.iter().all(|part| part.empty > 0);
@@ -162,7 +162,7 @@ impl Plan {
         parts.map(words).collect()
     }
 
-    /// The fields of clouds that are in no column.
+    /// The fields of clouds that become no column, in words.
     pub(super) fn fields_left_out(&self) -> Vec<String> {
         let selectors = self.parts.iter().filter_map(|part| part.take.selector());
         selectors.flat_map(Selector::left_out).collect()
@@ -178,7 +178,7 @@ impl Plan {
         });
     }
 
-    /// The values below a path, or all of them, as a stream.
+    /// Adds a stream of the values below a path, or of all values.
     fn push_values(&mut self, found: &Found, suffix: &str, below: Option<&str>) {
         let paths = found.values.iter().map(|(path, _)| path);
         let paths = paths.filter(|path| below.is_none_or(|below| is_below(path, below)));
@@ -188,7 +188,7 @@ impl Plan {
         }
     }
 
-    /// Lists of numbers, each a stream.
+    /// Adds a stream for each list of numbers.
     fn push_lists(&mut self, found: &Found, names: Option<&str>, is_wanted: impl Fn(&str) -> bool) {
         for path in found.lists.iter().filter(|path| is_wanted(path)) {
             let take = Take::samples(Some(columns(vec![path.clone()], names)));
@@ -197,13 +197,13 @@ impl Plan {
     }
 }
 
-/// These columns, whose values have the names in a list.
+/// Makes the configuration that takes these columns. `names` is the path of a list with the names of their values.
 fn columns(columns: Vec<String>, names: Option<&str>) -> FromConfig {
     FromConfig {
         columns,
         names: names.map(|key| NamesConfig {
             key: key.to_owned(),
-            // In the order of the first message.
+            // If empty, the order of the first message.
             order: Vec::new(),
         }),
         stamp: None,
@@ -218,15 +218,15 @@ fn is_below(path: &str, of: &str) -> bool {
 /// The parts of a type, by their paths.
 #[derive(Default)]
 struct Found {
-    /// Numbers and short arrays of them, with what they are in words.
+    /// Paths of numbers and of short arrays of numbers, each with its type in words.
     values: Vec<(String, String)>,
     lists: Vec<String>,
-    /// Fields that are not numbers.
+    /// Paths of fields that are not numbers, each with its type in words.
     others: Vec<(String, String)>,
 }
 
 impl Found {
-    /// True if all parts of a sample are there: other types have fields of the same names.
+    /// True if all parts of a recognised sample are there: other types, too, have some fields of these names.
     fn has(&self, known: &Recognised) -> bool {
         let paths = || self.values.iter().map(|(path, _)| path).chain(&self.lists);
         match known {
@@ -243,7 +243,7 @@ impl Found {
 
     fn add(&mut self, path: &str, field: &FieldRef, stamp: Option<&Stamp>) {
         match field.data_type() {
-            // They become the stamp and the frame of the message.
+            // The stamp and the frame go to the message's header.
             _ if stamp.is_some_and(|stamp| stamp.is_at(path)) => {}
             DataType::Utf8 if FRAMES.contains(&path) => {}
             DataType::Struct(fields) => {
@@ -267,7 +267,7 @@ impl Found {
 }
 
 impl Transforms {
-    /// Transforms in messages of these fields, if there are any.
+    /// Finds the transforms in messages with these fields, if there are any.
     fn of(fields: &Fields) -> Option<Self> {
         const ROS: [&str; 3] = ["header", "child_frame_id", "transform"];
         const FOXGLOVE: [&str; 5] = [
@@ -305,7 +305,7 @@ impl Transforms {
     }
 }
 
-/// A type in words.
+/// Describes a type in words.
 fn words(data_type: &DataType) -> String {
     match data_type {
         DataType::Utf8 => "text".to_owned(),

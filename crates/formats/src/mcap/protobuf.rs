@@ -1,7 +1,7 @@
-//! Messages in Protocol Buffers, to Arrow: the wire format, read by what a [descriptor](super::descriptor) says of it.
+//! Decoder of messages in Protocol Buffers: the wire format, by the layout that a [descriptor](super::descriptor) gives.
 //!
-//! A field that comes again replaces the first one, or is merged into it; one of another wire type is unknown, and skipped.
-//! Plain numbers that are not there are 0. Where the schema can tell, they are null.
+//! A field that comes again replaces the first one, or is merged into it. A field of another wire type counts as unknown, and is
+//! skipped. Missing numbers are 0, or null if the schema tells a missing number from 0.
 
 use super::columns::{Column, Filled};
 use super::types::{Field, Kind, Type};
@@ -17,7 +17,7 @@ pub(super) struct Layout {
 
 pub(super) struct Tag {
     pub form: Form,
-    /// The bits of what stands for a missing number; `None`: it is null.
+    /// The bits of the default that a missing number has; `None` if it is null.
     pub absent: Option<u64>,
 }
 
@@ -30,9 +30,9 @@ pub(super) enum Form {
     Zigzag64,
     Fixed32,
     Fixed64,
-    /// Texts, and bytes that are elements.
+    /// Texts, or `bytes` as an element of a list.
     Text,
-    /// Bytes that are numbers.
+    /// `bytes` as a list of uint8.
     Bytes,
     Struct(Arc<Layout>),
     Opaque,
@@ -51,7 +51,7 @@ struct Decoder {
 }
 
 impl Decoder {
-    /// Reads what a part of a message has of a row.
+    /// Reads the fields in a part of a message into a row.
     fn read(
         &mut self,
         layout: &Layout,
@@ -129,7 +129,7 @@ impl Decoder {
         }
     }
 
-    /// Ends a row: what it has not is added.
+    /// Ends a row, and fills in its missing fields.
     fn close(&mut self, layout: &Layout, of: &Type, columns: &mut [Column], row: usize) -> Result<(), String> {
         for ((tag, field), column) in layout.fields.iter().zip(&of.fields).zip(columns) {
             match (column, &tag.form, &field.kind) {
@@ -169,7 +169,7 @@ fn add_text(column: &mut Column, kind: &Kind, data: &[u8]) -> Result<(), String>
 }
 
 impl Form {
-    /// The bits of a number. A value of another wire type has none.
+    /// Returns the bits of a number; `None` if the value has another wire type.
     fn number(&self, value: Value<'_>) -> Option<u64> {
         let signed = |value: u64| (value >> 1) ^ (value & 1).wrapping_neg();
         Some(match (self, value) {
@@ -183,7 +183,7 @@ impl Form {
         })
     }
 
-    /// The next one of numbers that stand side by side.
+    /// Reads the next number of a packed field.
     fn next_packed(&self, wire: &mut Wire<'_>) -> Result<Option<u64>, String> {
         if wire.rest.is_empty() {
             return Ok(None);
@@ -197,7 +197,7 @@ impl Form {
     }
 }
 
-/// A value as it travels.
+/// A value on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value<'a> {
     Varint(u64),
@@ -207,7 +207,7 @@ pub(super) enum Value<'a> {
     Fixed32([u8; 4]),
 }
 
-/// The numbers and values of a message's fields, one after the other.
+/// Iterator over the fields of a message: the number and the value of each.
 pub(super) struct Wire<'a> {
     rest: &'a [u8],
     len: usize,
@@ -263,7 +263,7 @@ impl<'a> Wire<'a> {
         })
     }
 
-    /// Contents of a group that began, groups in it among them.
+    /// Reads the contents of a group, with all groups within it.
     fn group(&mut self, number: u64) -> Result<Value<'a>, String> {
         let (from, mut open) = (self.rest, vec![number]);
         while let Some(&innermost) = open.last() {

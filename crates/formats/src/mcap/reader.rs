@@ -12,19 +12,20 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Reads the messages of a bag, which is one MCAP file, or the folder of rosbag2 with several.
+/// Reader of the messages of a bag, which is one file, or a folder of rosbag2 with several files.
 ///
-/// A topic becomes a stream, or several: `docs/formats.md` says which, and what is left out. Messages come in the order of the
-/// files, and in each in that of their log times. One chunk of a file is in memory at a time, and what stands in it too early.
+/// A topic becomes one stream or several: `docs/formats.md` says which, and what is left out. Messages come in the order of the
+/// files, and within a file in the order of their log times. Memory holds one chunk of a file at a time, and the messages that
+/// stand too early in the file.
 pub struct Reader {
     path: PathBuf,
-    /// Number of messages that the metadata of a folder claim, until it was compared with those that came; and true if
-    /// something could not be read.
+    /// Number of messages that the folder's metadata state, until it is compared; number of messages read; and true if a part could
+    /// not be read.
     says_messages: Option<u64>,
     messages: u64,
     is_damaged: bool,
-    /// Messages that stand behind later ones in the files that were read, those that came behind later ones nevertheless, and the
-    /// last log time.
+    /// Number of messages that stand behind later ones in the files read so far, number of messages that still came out behind
+    /// later ones, and the last log time.
     late: u64,
     backwards: u64,
     last_log_time: u64,
@@ -34,11 +35,11 @@ pub struct Reader {
     open_file: Option<Box<dyn Container>>,
     topics: Topics,
     names: Names,
-    /// The message whose streams are being given.
+    /// The current message, if streams of it are left to return.
     open: Option<Open>,
     /// Reasons why files can't be opened, or not read as a whole.
     missing: Vec<Error>,
-    /// Records beside the messages of the files that were read.
+    /// Lines for the user on records and files that are left out.
     beside: Vec<String>,
 }
 
@@ -46,7 +47,7 @@ impl Reader {
     /// Opens a file, or the folder of a bag.
     ///
     /// # Errors
-    /// If there is none, or it is none of MCAP.
+    /// If the file or the folder does not exist, or is not a bag.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let bag = files::of(path.as_ref())?;
         let mut files = bag.files;
@@ -82,8 +83,8 @@ impl Reader {
         files::is_bag(folder.as_ref())
     }
 
-    /// Takes of a topic what a configuration wants of the input of that name. The name is that of the topic, or of its
-    /// stream. To be said before the first message is read.
+    /// Takes the values of a topic that a configuration selects for an input. `name` is the name of the topic or of its stream.
+    /// Call it before the first message is read.
     pub fn with_selection(mut self, name: &str, selection: Selection) -> Self {
         if selection != Selection::default() {
             self.topics.selections.insert(file_name(name), selection);
@@ -93,8 +94,8 @@ impl Reader {
         self
     }
 
-    /// Takes stamps that are numbers in this unit, whatever is next to their publication. To be said before the first message is
-    /// read.
+    /// Sets the unit of stamps that are numbers, even if another unit brings them nearer to their publication. Call it before the
+    /// first message is read.
     pub fn with_unit(mut self, unit: TimeUnit) -> Self {
         self.topics.unit = Some(unit);
         self.topics.all.clear();
@@ -102,18 +103,17 @@ impl Reader {
         self
     }
 
-    /// The name of a stream that a message came of.
+    /// The name of a stream, by the index that [`next_into`](Self::next_into) returns.
     pub fn stream(&self, index: usize) -> &str {
         &self.names.found[index].2
     }
 
-    /// Makes `message` the next one. Returns the index of its [`stream`](Self::stream); `None` at the end.
+    /// Reads the next message into `message`. Returns the index of its [`stream`](Self::stream); `None` at the end.
     ///
-    /// Its `timestamp_ns` is the stamp in its header, else the time of its publication. Its `arrival_ns` is when it was
-    /// recorded.
+    /// Its `timestamp_ns` is the stamp in its header, else the time of its publication. Its `arrival_ns` is the time of recording.
     ///
     /// # Errors
-    /// A part that can't be read. The next call goes on behind it.
+    /// If a part can't be read. The next call goes on behind that part.
     pub fn next_into(&mut self, message: &mut Message) -> Result<Option<usize>, Error> {
         let read = self.read_next(message);
         self.is_damaged |= read.is_err();
@@ -152,7 +152,7 @@ impl Reader {
                 }
                 Some(Record::Message(raw)) => {
                     self.messages += 1;
-                    // What the first message has shows whether an index is right that says there are none.
+                    // The log time of the first message shows if an index without log times is wrong.
                     self.has_log_times |= self.messages == 1 && raw.log_time != 0;
                     self.backwards += u64::from(raw.log_time < self.last_log_time && !is_by_stamp);
                     self.last_log_time = raw.log_time;
@@ -163,8 +163,8 @@ impl Reader {
         }
     }
 
-    /// Parts that were left out up to now because there is no place for them, and stand-ins for missing parts, a line
-    /// for each.
+    /// Lines for the user: parts that were left out up to now because no stream can hold them, and values that stand for missing
+    /// ones.
     pub fn left_out(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.topics.all.iter().flat_map(Topic::left_out).collect();
         lines.sort();
@@ -182,7 +182,7 @@ impl Reader {
         lines
     }
 
-    /// Parts that could not be read up to now in messages that came whole, a line for each topic.
+    /// Lines for the user, one for each topic: messages that were found up to now, but can't be read.
     pub fn broken(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.topics.all.iter().filter_map(Topic::broken).collect();
         lines.sort();
@@ -204,7 +204,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Takes what the end of the open file says of its channels: what describes them may be in a chunk that is damaged.
+    /// Takes in the schemas and channels from the end of the open file: their first copies may be in a damaged chunk.
     fn describe(&mut self) {
         self.topics.forget_ids();
         let topics = &mut self.topics;
@@ -213,7 +213,7 @@ impl Reader {
         }
     }
 
-    /// Makes `message` what the next stream has of the message that is open. Returns which stream that is.
+    /// Fills `message` for the next stream of the current message. Returns the index of the stream; `None` if no stream is left.
     fn take_part(&mut self, message: &mut Message) -> Option<usize> {
         let open = self.open.as_mut()?;
         let topic = &mut self.topics.all[open.topic];
@@ -301,7 +301,7 @@ impl Reader {
     }
 }
 
-/// The names of streams, by topic and form, and by suffix, each that of a file of its own.
+/// Names of streams by topic, form and suffix. Each is unique, and a valid file name.
 #[derive(Default)]
 struct Names {
     found: Vec<((String, usize), String, String)>,
@@ -311,7 +311,7 @@ struct Names {
 }
 
 impl Names {
-    /// The index of a stream.
+    /// Returns the index of a stream, and gives a new stream its name.
     fn find(&mut self, topic: &str, form: usize, suffix: &str) -> usize {
         let mut found = self.found.iter();
         let known = found.position(|((of, which), with, _)| of == topic && *which == form && with == suffix);

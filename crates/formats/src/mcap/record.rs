@@ -1,16 +1,16 @@
-//! The parts of MCAP's records: <https://mcap.dev/spec>.
+//! Parsing of MCAP's records: <https://mcap.dev/spec>.
 
 use super::zstd;
 use crate::Error;
 use std::io::Read;
 
-/// An opcode, and a length of 64 bits.
+/// Bytes of a record's head: an opcode, and a length of 64 bits.
 pub(super) const HEAD: usize = 9;
-/// A chunk and a record have no more than this, compressed or not: as much as dora sends in a message. A kilobyte of zstd may
-/// unpack to a gigabyte.
+/// The most bytes of a chunk or a record, compressed or not: as many as dora sends in a message. A kilobyte of zstd may unpack to a
+/// gigabyte.
 pub(super) const MOST_BYTES: u64 = 256 << 20;
 
-/// A record that says something of messages, or is one.
+/// A message, or a record that describes messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record<'a> {
     Schema(Schema<'a>),
@@ -18,23 +18,23 @@ pub(super) enum Record<'a> {
     Message(RawMessage<'a>),
 }
 
-/// A file of a bag that is open.
+/// An open file of a bag.
 pub(super) trait Container {
     /// Hands over the schemas and channels that are known before the first message.
     fn describe(&self, take: &mut dyn FnMut(Record<'_>));
 
-    /// The next record; `None` at the end.
+    /// Reads the next record; `None` at the end.
     ///
     /// # Errors
-    /// A part of the file that can't be read. The next call goes on behind it.
+    /// If a part of the file can't be read. The next call goes on behind that part.
     fn next(&mut self) -> Result<Option<Record<'_>>, Error>;
 
-    /// Records beside the messages that were read, in words.
+    /// Line for the user on the records beside the messages, which are left out.
     fn left_out(&self) -> Option<String> {
         None
     }
 
-    /// False if the log times of all messages are 0: nobody wrote down when they came.
+    /// False if the log times of all messages are 0: the recorder did not write them.
     fn has_log_times(&self) -> bool {
         true
     }
@@ -61,11 +61,11 @@ pub(super) struct Schema<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Channel<'a> {
     pub id: u16,
-    /// 0: none.
+    /// The number of the schema; 0 if the channel has none.
     pub schema: u16,
     pub topic: &'a str,
     pub encoding: &'a str,
-    /// Names and values, as they stand in the record.
+    /// Names and values, in the bytes of the record.
     metadata: &'a [u8],
 }
 
@@ -80,7 +80,7 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// The last value of that name in other metadata of the channel.
+    /// Returns the last value of this name in the channel's metadata.
     pub(super) fn metadata(&self, name: &str) -> Option<&'a str> {
         let mut fields = Fields(self.metadata);
         let all = std::iter::from_fn(|| Some((fields.text()?, fields.text()?)));
@@ -99,7 +99,7 @@ pub(super) struct RawMessage<'a> {
     pub data: &'a [u8],
 }
 
-/// The parts of a record.
+/// Parser of the fields of a record.
 pub(super) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -166,7 +166,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Description, in words, of an attachment whose beginning is there.
+    /// Describes an attachment in words, from its first bytes.
     pub(super) fn attachment(mut self) -> Option<String> {
         self.u64()?; // when it was logged, and when it was made
         self.u64()?;
@@ -180,8 +180,8 @@ impl<'a> Fields<'a> {
         self.text()
     }
 
-    /// Position of a chunk, the log times of its earliest and latest message, and the channels that have an index of their
-    /// messages in it.
+    /// Parses the index of a chunk: its position, the log times of its earliest and latest message, and the channels of its
+    /// messages.
     pub(super) fn chunk_index(mut self) -> Option<(u64, [u64; 2], Vec<u16>)> {
         let times = [self.u64()?, self.u64()?];
         let at = self.u64()?;
@@ -193,7 +193,7 @@ impl<'a> Fields<'a> {
         Some((at, times, channels))
     }
 
-    /// Makes `out` the records of a chunk, as many as can be had of one that is cut.
+    /// Unpacks the records of a chunk into `out`; of a chunk that is cut off, as many bytes as can be unpacked.
     pub(super) fn unpack_chunk(mut self, is_cut: bool, out: &mut Vec<u8>) -> Result<(), String> {
         out.clear();
         let mut parts = || {
@@ -212,7 +212,7 @@ impl<'a> Fields<'a> {
             ));
         }
         let compressed = &self.0[..there.min(compressed_size) as usize];
-        // One byte more than is said tells that there are more.
+        // One byte more than stated shows that the chunk is larger.
         let limit = size + 1;
         let unpacked = match compression {
             "" => {
@@ -246,7 +246,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The opcode of a record, and the length of its body.
+/// Parses the head of a record: its opcode, and the length of its body.
 pub(super) fn head(bytes: &[u8]) -> Option<(u8, u64)> {
     let mut fields = Fields(bytes);
     let [op] = fields.array()?;

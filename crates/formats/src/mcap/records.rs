@@ -1,4 +1,4 @@
-//! The records of an MCAP file, in their order, out of its chunks.
+//! Reader of an MCAP file's records in their order, with those in chunks.
 
 use super::record::{Fields, HEAD, MOST_BYTES, Record, Schema, head};
 use super::summary::{FOOTER, Summary};
@@ -10,13 +10,13 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Number of attachments and records of metadata that are named, and of bytes of a name.
+/// The most attachments and records of metadata that are named, and the most bytes that are read for a name.
 const MOST_BESIDE: usize = 20;
 const MOST_NAME: u64 = 4096;
 /// Name of the metadata that rosbag2 writes about its own files.
 const OF_ROSBAG2: &str = "rosbag2";
 const NOT_MCAP: &str = "no file of a bag (allowed: one that starts with `\\x89MCAP0\\r\\n` or `SQLite format 3`, or either compressed with zstd)";
-/// The first opcode of applications.
+/// The first opcode that is free for applications.
 const PRIVATE: u8 = 0x80;
 
 /// Source of the next record.
@@ -24,19 +24,19 @@ const PRIVATE: u8 = 0x80;
 enum Place {
     File,
     Chunk,
-    /// Behind the footer.
+    /// The closing magic bytes, behind the footer.
     Tail,
     End,
 }
 
-/// A part of a file: its record, in memory.
+/// A record in memory: its opcode, the range of its body in a buffer, and the place that it was read from.
 pub(super) struct Part {
     op: u8,
     body: Range<usize>,
     of: Place,
 }
 
-/// Reads a file record by record. One chunk is in memory at a time.
+/// Reader of a file, record by record, with one chunk in memory at a time.
 pub(super) struct Records {
     path: PathBuf,
     file: BufReader<File>,
@@ -44,24 +44,24 @@ pub(super) struct Records {
     /// Position of the next record of the file.
     at: u64,
     place: Place,
-    /// The last record of the file.
+    /// Body of the record of the file that was read last.
     body: Vec<u8>,
-    /// The records of the last chunk, those that are read, and where the chunk begins.
+    /// The records of the last chunk, the number of their bytes that were read, and the position of the chunk in the file.
     chunk: Vec<u8>,
     chunk_read: usize,
     chunk_at: u64,
-    /// For each message of the chunk the earliest log time from it on, and how many of them were read.
+    /// Earliest log time from each message of the chunk on, and the number of these messages that were read.
     earliest: Vec<u64>,
     chunk_messages: usize,
     summary: Summary,
-    /// Number of messages and chunks that were read, and those that the file claims.
+    /// Numbers of messages and of chunks that were read, and the numbers that the file states.
     messages: u64,
     says_messages: Option<u64>,
     chunks_read: u64,
     says_chunks: u64,
-    /// True if the records are those of the end, which repeats schemas and channels.
+    /// True behind the data section, where the summary repeats schemas and channels.
     is_summary: bool,
-    /// Records beside the messages, in words, and the number of further ones.
+    /// Records beside the messages, in words, and the number of further such records.
     beside: Vec<String>,
     more_beside: u64,
     /// True if a part of the file could not be read.
@@ -69,7 +69,7 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Reads a file, which errors call `path`.
+    /// Opens a file, which errors call `path`.
     pub(super) fn open(path: &Path, file: File) -> Result<Self, Error> {
         let io = |source| Error::io(path, source);
         let length = file.metadata().map_err(io)?.len();
@@ -116,7 +116,7 @@ impl Records {
     /// Goes to the next record of a schema, a channel or a message; `None` at the end.
     ///
     /// # Errors
-    /// A part of the file that can't be read. The next call goes on behind it.
+    /// If a part of the file can't be read. The next call goes on behind that part.
     pub(super) fn next_part(&mut self) -> Result<Option<Part>, Error> {
         let part = self.advance();
         self.is_damaged |= part.is_err();
@@ -130,10 +130,10 @@ impl Records {
         part
     }
 
-    /// The record that was read last.
+    /// Parses the part that was read last.
     ///
     /// # Errors
-    /// A record that is shorter than its parts, or that no file may have.
+    /// If the record is shorter than its fields, or is a schema with the number 0.
     pub(super) fn record(&self, Part { op, body, of }: &Part) -> Result<Record<'_>, Error> {
         let (bytes, at) = match of {
             Place::Chunk => (&self.chunk, self.chunk_at),
@@ -154,12 +154,12 @@ impl Records {
         }
     }
 
-    /// True if the end of the file says where the chunks are, and when their messages were logged.
+    /// True if the end of the file has an index of the chunks, with the log times of their messages.
     pub(super) fn is_indexed(&self) -> bool {
         self.summary.has_chunks()
     }
 
-    /// The earliest log time of the messages that were not read yet: 0 where nothing tells it.
+    /// The earliest log time of the messages that were not read yet; 0 if the file has no index.
     pub(super) fn least_ahead(&self) -> u64 {
         let in_chunk = self
             .earliest
@@ -177,14 +177,14 @@ impl Records {
         self.summary.has_log_times()
     }
 
-    /// Records beside the messages that were read, in words.
+    /// Line for the user on the records beside the messages, which are left out.
     pub(super) fn left_out(&self) -> Option<String> {
         let more = (self.more_beside > 0).then(|| format!("and {} more", self.more_beside));
         let all: Vec<String> = self.beside.iter().cloned().chain(more).collect();
         (!all.is_empty()).then(|| format!("{}: left out: {}", self.path.display(), all.join(", ")))
     }
 
-    /// Looks up when the messages of the chunk were logged.
+    /// Computes `earliest` from the log times of the chunk's messages.
     fn look_at_times(&mut self) {
         self.earliest.clear();
         self.chunk_messages = 0;
@@ -197,7 +197,7 @@ impl Records {
                 break;
             };
             if op == op::MESSAGE {
-                // One that is too short is told when it is read.
+                // A message that is too short is reported when it is read.
                 self.earliest
                     .push(Fields(body).message().map_or(u64::MAX, |message| message.log_time));
             }
@@ -233,7 +233,7 @@ impl Records {
         }
     }
 
-    /// The next schema, channel or message of the chunk; `None` at its end.
+    /// Goes to the next schema, channel or message of the chunk; `None` at its end.
     fn next_in_chunk(&mut self) -> Result<Option<Part>, Error> {
         loop {
             let rest = &self.chunk[self.chunk_read..];
@@ -264,7 +264,7 @@ impl Records {
         }
     }
 
-    /// The next record of the file that is not a chunk; `None` if the place has changed.
+    /// Goes to the next record of the file. Returns it if it is a schema, a channel or a message; `None` for all others.
     fn next_in_file(&mut self) -> Result<Option<Part>, Error> {
         let (at, rest) = (self.at, self.length - self.at);
         if rest == 0 {
@@ -297,7 +297,7 @@ impl Records {
         };
         let there = rest - HEAD as u64;
         let is_cut = length > there;
-        // Only a chunk that is cut has messages that can be had; those of a record whose length is wrong are none.
+        // Of a record that is cut off, only a chunk has messages that can be read. Other such records have a wrong length.
         if is_cut && op != op::CHUNK {
             let problem = format!("a record of {length} bytes, of which {there} are there");
             return Err(self.resume(at, &problem));
@@ -366,7 +366,7 @@ impl Records {
         }
     }
 
-    /// Takes the name of what stands beside the messages.
+    /// Notes the name of an attachment or of a record of metadata.
     fn note_beside(&mut self, op: u8, bytes: u64) -> Result<(), Error> {
         let read = self.read_body(bytes.min(MOST_NAME))?;
         let fields = Fields(&self.body);
@@ -389,12 +389,12 @@ impl Records {
         self.skip(bytes - read)
     }
 
-    /// Compares how much was read with what the end of the file says, if nothing else is wrong with it. `at` is where its
-    /// footer begins.
+    /// Compares the number of messages read, or else of chunks, with the number that the file states, if nothing else is wrong. The
+    /// footer is at byte `at`.
     fn check_counts(&self, at: u64) -> Result<(), Error> {
         let (read, says, what) = match self.says_messages {
             Some(says) => (self.messages, says, "messages"),
-            // Not every writer has an index.
+            // Not every writer writes an index.
             None if self.says_chunks == 0 => return Ok(()),
             None => (self.chunks_read, self.says_chunks, "chunks"),
         };
@@ -405,7 +405,7 @@ impl Records {
         Err(self.damaged(at, problem))
     }
 
-    /// Looks whether the file ends behind its footer as it has to.
+    /// Checks that only the closing magic bytes follow the footer.
     fn check_tail(&mut self) -> Result<(), Error> {
         let (at, rest) = (self.at, self.length - self.at);
         let mut tail = [0; MAGIC.len()];
@@ -424,7 +424,8 @@ impl Records {
         }
     }
 
-    /// Goes to the first chunk behind the damage `at` a byte that the end of the file names, and says so.
+    /// Goes to the next chunk in the file's index behind the damage at byte `at`. Returns the error, which says where reading goes
+    /// on.
     fn resume(&mut self, at: u64, problem: &str) -> Error {
         let next = self.summary.next_chunk(at).filter(|&chunk| chunk < self.length);
         let next = next.filter(|&next| self.file.seek(SeekFrom::Start(next)).is_ok());
@@ -441,7 +442,7 @@ impl Records {
         self.damaged(at, format!("{problem}; {behind}"))
     }
 
-    /// Makes `body` the next bytes of the file, as many as are there.
+    /// Reads the next bytes of the file into `body`, fewer at its end. Returns their number.
     fn read_body(&mut self, bytes: u64) -> Result<u64, Error> {
         self.body.clear();
         let read = (&mut self.file).take(bytes).read_to_end(&mut self.body);

@@ -1,10 +1,10 @@
-//! The parts of a message that is a struct of one row.
+//! Access to the fields of a message that is a struct of one row.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, StructArray};
 use robocache_stream::FRAMES;
 
-/// The text at a path. `None` if there is none.
+/// Returns the text at a path; `None` if there is no text.
 pub(super) fn text<'a>(of: &'a StructArray, path: &str) -> Option<&'a str> {
     let (name, within) = match path.split_once('.') {
         Some((outer, name)) => (name, of.column_by_name(outer)?.as_struct_opt()?),
@@ -14,17 +14,17 @@ pub(super) fn text<'a>(of: &'a StructArray, path: &str) -> Option<&'a str> {
     (texts.len() > 0).then(|| texts.value(0))
 }
 
-/// The number of that name. `None` if there is none of this type.
+/// Returns the number in a field; `None` if there is no such field of this type.
 pub(super) fn number<T: ArrowPrimitiveType>(of: &StructArray, name: &str) -> Option<T::Native> {
     Some(of.column_by_name(name)?.as_primitive_opt::<T>()?.value(0))
 }
 
-/// The numbers of the list of that name. `None` if there is none of this type.
+/// Returns the numbers of the list in a field; `None` if there is no such list of this type.
 pub(super) fn list<'a, T: ArrowPrimitiveType>(of: &'a StructArray, name: &str) -> Option<&'a [T::Native]> {
     numbers::<T>(of.column_by_name(name)?)
 }
 
-/// The numbers of a list.
+/// Returns the numbers of a list; `None` if they are of another type.
 pub(super) fn numbers<T: ArrowPrimitiveType>(list: &ArrayRef) -> Option<&[T::Native]> {
     Some(list.as_list_opt::<i32>()?.values().as_primitive_opt::<T>()?.values())
 }

@@ -17,27 +17,27 @@ use std::time::Duration;
 
 /// Bytes of messages that are read at a time, unless a single one has more.
 const BATCH: usize = 4 << 20;
-/// Most damaged parts behind which reading goes on.
+/// The most damaged parts behind which reading goes on.
 const MOST_BREAKS: u32 = 1000;
-/// A name has no more characters than this, a definition of a type no more than that.
+/// The most bytes of a name, and of the definition of a type.
 const MOST_NAME: usize = 4096;
 const MOST_DEFINITION: usize = 1 << 20;
-/// Time for which a program that writes may keep a reader waiting.
+/// The longest wait for a program that has locked the database to write.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Reads a database. It is never written to.
+/// Reader of a database, which is never written to.
 pub(super) struct Database {
     path: PathBuf,
     connection: Connection,
     topics: Vec<Topic>,
-    /// Topic of each number in the database.
+    /// Index of the topic for each `id` in the database.
     numbers: HashMap<i64, u16>,
-    /// From this row on nothing was read.
+    /// Number of the first row that was not read.
     next: i64,
-    /// Rows that wait, and their data, one after the other.
+    /// Rows that were read and wait to be returned, and their data, one after the other.
     rows: VecDeque<Waiting>,
     data: Vec<u8>,
-    /// Continuation behind them.
+    /// The step behind the waiting rows: more rows, a problem, or the end.
     then: Then,
     breaks: u32,
 }
@@ -46,7 +46,7 @@ struct Topic {
     name: String,
     kind: String,
     serialization: String,
-    /// Language of its type's description, and the description.
+    /// Encoding of the schema, and the schema.
     schema: (&'static str, String),
 }
 
@@ -64,7 +64,7 @@ enum Then {
 }
 
 impl Database {
-    /// Opens the database that lies `at` a place; errors call it `path`. Returns with it what can't be read of it as a whole.
+    /// Opens the database that lies at `at`; errors call it `path`. Returns an error with it if a part can't be read.
     pub(super) fn open(path: &Path, at: &Path) -> Result<(Self, Option<Error>), Error> {
         let io = |source| Error::io(path, source);
         let refused = |error: SqlError| Error::file(path, words(&error));
@@ -75,7 +75,7 @@ impl Database {
         let (connection, late) = connect(at, is_log).map_err(refused)?;
         let cut = cut(&header, file.metadata().map_err(io)?.len());
         if cut.is_some() {
-            // The part that is there can be read.
+            // With this, SQLite reads a file that is shorter than its header states.
             let query = "PRAGMA writable_schema = ON";
             connection.execute_batch(query).map_err(refused)?;
         }
@@ -98,7 +98,7 @@ impl Database {
         Ok((database, problem))
     }
 
-    /// Looks whether the tables are there, and hold nothing but what was written to them. Returns the problem if not.
+    /// Checks that the tables exist, and have only stored columns, not computed ones. Returns the problem if not.
     fn check(&self) -> rusqlite::Result<Option<String>> {
         for (table, columns) in [
             ("topics", "id, name, type, serialization_format"),
@@ -192,7 +192,7 @@ impl Container for Database {
 }
 
 impl Database {
-    /// Reads the next rows, and returns what comes behind them.
+    /// Reads the next rows, and returns the step behind them.
     fn read_rows(&mut self) -> Then {
         self.data.clear();
         match self.read_batch() {
@@ -213,7 +213,7 @@ impl Database {
     }
 
     fn end(&mut self, from: i64, error: &SqlError) -> Then {
-        // There is no row behind the last number.
+        // The largest number ends the reading: there is no row behind it.
         self.next = i64::MAX;
         self.breaks = MOST_BREAKS;
         Then::Problem(format!("the rows from {from} on can't be read: {}", words(error)))
@@ -230,7 +230,7 @@ impl Database {
         while let Some(row) = rows.next()? {
             let number: i64 = row.get(0)?;
             if number < self.next {
-                // Pages that stand in the file twice, or in each other.
+                // A page is linked twice, or pages are linked in a circle.
                 return Err(SqlError::InvalidQuery);
             }
             self.next = number.saturating_add(1);
@@ -270,14 +270,14 @@ impl Database {
         Ok(Then::End)
     }
 
-    /// Behind the row `from`, which can't be read, the number of the first from which on reading goes on.
+    /// Finds the first row number behind `from`, which can't be read, from which on rows can be read again.
     fn find_readable(&self, from: i64) -> Option<i64> {
         let query = "SELECT data FROM messages WHERE rowid >= ?1 ORDER BY rowid LIMIT 1";
         let is_readable = |from: i64| {
             let read = |row: &Row<'_>| row.get_ref(0).map(|_| ());
             self.connection.query_row(query, [from], read).optional().is_ok()
         };
-        // A step further each time, until it can be read; then back to the first that can.
+        // Steps that double until a row can be read, and then a binary search for the first such row.
         let (mut bad, mut step) = (from, 1);
         let mut good = loop {
             let at = from.checked_add(step)?;
@@ -297,10 +297,11 @@ impl Database {
     }
 }
 
-/// The header of a database.
+/// Bytes of a database's header.
 const HEADER: u64 = 100;
 
-/// Opens a database for reading, and says what was written last and can't be read. `is_log`: its writer keeps a log beside it.
+/// Opens a database for reading. Returns the problem with it if the log beside it can't be read. `is_log` is true if its writer
+/// uses such a log.
 fn connect(at: &Path, is_log: bool) -> rusqlite::Result<(Connection, Option<String>)> {
     let beside = |suffix: &str| {
         let mut name = at.as_os_str().to_owned();
@@ -309,7 +310,7 @@ fn connect(at: &Path, is_log: bool) -> rusqlite::Result<(Connection, Option<Stri
         is_there.then(|| PathBuf::from(name))
     };
     let late = [beside("-wal"), beside("-journal")].into_iter().flatten().next();
-    // Reading would make a new log if the writer took its log in at its end.
+    // If the writer has removed its log in the end, reading in mode `ro` would create a new one.
     if late.is_some() || !is_log {
         match open(at, "mode=ro") {
             Err(error) if late.is_some() && is_unwritable(&error) => {}
@@ -346,14 +347,14 @@ fn open(at: &Path, how: &str) -> rusqlite::Result<Connection> {
     }
 }
 
-/// The missing part of a file of this length, in words.
+/// Returns the problem if a file of this length is shorter than its header states.
 fn cut(header: &[u8], length: u64) -> Option<String> {
     let number = |at: usize| header.get(at..)?.first_chunk().copied().map(u32::from_be_bytes);
     let page = match header.get(16..)?.first_chunk().copied().map(u16::from_be_bytes)? {
         1 => 1 << 16,
         page => u64::from(page),
     };
-    // Old versions do not keep the number of pages.
+    // Old versions of SQLite do not update the number of pages.
     let pages = number(28).filter(|_| number(24) == number(92))?;
     let says = page * u64::from(pages);
     (length < says).then(|| format!("it ends at byte {length}, and says that it has {says}"))
@@ -379,7 +380,7 @@ fn words(error: &SqlError) -> String {
     }
 }
 
-/// A text of no more than `most` bytes.
+/// Reads a text of at most `most` bytes; a longer text is replaced by its length in words.
 fn text(row: &Row<'_>, at: usize, most: usize) -> rusqlite::Result<String> {
     Ok(match row.get_ref(at)? {
         ValueRef::Text(text) | ValueRef::Blob(text) if text.len() <= most => String::from_utf8_lossy(text).into_owned(),

@@ -21,12 +21,12 @@ const PARTS: [[&str; 2]; 4] = [
     ["seconds", "nanos"],
 ];
 const SECOND: i128 = 1_000_000_000;
-/// Time after the beginning of a clock in which the stamp 0 of a first message is a time.
+/// Time after the start of a clock, ns, in which the stamp 0 of a first message counts as a time.
 const BEGIN_NS: u64 = 1_000_000_000;
-/// Progress of publications from which on stamps are expected to advance about as far, and the ratio that is doubted.
+/// The least advance of publications, ns, with which that of stamps is compared, and the ratio from which a unit is doubted.
 const PACE_NS: i64 = 100_000_000;
 const PACE: u64 = 100;
-/// The longest step of a float32 that a stamp is taken from, ns.
+/// The longest step from one float32 to the next, ns, at which a float32 is taken as a stamp.
 const STEP_NS: f64 = 1e6;
 /// A stamp is of another unit if it is further from its publication than this, and ten times nearer in that unit.
 const FAR_NS: u64 = 10_000_000_000;
@@ -38,19 +38,19 @@ pub(super) fn is_part(name: &str) -> bool {
     PATHS.into_iter().any(is_last) || PARTS.as_flattened().contains(&name)
 }
 
-/// Place of a message's stamp.
+/// Place and form of the stamps of a topic's messages.
 pub(super) struct Stamp {
     path: Path,
     form: Form,
-    /// True if somebody said its unit.
+    /// True if the unit was given, not guessed.
     is_said: bool,
-    /// True if no other time may stand for it: a configuration names it.
+    /// True if a configuration names the stamp: no other time may stand for it.
     is_needed: bool,
-    /// The reason why it is not taken, or why the unit that was said may not be its own.
+    /// The reason why the stamp is not taken, or why the unit that was given may be wrong.
     doubt: Option<String>,
     /// True if a message has been read.
     has_begun: bool,
-    /// The stamp and the time of publication of the first message that has one, and of the last, ns.
+    /// The stamp and the time of publication of the first message with a stamp, and of the last, ns.
     span: Option<[[i64; 2]; 2]>,
 }
 
@@ -94,7 +94,7 @@ impl Stamp {
         })
     }
 
-    /// The number at the path that a configuration names, in the unit that it says; `None` if something else is there.
+    /// Takes the number at the path and in the unit that a configuration names; `None` if the field is not a number.
     pub(super) fn configured(path: &str, fields: &Fields, unit: TimeUnit) -> Option<Self> {
         let (path, field) = Path::find(path, fields).ok()?;
         let is_number = field.data_type().is_numeric();
@@ -105,7 +105,7 @@ impl Stamp {
         })
     }
 
-    /// The same, if it is a number, in this unit.
+    /// Sets the unit of a stamp that is a number, if a unit is given.
     pub(super) fn in_unit(mut self, unit: Option<TimeUnit>) -> Self {
         if let (Form::Number, Some(unit)) = (&self.form, unit) {
             (self.form, self.is_said) = (Form::Units(unit), true);
@@ -113,12 +113,12 @@ impl Stamp {
         self
     }
 
-    /// True if the field at a path is nothing but the stamp.
+    /// True if the field at a path is a struct that holds only the stamp.
     pub(super) fn is_at(&self, path: &str) -> bool {
         matches!(self.form, Form::Parts(_)) && self.path.text() == path
     }
 
-    /// A line about a stamp that is a number: the unit that was found out, or a doubt.
+    /// Formats a line for the user on a stamp that is a number: the unit that was guessed, or a doubt.
     pub(super) fn guess(&self) -> Option<String> {
         match &self.form {
             Form::Parts(_) => None,
@@ -133,7 +133,7 @@ impl Stamp {
         }
     }
 
-    /// A line about a number that does not advance as the publications do.
+    /// Formats a line for the user if a number advances at another pace than the publications.
     fn pace(&self, unit: TimeUnit) -> Option<String> {
         let [[first, first_published], [last, last_published]] = self.span?;
         let (by_ns, published_by_ns) = (last.abs_diff(first), last_published.saturating_sub(first_published));
@@ -148,11 +148,12 @@ impl Stamp {
         })
     }
 
-    /// The time, ns, of a message that was published at another one. `None` if there is none, or it is zero, or its unit is not
-    /// known. A number is in the unit in which it is nearest to its publication; the first that has one shows it.
+    /// Reads the stamp of a message, ns. `None` if there is no stamp, it is 0, or its unit is not known. The unit of a number is
+    /// the one in which the first stamp is nearest to its message's publication.
     ///
     /// # Errors
-    /// The nanoseconds are more than a second has; the number is of another unit than those before it.
+    /// If the nanoseconds are a second or more, or a number is in another unit than those before it. If a stamp that a
+    /// configuration names is not a time.
     pub(super) fn read(&mut self, payload: &StructArray, published_ns: i64) -> Result<Option<i64>, String> {
         let read = self.find(payload, published_ns);
         self.has_begun = true;
@@ -178,14 +179,14 @@ impl Stamp {
                 None => ns_of(number(&**array, 0), unit_ns),
             }
         };
-        // Why float32 has not the digits for the time in a unit.
+        // The reason why a float32 is too coarse for the time in a unit.
         let coarse = |unit: TimeUnit| {
             let array = self.path.follow(payload).ok()?;
             let is_float32 = *array.data_type() == DataType::Float32;
             let step_ns = is_float32.then(|| unit.step_of_float32_ns(number(&**array, 0) as f32))?;
             (step_ns > STEP_NS).then(|| format!("float32, whose steps are {} ms there", step_ns / 1e6))
         };
-        // 0 stands for none, but where time begins.
+        // 0 stands for no stamp, except at the start of a clock.
         let begins = !self.has_begun && published_ns.unsigned_abs() < BEGIN_NS;
         let is_time = |&ns: &i64| ns != 0 || begins;
         match self.form {
@@ -259,10 +260,10 @@ impl Stamp {
     }
 }
 
-/// The time that is nearest to that of a publication, and its unit; `None` for 0, which is in no unit.
+/// Chooses the time that is nearest to its publication, and its unit; `None` for 0, which has no unit.
 ///
 /// # Errors
-/// None is within a day of it, or the next one is not much further away.
+/// If no time is within a day of the publication, the next one is not much further away, or the publication is at 0.
 fn nearest(times: [(Option<i64>, TimeUnit); 4], published_ns: i64) -> Result<Option<(i64, TimeUnit)>, String> {
     let times = times.into_iter().filter_map(|(ns, unit)| Some((ns?, unit)));
     let mut times: Vec<_> = times.map(|(ns, unit)| (ns.abs_diff(published_ns), ns, unit)).collect();
@@ -313,7 +314,7 @@ mod tests {
             ([1.7e15, f64::NAN], [Some(NOW), None]),
             ([1.7e18, 1.7e18], [Some(NOW); 2]),
             ([0.0, 1.7e9], [None, Some(NOW)]),
-            // Since the start of something.
+            // Times since a start.
             ([12.5, 13.5], [None; 2]),
             ([1.5e9, 1.5e9], [None; 2]),
         ];
@@ -370,7 +371,7 @@ mod tests {
         let broken = stamp.read(&payload(1.7e9), NOW).unwrap_err();
         assert!(broken.contains("`time` is in s, in which it is next to"), "{broken}");
         assert_eq!(read(&mut stamp, 1.7e12 + 5.0, NOW), Some(NOW + 5_000_000));
-        // Near 0, and the other way round, beyond int64.
+        // Near 0; and a larger unit first, in which a later number is beyond int64.
         let mut stamp = Stamp::of(payload(0.0).fields()).unwrap();
         assert_eq!(read(&mut stamp, 100_000.0, 100 * S), Some(100 * S));
         assert!(stamp.read(&payload(101.0), 101 * S).is_err());
@@ -399,12 +400,12 @@ mod tests {
         let mut stamp = Stamp::configured("time", &fields, TimeUnit::Millisecond).unwrap();
         assert_eq!(read(&mut stamp, 1.7e9, 1_700_000_000 * S), Some(1_700_000 * S));
         assert!(stamp.guess().unwrap().contains("in s, and not in ms, as was said"));
-        // A 0 has none, and what is no time breaks its message.
+        // 0 is not a stamp, and a number that is not a time breaks its message.
         assert_eq!(read(&mut stamp, 0.0, 1_700_000_000 * S), None);
         let broken = stamp.read(&payload(f64::NAN), 1_700_000_000 * S).unwrap_err();
         assert!(broken.starts_with("`time` is no time in ms, as was said"), "{broken}");
         assert!(Stamp::configured("nowhere", &fields, TimeUnit::Second).is_none());
-        // float32 has no seconds since 1970.
+        // float32 is too coarse for seconds since 1970.
         let of_float32 = |time: f32| -> StructArray {
             let field = Arc::new(arrow_schema::Field::new("time", DataType::Float32, true));
             vec![(field, Arc::new(Float32Array::from(vec![time])) as ArrayRef)].into()
@@ -421,7 +422,7 @@ mod tests {
 
     #[test]
     fn a_number_that_stands_still_beside_its_publication_is_doubted() {
-        // Seconds since 1970, published by a clock that began a minute ago: ns are next to it.
+        // Seconds since 1970, published by a clock that began a minute ago: as ns they are nearest to it.
         let mut stamp = Stamp::of(payload(0.0).fields()).unwrap();
         for i in 0..100 {
             stamp

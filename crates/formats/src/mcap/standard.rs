@@ -1,4 +1,4 @@
-//! The types of ROS that are written.
+//! Types of ROS in which messages are written.
 
 use super::interfaces;
 use super::types::{self, Type};
@@ -10,16 +10,16 @@ pub(super) const JOINT_STATE: &str = "sensor_msgs/msg/JointState";
 pub(super) const POINT_CLOUD2: &str = "sensor_msgs/msg/PointCloud2";
 pub(super) const STRING: &str = "std_msgs/msg/String";
 
-/// A type of numbers alone.
+/// A type that holds only numbers beside its header.
 #[derive(Debug)]
 pub(super) struct Standard {
     pub name: &'static str,
     pub of: Arc<Type>,
-    /// The fields that a sample is made of when it is read, in their order.
+    /// Paths of the numbers that make a sample, in their order.
     pub columns: Vec<String>,
 }
 
-/// Types of numbers alone, that of a pose first.
+/// Types that hold only numbers beside their header, PoseStamped first.
 static SAMPLES: LazyLock<Vec<Standard>> = LazyLock::new(|| {
     let names = [
         "geometry_msgs/msg/PoseStamped",
@@ -31,7 +31,8 @@ static SAMPLES: LazyLock<Vec<Standard>> = LazyLock::new(|| {
     names.into_iter().filter_map(Standard::new).collect()
 });
 
-/// Names of a pose's values if they are not those of ROS: what stands before those of its position and its rotation.
+/// Prefixes of a pose's names that are not those of ROS: before `x`, `y`, `z` of its position, and `x`, `y`, `z`, `w` of its
+/// rotation.
 const POSES: [[&str; 2]; 3] = [
     ["", "q"],
     ["transform.translation.", "transform.rotation."],
@@ -60,7 +61,7 @@ impl Standard {
         Some(Self { name, of, columns })
     }
 
-    /// The type that samples with values of these names are of.
+    /// Returns the type for samples whose values have these names.
     pub(super) fn of_samples(names: &[String]) -> Option<&'static Self> {
         let is_pose = |[position, rotation]: &[&str; 2]| {
             let values = [position; 3].into_iter().zip(["x", "y", "z"]);
@@ -80,7 +81,7 @@ pub(super) fn schema(name: &str) -> String {
     interfaces::schema(name).unwrap_or_default()
 }
 
-/// The fields of a type of ours, behind those that all of them have.
+/// Makes the schema of a type of ours: the fields that all such types have, and then `columns`.
 pub(super) fn own_schema(columns: &str) -> String {
     let fields = "std_msgs/Header header\nint64 timestamp_ns\nint64[] shape\nstring[] names\nint64[] timestamps_ns\n\
                   int64[] valid\nint64[] age_ns\nstring metadata\nuint32 rows\n";

@@ -1,4 +1,4 @@
-//! The end of an MCAP file, which repeats its schemas and channels and says where its chunks are.
+//! Summary at the end of an MCAP file, which repeats its schemas and channels and has an index of its chunks.
 
 use super::record::{Fields, HEAD, MOST_BYTES, Record, head};
 use mcap::MAGIC;
@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Bound;
 
-/// The bytes of a footer: where the summary begins, where its offsets do, and its CRC.
+/// Bytes of a footer: the positions of the summary and of its offsets, and its CRC.
 pub(super) const FOOTER: u64 = 20;
-/// A footer with its head, and the magic behind it.
+/// Bytes of a footer with its head, and of the magic behind it.
 const TAIL: u64 = HEAD as u64 + FOOTER + MAGIC.len() as u64;
 const BEFORE_CRC: usize = HEAD + 16;
 
@@ -18,14 +18,14 @@ pub(super) struct Summary {
     bytes: Vec<u8>,
     /// Channels of the messages of each chunk, by its position.
     chunks: BTreeMap<u64, Vec<u16>>,
-    /// The earliest log time of the messages from this chunk on, by its position, and the latest of all.
+    /// The earliest log time of the messages from each chunk on, by the chunk's position; and the latest log time of all messages.
     earliest: BTreeMap<u64, u64>,
     latest: u64,
 }
 
 impl Summary {
-    /// Reads the summary of a file of `length` bytes, whose records begin `from` there; an empty one if there is none that is
-    /// whole.
+    /// Reads the summary of a file of `length` bytes, whose records begin at byte `from`. Returns an empty summary if there is none
+    /// that is whole.
     pub(super) fn read(file: &mut (impl Read + Seek), from: u64, length: u64) -> io::Result<Self> {
         let Some(footer_at) = length.checked_sub(TAIL).filter(|&at| at >= from) else {
             return Ok(Self::default());
@@ -54,7 +54,7 @@ impl Summary {
         let (mut chunks, mut earliest, mut latest) = (BTreeMap::new(), BTreeMap::new(), 0);
         for (at, times, channels) in indices.filter_map(|(_, body)| Fields(body).chunk_index()) {
             latest = latest.max(times[1]);
-            // One without a message has no times.
+            // A chunk without a message has no times.
             let is_empty = times == [0; 2] && channels.is_empty();
             earliest.insert(at, if is_empty { u64::MAX } else { times[0] });
             chunks.insert(at, channels);
@@ -75,7 +75,7 @@ impl Summary {
     /// The schemas and channels.
     pub(super) fn records(&self) -> impl Iterator<Item = Record<'_>> {
         split(&self.bytes).filter_map(|(op, body)| match op {
-            // 0 stands for none.
+            // The number 0 stands for no schema.
             op::SCHEMA => Fields(body)
                 .schema()
                 .filter(|schema| schema.id != 0)
@@ -96,7 +96,7 @@ impl Summary {
         behind.next().map(|(&at, _)| at)
     }
 
-    /// The earliest log time in the chunks from this byte on, if any of them has a message.
+    /// The earliest log time in the chunks from this byte on; `u64::MAX` if they have no message.
     pub(super) fn earliest_from(&self, at: u64) -> u64 {
         self.earliest.range(at..).next().map_or(u64::MAX, |(_, &time)| time)
     }
@@ -106,7 +106,7 @@ impl Summary {
         self.latest > 0 || self.chunks.is_empty()
     }
 
-    /// True if it says where the chunks are.
+    /// True if the summary has an index of the chunks.
     pub(super) fn has_chunks(&self) -> bool {
         !self.chunks.is_empty()
     }

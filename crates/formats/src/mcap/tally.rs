@@ -1,22 +1,22 @@
-//! Counts the messages of a topic by their fate.
+//! Counts of a topic's messages, such as those without a stamp and those that can't be read.
 
 use robocache_stream::{MessageError, SelectError};
 
 const DAY_NS: u64 = 86_400_000_000_000;
 
-/// Counts of a topic, for what is said in the end.
+/// Counts of a topic's messages, for the lines at the end.
 #[derive(Default)]
 pub(super) struct Tally {
     pub messages: u64,
     pub unstamped: u64,
-    /// The furthest that a stamp is from the publication of its message, ns, and the number of those over a day from it.
+    /// The largest distance of a stamp from the publication of its message, ns, and the number of stamps over a day from it.
     apart_ns: u64,
     far: u64,
-    /// Messages with something that their type has no place for.
+    /// Messages with a key that their type does not have.
     pub unknown: Refusals,
     /// Messages with an object that has a key several times.
     pub twice: Refusals,
-    /// Whole numbers that float64 does not hold, before they came to a selector.
+    /// Whole numbers that the decoder rounded to float64; selectors count their own.
     pub rounded: Refusals,
     /// Messages without a value, before the first that has one.
     pub empty: u64,
@@ -26,9 +26,9 @@ pub(super) struct Tally {
     pub broken: Refusals,
 }
 
-/// The reason why nothing is made of a message's contents.
+/// The reason why a message gives no sample.
 pub(super) enum Unfit {
-    /// The message is whole, and of no use here.
+    /// The message is whole, but can't be used here.
     Useless(String),
     /// The message contradicts its own description.
     Broken(String),
@@ -58,7 +58,7 @@ impl Refusals {
         self.count += count;
     }
 
-    /// A line about them, if there are any.
+    /// Formats a line for the user with the count and the first reason, if there are any.
     pub(super) fn line(&self, messages: u64, what: &str) -> Option<String> {
         let Self { count, first } = self;
         (*count > 0).then(|| format!("of {messages} messages {count} {what}, the first: {first}"))
@@ -66,7 +66,7 @@ impl Refusals {
 }
 
 impl Tally {
-    /// Counts a message by its stamp.
+    /// Counts a message that has no stamp, or measures how far its stamp is from its publication.
     pub(super) fn stamped(&mut self, stamp_ns: Option<i64>, published_ns: i64) {
         match stamp_ns {
             None => self.unstamped += 1,
@@ -78,7 +78,7 @@ impl Tally {
         }
     }
 
-    /// A line about messages for whose stamp that of their publication stands, where other stamps are of another clock.
+    /// Formats a line for the user if messages without a stamp got the time of publication, but other stamps are of another clock.
     pub(super) fn far_from_others(&self) -> Option<String> {
         let (messages, unstamped) = (self.messages, self.unstamped);
         (unstamped > 0 && self.apart_ns > DAY_NS).then(|| {
@@ -90,7 +90,7 @@ impl Tally {
         })
     }
 
-    /// Words for whole numbers that float64 does not hold.
+    /// Words for numbers that are rounded to float64.
     pub(super) const ROUNDED: &str = "numbers beyond 2^53 that are rounded to float64:";
 
     /// True if nothing of any message could be taken.
@@ -98,7 +98,7 @@ impl Tally {
         self.messages > 0 && self.refused.count == self.messages
     }
 
-    /// Lines about the topic.
+    /// Formats the lines for the user on the topic.
     pub(super) fn lines(&self) -> Vec<String> {
         let (messages, unstamped, far, empty) = (self.messages, self.unstamped, self.far, self.empty);
         let is_mixed = far > 0 && far + unstamped < messages;

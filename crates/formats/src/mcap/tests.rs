@@ -28,7 +28,7 @@ fn bytes(field: u64, value: &[u8]) -> Vec<u8> {
     [varint(field << 3 | 2), varint(value.len() as u64), value.to_vec()].concat()
 }
 
-/// A `DescriptorProto` of fields: number, label, type and the name of that type.
+/// Encodes a `DescriptorProto` of fields: number, label, type and the name of that type.
 fn message(name: &str, fields: &[(u64, u64, u64, &str)]) -> Vec<u8> {
     let field = |&(at, label, of, type_name): &(u64, u64, u64, &str)| {
         let named = bytes(6, type_name.as_bytes());
@@ -46,7 +46,7 @@ fn set(messages: &[Vec<u8>]) -> Vec<u8> {
     bytes(1, &[bytes(2, b"p"), messages.concat(), bytes(12, b"proto3")].concat())
 }
 
-/// A generator of numbers that needs no crate.
+/// Random number generator that needs no crate.
 struct Chance(u64);
 
 impl Chance {
@@ -58,7 +58,7 @@ impl Chance {
         (self.0 >> 33) as usize % limit
     }
 
-    /// Some bytes after a few wrong ones were put in.
+    /// Returns a copy of the bytes with a few random changes.
     fn mutate(&mut self, whole: &[u8]) -> Vec<u8> {
         let mut out = whole.to_vec();
         for _ in 0..=self.below(3) {
@@ -163,7 +163,7 @@ fn few_bytes_do_not_become_many() {
         read_json(b"", text.as_bytes()).unwrap_err(),
         "`l`: `k304`: more than 4194304 values that are not there"
     );
-    // Types that have ten of the next one each.
+    // Types of which each has ten fields of the next type.
     let step = |i: u64| {
         let next: Vec<_> = (1..=10).map(|at| (at, 1, 11, format!(".p.{}", i + 1))).collect();
         let next: Vec<_> = next

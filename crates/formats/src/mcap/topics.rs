@@ -15,7 +15,7 @@ use robocache_stream::{MetadataRef, Selection, TimeUnit, key};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A message that is decoded, and what of it comes next.
+/// A decoded message, and the next of its parts.
 pub(super) struct Open {
     pub topic: usize,
     pub payload: Arc<StructArray>,
@@ -25,7 +25,7 @@ pub(super) struct Open {
     pub published_ns: i64,
     pub part: usize,
     pub element: usize,
-    /// True if a part of it could not be taken.
+    /// True if a part of the message could not be taken.
     pub is_refused: bool,
 }
 
@@ -35,7 +35,7 @@ impl Open {
         (key::timestamp_ns, MetadataRef::Integer(stamp_ns))
     }
 
-    /// The next transform, as a struct of one row.
+    /// Returns the next transform, as a struct of one row.
     pub(super) fn next_transform(&mut self, transforms: &Transforms) -> Option<StructArray> {
         let all = match transforms.is_list {
             true => self.payload.column(0).as_list_opt::<i32>()?.values().as_struct_opt()?,
@@ -47,28 +47,28 @@ impl Open {
     }
 }
 
-/// The encoding whose messages tell their type themselves.
+/// The encoding whose messages describe themselves.
 const JSON: &str = "json";
 
-/// Schemas and channels of the files.
+/// Topics of all files, with the schemas and channels of the open file.
 #[derive(Default)]
 pub(super) struct Topics {
     /// Selections of a configuration, by the names of streams.
     pub selections: HashMap<String, Selection>,
-    /// The unit of stamps that are numbers, if somebody said it.
+    /// The unit of stamps that are numbers, if it was given.
     pub unit: Option<TimeUnit>,
     schemas: HashMap<u16, Described>,
-    /// Topic of each channel of the file.
+    /// Index of the topic of each channel of the open file.
     channels: HashMap<u16, usize>,
     pub all: Vec<Topic>,
-    /// Messages of channels that nothing describes.
+    /// Number of messages of channels that the file does not describe.
     pub undescribed: u64,
     pub differences: Differences,
-    /// The last message that was compressed by itself.
+    /// Buffer for a message that was compressed by itself.
     unpacked: Vec<u8>,
 }
 
-/// A schema that stays.
+/// An owned copy of a schema.
 #[derive(Clone, PartialEq)]
 struct Described {
     name: String,
@@ -80,14 +80,14 @@ pub(super) struct Topic {
     pub name: String,
     encoding: String,
     schema: Option<Described>,
-    /// Description of the channel, if robocache wrote it.
+    /// Description of the channel and metadata of the first message, if robocache wrote the channel.
     own: Option<[String; 2]>,
     pub content: Result<Content, String>,
-    /// True if it has a schema that is not in the file.
+    /// True if the schema of the topic is not in the file.
     is_lost: bool,
-    /// Index of its form among those of its topic, once a message came: each form is streams of its own.
+    /// Index of the form among those of the same topic, known from the first message on. Each form has streams of its own.
     pub form: Option<usize>,
-    /// The schema that the first form has, where this is another one.
+    /// Name of the first form's schema, if this is another form.
     first: Option<String>,
     pub tally: Tally,
 }
@@ -95,24 +95,24 @@ pub(super) struct Topic {
 /// Use of the messages of a topic.
 pub(super) enum Content {
     Foreign(Plan),
-    /// Messages of a stream that was recorded.
+    /// Messages of a stream that robocache wrote.
     Own(Box<Own>),
-    /// Differences of a stream's next message from the first.
+    /// Differences of the next message of this stream from its first.
     Differences(String),
-    /// Views of the data of another topic.
+    /// Copies of another topic's data, for viewers.
     View,
-    /// Only the first message tells what they are.
+    /// Messages whose type is decided by the first one.
     Undetermined(Option<Selection>),
 }
 
 impl Topics {
-    /// The numbers of channels are those of one file.
+    /// Drops schemas and channels: their numbers are valid in one file only.
     pub(super) fn forget_ids(&mut self) {
         self.schemas.clear();
         self.channels.clear();
     }
 
-    /// Takes what a schema or a channel says.
+    /// Takes in a schema or a channel.
     pub(super) fn describe(&mut self, record: Record<'_>) {
         match record {
             Record::Schema(schema) => {
@@ -166,7 +166,8 @@ impl Topics {
         self.channels.insert(channel.id, at);
     }
 
-    /// Tells messages of other fields apart that a topic has by several schemas, unless a configuration says what to take.
+    /// Sets the form of a topic's messages. If a topic has schemas with different fields, each is another form, unless a
+    /// configuration selects the values.
     fn find_form(&mut self, at: usize) {
         let fields = |topic: &Topic| match &topic.content {
             Ok(Content::Foreign(plan)) => Some(plan.decoder.fields.clone()),
@@ -188,7 +189,7 @@ impl Topics {
         (topic.form, topic.first) = (Some(form), first);
     }
 
-    /// Decodes a message. `None` where nothing of it can be taken.
+    /// Decodes a message. `None` if no part of it can be taken.
     pub(super) fn message(&mut self, raw: RawMessage<'_>) -> Option<Open> {
         let Some(&at) = self.channels.get(&raw.channel) else {
             self.undescribed += 1;
@@ -361,7 +362,7 @@ impl Topic {
             }
             _ => {
                 let broken = self.tally.broken.line(messages, "can't be read");
-                // Of what a configuration takes, nothing is there.
+                // No message has the values that the configuration selects.
                 let is_configured = matches!(&self.content, Ok(Content::Foreign(plan)) if plan.is_configured);
                 let is_lost = is_configured && self.tally.is_all_refused();
                 let lost = is_lost.then(|| "none of its messages can be taken as the configuration says".to_owned());
@@ -372,7 +373,7 @@ impl Topic {
         }
     }
 
-    /// A line about the topic.
+    /// Formats a line for the user that begins with the topic.
     fn line(&self, words: &str) -> String {
         format!("{} ({}): {words}", self.name, self.kind())
     }

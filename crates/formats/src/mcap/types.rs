@@ -5,14 +5,14 @@ use robocache_device::Dtype;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// A type has no more values and structs than this, those of sequences counted once.
+/// The most values and structs of a type; those of a sequence count once.
 const MOST_VALUES: usize = 65_536;
 
 /// A struct: its fields in their order.
 #[derive(Debug, PartialEq)]
 pub(super) struct Type {
     pub fields: Vec<Field>,
-    /// Number of its values and structs, those of sequences counted once.
+    /// Number of values and structs; those of a sequence count once.
     values: usize,
 }
 
@@ -25,13 +25,13 @@ pub(super) struct Field {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind {
-    /// A boolean that stays one, as the selector wants it in a cloud.
+    /// A boolean that stays a boolean, as the selector needs it in a cloud.
     Bool,
     /// A boolean that becomes 0 or 1.
     Flag,
     Number(Dtype),
     Text,
-    /// Bytes among others; those of one field are numbers.
+    /// A byte string that is an element of a list. A single field of bytes is a list of uint8.
     Bytes,
     Struct(Arc<Type>),
     /// Data that are not decoded, such as a message within itself.
@@ -41,9 +41,9 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Count {
     One,
-    /// As many, always.
+    /// An array of this length.
     Array(usize),
-    /// As many as a message says.
+    /// A list, whose length each message states.
     Sequence,
 }
 
@@ -62,8 +62,8 @@ impl Kind {
 }
 
 impl Type {
-    /// The fields of the Arrow struct that a message becomes: as the ROS 2 bridge sends it, but for arrays, whose length is
-    /// in their type.
+    /// The fields of the Arrow struct that a message becomes. They are as the ROS 2 bridge sends them, but arrays have their length
+    /// in the type.
     pub(super) fn arrow_fields(&self) -> Fields {
         let fields = self.fields.iter().map(|field| {
             let one = field.kind.arrow_type();
@@ -78,16 +78,16 @@ impl Type {
         fields.collect()
     }
 
-    /// True if there are no values in it, but for structs without any.
+    /// True if the type has no values: at most structs without values.
     pub(super) fn is_empty(&self) -> bool {
         let is_empty = |field: &Field| matches!(&field.kind, Kind::Struct(of) if of.is_empty());
         self.fields.iter().all(is_empty)
     }
 
-    /// The type with these fields.
+    /// Makes the type with these fields.
     ///
     /// # Errors
-    /// More values than a type may have, or two fields of a name.
+    /// If there are more values than a type may have, or two fields have the same name.
     pub(super) fn new(fields: Vec<Field>) -> Result<Arc<Self>, String> {
         let mut names = HashSet::with_capacity(fields.len());
         if let Some(twice) = fields.iter().find(|field| !names.insert(field.name.as_str())) {
@@ -105,8 +105,7 @@ impl Type {
     }
 }
 
-/// The type that a `ros2msg` schema describes: the fields of `name`, then those of the types in it, each behind a line of `=`
-/// and its name.
+/// Parses a `ros2msg` schema: the fields of `name`, then those of the types in it, each behind a line of `=` and its name.
 pub(super) fn from_ros2msg(name: &str, text: &str) -> Result<Arc<Type>, String> {
     let mut texts = HashMap::from([
         ("builtin_interfaces/Time".to_owned(), "int32 sec\nuint32 nanosec"),
@@ -136,7 +135,7 @@ pub(super) fn from_ros2msg(name: &str, text: &str) -> Result<Arc<Type>, String> 
     types.find(&short(name))
 }
 
-/// `package/Name` of a type, which may stand as `package/msg/Name`.
+/// Shortens the name of a type from `package/msg/Name` to `package/Name`.
 fn short(name: &str) -> String {
     let name = name.trim();
     match (name.split_once('/'), name.rsplit_once('/')) {
@@ -171,7 +170,7 @@ impl Types<'_> {
             fields.extend(self.field(name, line)?);
         }
         if fields.is_empty() {
-            // The byte that a struct without fields travels as.
+            // CDR has a byte for a struct without fields.
             fields.push(Field {
                 name: "structure_needs_at_least_one_member".to_owned(),
                 kind: Kind::Number(Dtype::UInt8),
@@ -184,7 +183,7 @@ impl Types<'_> {
         Ok(made)
     }
 
-    /// The field of a type that a line describes; `None` for a constant.
+    /// Parses a line of the type `within`; `None` for a constant.
     fn field(&mut self, within: &str, line: &str) -> Result<Option<Field>, String> {
         let package = within.split_once('/').map_or("", |(package, _)| package);
         let refused = || format!("line `{line}` is not a field (allowed: a type and a name)");
@@ -209,9 +208,9 @@ impl Types<'_> {
                 _ => return Err(refused()),
             },
         };
-        // A bound on a text's length.
+        // Without the bound on a text's length.
         let of = of.split_once("<=").map_or(of, |(of, _)| of);
-        // The types of ROS have the names of ours, but for those that it has not.
+        // ROS has our names of number types, but neither float16 nor bfloat16.
         let number = Dtype::from_name(of).filter(|dtype| !matches!(dtype, Dtype::Float16 | Dtype::BFloat16));
         let kind = match (of, number) {
             ("bool", _) if within == "sensor_msgs/PointCloud2" => Kind::Bool,
@@ -235,7 +234,7 @@ impl Types<'_> {
     }
 }
 
-/// True if these are the fields, in any order.
+/// True if the fields have exactly these names, in any order.
 pub(super) fn has_all(fields: &Fields, names: &[&str]) -> bool {
     fields.len() == names.len() && names.iter().all(|name| fields.find(name).is_some())
 }

@@ -1,10 +1,10 @@
-//! The occupied cells of voxel grids, as clouds to be looked at.
+//! Clouds of the occupied cells of voxel grids, for viewers.
 
 use super::encoder::Cdr;
 use robocache_device::{Dtype, Values};
 use robocache_stream::{Message, form};
 
-/// Origin and size of a grid's cells.
+/// Origin, size and number of a grid's cells.
 struct Grid {
     origin_m: [f64; 3],
     size_m: [f64; 3],
@@ -32,14 +32,14 @@ impl Grid {
         std::array::from_fn(|axis| (self.origin_m[axis] + (cell[axis] + 0.5) * self.size_m[axis]) as f32)
     }
 
-    /// The centre of a cell by its place in the order of cells.
+    /// The centre of a cell, m, by its row-major index.
     fn centre_of(&self, cell: usize) -> [f32; 3] {
         let [_, y, z] = self.shape;
         self.centre([cell / (y * z), cell / z % y, cell % z].map(|at| at as f64))
     }
 }
 
-/// Writes the cells of a grid that hold something; `None` if the message is not a grid.
+/// Writes the occupied cells of a grid as a cloud; `None` if the message is not a grid.
 pub(super) fn cloud(message: &Message, data: &mut Cdr) -> Option<()> {
     let grid = Grid::of(message)?;
     let names = form::channels.get(&message.header).unwrap_or_default();
@@ -83,7 +83,7 @@ pub(super) fn cloud(message: &Message, data: &mut Cdr) -> Option<()> {
     Some(())
 }
 
-/// The cells of `[C, X, Y, Z]` with a value that is not 0.
+/// Appends the centres and channels of those cells of `[C, X, Y, Z]` that have a value other than 0.
 fn dense(grid: &Grid, values: Values<'_>, channels: usize, points: &mut Vec<f32>) {
     let cells = grid.cells();
     let mut floats = vec![0.0; values.len()];

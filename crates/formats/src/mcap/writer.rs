@@ -13,16 +13,16 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Most bytes of a message: the rest of its chunk takes less than the difference.
+/// The most bytes of a message. The rest of its chunk takes less than the difference.
 const MOST_DATA: u64 = MOST_BYTES - 4096;
 
 /// Keys that have a field of their own in a type of ours, if they are not empty.
 pub(super) const LISTS: [&str; 4] = [key::shape, key::timestamps_ns, key::valid, form::age_ns.name];
 
-/// Writes streams into a new MCAP file, with messages of ROS 2 in CDR: `docs/formats.md` says which.
+/// Writer of streams into a new MCAP file, as messages of ROS 2 in CDR: `docs/formats.md` says which.
 ///
-/// [`Reader`](super::Reader) reads the same messages from it, to the byte. What is written is complete once
-/// [`finish`](Self::finish) returns.
+/// [`Reader`](super::Reader) reads the same messages from it, to the byte. The file is complete once [`finish`](Self::finish)
+/// returns.
 pub struct Writer {
     path: PathBuf,
     chunks: Chunks,
@@ -38,9 +38,10 @@ struct StreamChannels {
     topic: String,
     has_arrivals: bool,
     first: Metadata,
-    /// Each form that messages of it have had.
+    /// A channel for each form that messages of the stream have had.
     channels: Vec<Channel>,
-    /// The channels of other forms beside them: of differences of metadata, and of a voxel grid's cells to be looked at.
+    /// Channels beside those of the messages: `metadata` for differences of metadata, `view` for the occupied cells of a voxel
+    /// grid.
     beside: Vec<(&'static str, u16)>,
     scratch: Metadata,
 }
@@ -49,15 +50,15 @@ struct StreamChannels {
 struct Channel {
     form: Form,
     number: u16,
-    /// The columns that all of them have.
+    /// The columns that all messages of the channel have.
     columns: Vec<Part>,
 }
 
 impl Writer {
-    /// A new file.
+    /// Creates a file.
     ///
     /// # Errors
-    /// If it is there already, or can't be made.
+    /// If the file exists already, or can't be created.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref().to_owned();
         let library = concat!("robocache ", env!("CARGO_PKG_VERSION"));
@@ -75,7 +76,7 @@ impl Writer {
     /// Adds a message of `stream`. Its `arrival_ns` is kept if the first message of the stream has one.
     ///
     /// # Errors
-    /// A message that has no place in the file: it is not written, and others may follow. If the file can't be written.
+    /// If the message can't be written in its stream: it is left out, and others may follow. If the file can't be written.
     pub fn append(&mut self, stream: &str, message: &Message) -> Result<(), Error> {
         let refused = |problem: &str| Error::message(stream, problem);
         if message.columns().is_empty() {
@@ -123,7 +124,7 @@ impl Writer {
     /// Ends the file, and waits until the system has put it on the disk.
     ///
     /// # Errors
-    /// If it can't be written.
+    /// If the file can't be written.
     pub fn finish(&mut self) -> Result<(), Error> {
         self.chunks.finish().map_err(|source| Error::io(&self.path, source))
     }
@@ -133,7 +134,7 @@ impl Writer {
         written.map_err(|source| Error::io(&self.path, source))
     }
 
-    /// The index of a stream, which begins with this message if it is new.
+    /// Returns the index of a stream. A new stream begins with this message.
     fn stream(&mut self, name: &str, message: &Message) -> usize {
         if let Some(at) = self.streams.iter().position(|stream| stream.name == name) {
             return at;
@@ -153,7 +154,7 @@ impl Writer {
         self.streams.len() - 1
     }
 
-    /// The channel for messages of a form.
+    /// Returns the channel for messages of a form, and adds it if it is new.
     fn channel(&mut self, at: usize, form: Form, message: &Message) -> Result<u16, String> {
         let stream = &self.streams[at];
         if let Some(channel) = stream.channels.iter().find(|channel| channel.form == form) {
@@ -176,7 +177,7 @@ impl Writer {
             has_arrivals: stream.has_arrivals,
             parts: parts_of(message),
         };
-        // The best form has the name of the stream.
+        // The form of the first message has the name of the stream.
         let topic = match stream.channels.is_empty() {
             true => stream.topic.clone(),
             false => topic_of(&format!("{}.{}", stream.name, about.form), &mut self.topics),
@@ -191,7 +192,7 @@ impl Writer {
         Ok(number)
     }
 
-    /// The channel of what stands beside the messages of a stream in a form of its own.
+    /// Returns the channel for data beside a stream's messages, in a form of its own, and adds it if it is new.
     fn beside(&mut self, at: usize, form: &'static str, suffix: &str, kind: &str) -> Option<u16> {
         let stream = &self.streams[at];
         if let Some((_, channel)) = stream.beside.iter().find(|(known, _)| *known == form) {
@@ -221,7 +222,7 @@ impl Writer {
         channel.map_err(|error| error.to_string())
     }
 
-    /// Differences of a message's metadata from those of the first of its stream, as a message.
+    /// Encodes the differences of a message's metadata from those of its stream's first message. Returns their channel, too.
     fn differences(&mut self, at: usize, message: &Message) -> Option<(u16, Vec<u8>)> {
         let stream = &mut self.streams[at];
         metadata_of(message, &mut stream.scratch);
@@ -237,7 +238,7 @@ impl Writer {
         Some((channel, data.bytes))
     }
 
-    /// The occupied cells of a voxel grid as a cloud, beside the grid itself.
+    /// Writes the occupied cells of a voxel grid as a cloud, beside the grid itself.
     fn view(&mut self, at: usize, message: &Message, log_time: u64, published: u64) -> Result<(), Error> {
         let mut data = Cdr::new();
         if super::voxels::cloud(message, &mut data).is_none() {
@@ -250,7 +251,7 @@ impl Writer {
     }
 }
 
-/// A type of ours for messages with these columns: its name, which no other type has, and its schema.
+/// Makes a type of ours for messages with these columns. Returns its name, which is unique, and its schema.
 fn own_type(stream: &str, message: &Message, taken: &mut HashMap<String, String>) -> (String, String) {
     let mut columns = String::new();
     for (i, column) in message.columns().iter().enumerate() {
@@ -274,7 +275,7 @@ fn own_type(stream: &str, message: &Message, taken: &mut HashMap<String, String>
     (name, schema)
 }
 
-/// Every key but the stamp, in the order of the keys.
+/// Copies the metadata but the stamp, sorted by their keys.
 fn metadata_of(message: &Message, out: &mut Metadata) {
     out.clear();
     for (name, value) in message.header.iter() {
@@ -293,7 +294,7 @@ fn object_of(metadata: &Metadata) -> String {
     out + "}"
 }
 
-/// A topic for a stream, which no other has: letters, digits, `_` and `/`, as ROS wants it.
+/// Makes a unique topic for a stream, of letters, digits, `_` and `/`, as ROS requires.
 fn topic_of(stream: &str, taken: &mut HashSet<String>) -> String {
     let parts = stream.split('.').map(|part| match plain(part) {
         part if part.is_empty() || part.starts_with(|c: char| c.is_ascii_digit()) => format!("_{part}"),
@@ -317,7 +318,7 @@ fn camel(name: &str) -> String {
     words.map(upper).collect()
 }
 
-/// The values of a flat message of floats.
+/// Returns the values of a flat message as float64.
 fn doubles(message: &Message) -> Vec<f64> {
     let mut values = Vec::new();
     if let Some(flat) = message.flat() {

@@ -1,11 +1,11 @@
-//! Frames of zstd, unpacked.
+//! Unpacking of frames of zstd.
 
 use std::io::{self, Write};
 
-/// First bytes of a frame. No message in CDR begins so.
+/// First bytes of a frame. No message in CDR begins with these.
 pub(super) const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Unpacks frames, of which `compressed` has no more than one in memory at a time, until `limit` bytes are there.
+/// Unpacks frames into `out`, one at a time, until `limit` bytes are there. Returns the number of bytes.
 pub(super) fn unpack(mut compressed: impl io::BufRead, limit: u64, out: &mut impl Write) -> Result<u64, String> {
     let mut unpacked = 0;
     let is_empty = |compressed: &mut dyn io::BufRead| compressed.fill_buf().map(<[u8]>::is_empty);

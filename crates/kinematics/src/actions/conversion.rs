@@ -407,8 +407,8 @@ impl Inverse {
         }
     }
 
-    /// Names the joint that would be past its limits at a pose, a step from the joints `before`, as the end of a sentence. Returns an
-    /// empty text if other limits would not help.
+    /// Names the joint that would be past its limits at a pose, a step from the joints `before`, as the end of a sentence. Returns
+    /// an empty text if other limits would not help.
     fn past_limits(&self, pose: &RigidTransform<f64>, before: &[f64]) -> String {
         let mut track = self.unlimited.track_from(before).unwrap_or_default();
         let mut now = vec![0.0; before.len()];

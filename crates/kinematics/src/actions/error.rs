@@ -1,25 +1,25 @@
-/// A conversion that is not possible.
+/// The reason why a conversion is not possible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {problem}")]
 pub struct ConversionError {
     /// The field of [`ConversionConfig`](super::ConversionConfig), or the argument.
     pub key: &'static str,
-    /// The problem: what came, and what is allowed.
+    /// The problem: the value found, and the values allowed.
     pub problem: String,
 }
 
-/// Numbers of a chunk that can't be converted.
+/// The reason why a chunk can't be converted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StepError {
-    /// The reference is not what it has to be.
+    /// The reference has numbers that are not allowed.
     #[error("the reference: {0}")]
     Reference(String),
-    /// A step is not what it has to be.
+    /// A step has numbers that are not allowed, or can't be reached.
     #[error("step {step}: {problem}")]
     Step {
         /// The index of the step.
         step: usize,
-        /// The problem: what came, and what is allowed.
+        /// The problem: the value found, and the values allowed.
         problem: String,
     },
 }

@@ -14,7 +14,7 @@ pub enum PoseKind {
 /// The axes that a motion from one pose to the next is given in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeltaFrame {
-    /// The axes of the pose before: it is multiplied from the right.
+    /// The axes of the pose before: the motion is multiplied from the right.
     #[default]
     Tool,
     /// The axes of the base: the translation is added, and the rotation multiplied from the left.
@@ -24,7 +24,7 @@ pub enum DeltaFrame {
 type Transform = RigidTransform<f64>;
 
 impl PoseKind {
-    /// Makes absolute poses of a chunk of actions, in place, multiplied from the first step on.
+    /// Turns a chunk of actions into absolute poses, in place, multiplied from the first step on.
     pub fn decode(self, reference: &Transform, steps: &mut [Transform]) {
         let mut before = *reference;
         for step in steps {
@@ -41,7 +41,7 @@ impl PoseKind {
         }
     }
 
-    /// Makes actions of a chunk of absolute poses, in place.
+    /// Turns a chunk of absolute poses into actions, in place.
     pub fn encode(self, reference: &Transform, steps: &mut [Transform]) {
         let mut before = *reference;
         for step in steps {
@@ -60,7 +60,7 @@ impl PoseKind {
     }
 }
 
-/// The rotation alone.
+/// Returns the rotation alone.
 fn turn(pose: &Transform) -> Transform {
     Transform {
         translation: [0.0; 3],

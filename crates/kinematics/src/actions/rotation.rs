@@ -3,7 +3,7 @@ use robocache_geometry::RigidTransform;
 use robocache_geometry::quaternion::{from_rotvec, to_matrix, to_rotvec};
 use robocache_geometry::vector::{cross, norm, rejection, unit};
 
-/// Numbers that a policy writes a rotation with.
+/// Form in which a policy writes a rotation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RotationForm {
     /// A quaternion x y z w.
@@ -19,7 +19,7 @@ pub enum RotationForm {
     Rotvec,
 }
 
-/// Norms that a row of a matrix may have before it is made a unit one.
+/// Norms that a row of a matrix may have before it is normalized. A rotation vector may be as long as the largest.
 const NORMS: std::ops::RangeInclusive<f64> = 1e-6..=1e18;
 
 type Matrix = [[f64; 3]; 3];
@@ -45,7 +45,7 @@ impl RotationForm {
         }
     }
 
-    /// Number of numbers.
+    /// Number of values of a rotation.
     pub fn width(self) -> usize {
         match self {
             Self::Xyzw | Self::Wxyz => 4,
@@ -54,7 +54,7 @@ impl RotationForm {
         }
     }
 
-    /// The numbers that are a rotation, in words.
+    /// Words for the numbers that are allowed.
     pub(super) fn allowed(self) -> &'static str {
         match self {
             Self::Xyzw | Self::Wxyz => "of norm 1, to within 1 %",
@@ -63,9 +63,8 @@ impl RotationForm {
         }
     }
 
-    /// Reads a rotation matrix. Quaternions are made unit ones, and rows and columns orthonormal after Gram and Schmidt. `None` if
-    /// the numbers are not a rotation: a quaternion whose norm is not 1 to within 1 %, or rows and columns that are too small, too
-    /// large or parallel.
+    /// Reads a rotation matrix. Quaternions are normalized, and rows and columns are made orthonormal (Gram-Schmidt). Returns
+    /// `None` if a quaternion's norm is not 1, to within 1 %, or if rows and columns are too small, too large or parallel.
     ///
     /// # Panics
     /// If there are fewer numbers than the [width](Self::width).
@@ -103,7 +102,7 @@ impl RotationForm {
     }
 }
 
-/// The matrix with these two rows, made orthonormal.
+/// Makes the matrix with these two rows orthonormal.
 fn orthonormal(numbers: &[f64]) -> Option<Matrix> {
     let (first, second) = (
         [numbers[0], numbers[1], numbers[2]],

@@ -7,7 +7,7 @@ pub enum ValueKind {
     Relative,
     /// Offsets to the step before; of the first step to the reference.
     Delta,
-    /// Velocities that lead from the step before, and the first from the reference, to this one in `step_s`.
+    /// Velocities that lead to the step within `step_s`, from the step before; to the first step from the reference.
     Velocity {
         /// Time from one step to the next, seconds.
         step_s: f64,
@@ -15,8 +15,8 @@ pub enum ValueKind {
 }
 
 impl ValueKind {
-    /// Makes absolute values of a chunk of actions, in place, summed from the first step on. `reference` has a value for each
-    /// column; those of `Absolute` stay as they are.
+    /// Turns a chunk of actions into absolute values, in place, summed from the first step on. `reference` has a value for each
+    /// column. Values of `Absolute` stay as they are.
     pub fn decode(self, reference: &[f64], steps: &mut [f64]) {
         let n = reference.len();
         for i in 0..steps.len() {
@@ -30,7 +30,7 @@ impl ValueKind {
         }
     }
 
-    /// Makes actions of a chunk of absolute values, in place.
+    /// Turns a chunk of absolute values into actions, in place.
     pub fn encode(self, reference: &[f64], steps: &mut [f64]) {
         let n = reference.len();
         for i in (0..steps.len()).rev() {

@@ -4,14 +4,13 @@ use super::task::Target;
 use crate::model::{Pose, Row};
 use robocache_geometry::Real;
 
-/// The place that a trajectory has got to: [`Solver::solve_next`].
+/// State of a trajectory between calls of [`Solver::solve_next`].
 #[derive(Clone, Debug)]
 pub struct Track<R> {
     /// The first start, if one was given.
     start: Option<Row<R>>,
     /// The joints of the last answer.
     last: Option<Row<R>>,
-    /// Number of breaks so far.
     branch: u32,
 }
 
@@ -26,19 +25,19 @@ impl<R> Default for Track<R> {
 }
 
 impl<R> Track<R> {
-    /// Number of targets so far for which the joints could not follow from the answer before.
+    /// Number of answers so far with a joint further than `max_joint_step` from the answer before.
     pub fn branch(&self) -> u32 {
         self.branch
     }
 
-    /// Forgets the last answer, so that the next target is the first of a trajectory. The breaks stay counted.
+    /// Forgets the last answer, so that the next target is the first of a trajectory. [`branch`](Self::branch) keeps its value.
     pub fn restart(&mut self) {
         self.last = None;
     }
 }
 
 impl<R: Real> Track<R> {
-    /// The same place in another float type.
+    /// Returns the state in another float type.
     pub fn cast<S: Real>(&self) -> Track<S> {
         let cast = |row: Row<R>| row.map(|value| S::from_f64(value.to_f64()));
         Track {
@@ -50,13 +49,15 @@ impl<R: Real> Track<R> {
 }
 
 impl<R: Real> Solver<R> {
-    /// Finds joints for the targets of a trajectory: for each one from the answer before it, for the first one from `seed`.
+    /// Finds joints for the targets of a trajectory: for each target from the answer before, for the first one from `seed`.
     ///
-    /// If that leads to no answer, or moves a joint by more than `max_joint_step`, all starts are tried as well, and of all that are
-    /// led to the nearest answer is taken. The number in `branches` rises by 1 from there on if a joint of it is further from the
-    /// last answer. For the first target any answer from `seed` will do; without one it is as [`solve`](Self::solve) has it. After
-    /// a target without an answer the one before stays the start. With a posture each answer is pulled to rest before the next one
-    /// starts from it, no further than `max_joint_step` from the last.
+    /// If that gives no answer, or moves a joint by more than `max_joint_step`, all starts are tried as well, and the nearest of
+    /// all answers is taken. If a joint is further than that from the last answer, the number in `branches` rises by 1 from there
+    /// on.
+    ///
+    /// For the first target any answer from `seed` will do if `select` is `first`; without `seed` it is found as by
+    /// [`solve`](Self::solve). After a target without an answer, the last answer stays the start. With a posture each answer is
+    /// pulled to rest before the next search, no further than `max_joint_step` from the last answer.
     ///
     /// # Panics
     /// If `seed` does not have a value for each joint, `joints` not one for each joint of each target, or `answers` or `branches`
@@ -90,7 +91,7 @@ impl<R: Real> Solver<R> {
         }
     }
 
-    /// The track of a trajectory that goes on from these joints, brought within the limits. `None` if one is not finite.
+    /// Begins the track of a trajectory at these joints, brought within the limits. `None` if a joint is not finite.
     ///
     /// # Panics
     /// If `joints` does not have a value for each joint.
@@ -102,8 +103,8 @@ impl<R: Real> Solver<R> {
         })
     }
 
-    /// Finds joints for the next target of a trajectory, of which targets come one by one: those that
-    /// [`solve_along`](Self::solve_along) finds.
+    /// Finds joints for the next target of a trajectory whose targets come one by one. They are the same as by
+    /// [`solve_along`](Self::solve_along).
     ///
     /// # Panics
     /// If `joints` does not have a value for each joint.
@@ -136,7 +137,7 @@ impl<R: Real> Solver<R> {
         attempt
     }
 
-    /// True if no joint moves by more than is allowed.
+    /// True if no joint moves by more than `max_joint_step`.
     pub(super) fn is_step(&self, from: &Row<R>, to: &Row<R>) -> bool {
         let mut pairs = from.iter().zip(to).take(self.model.joints);
         pairs.all(|(&from, &to)| (to - from).abs() <= self.spec.max_joint_step)

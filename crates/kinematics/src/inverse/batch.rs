@@ -35,8 +35,8 @@ impl<R: Real> Solver<R> {
     /// NaN, their answers not valid.
     ///
     /// # Panics
-    /// If `seeds` does not have a value for each joint of each target, `joints` not one for each joint of each place, or `answers`
-    /// not one for each place.
+    /// If `seeds` does not have a value for each joint of each target, or `joints` for each joint of each place. If `answers` does
+    /// not have an answer for each place.
     pub fn solve_all_batch(
         &self,
         targets: &[Pose<R>],
@@ -83,8 +83,8 @@ impl<R: Real> Solver<R> {
     /// a row for each trajectory.
     ///
     /// # Panics
-    /// If `length` is 0 or does not divide the number of targets, `seeds` does not have a value for each joint of each
-    /// trajectory, or another buffer not its values for each target.
+    /// If `length` is 0 or does not divide the number of targets. If `seeds` does not have a value for each joint of each
+    /// trajectory, or another buffer its values for each target.
     pub fn solve_trajectories(
         &self,
         targets: &[Pose<R>],

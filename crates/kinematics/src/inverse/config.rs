@@ -5,7 +5,7 @@ use crate::chain::Chain;
 use robocache_geometry::Real;
 use serde::Deserialize;
 
-/// Choice of how joints are found for a pose.
+/// Configuration of the search for the joints of a pose.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct InverseConfig {
@@ -17,18 +17,18 @@ pub struct InverseConfig {
     pub rotation_tolerance_rad: f64,
     /// Weights of the task's rows: three linear ones, and its angular ones. A row of weight 0 is not judged.
     pub weights: [f64; 6],
-    /// The most start values that are tried.
+    /// The most starts that are tried.
     pub seeds: usize,
-    /// The most steps from each start; `None`: 16, or 24 for a tolerance below 1e-7.
+    /// The most steps from each start. If `None`, 16, or 24 for a tolerance below 1e-7.
     pub max_iterations: Option<u32>,
     /// The answer that is taken if several starts lead to one.
     pub select: Select,
     /// Largest change of a joint from one target of a trajectory to the next, radians or metres.
     pub max_joint_step: f64,
-    /// Part of the way to `rest` that joints are pulled with each answer, as far as the task leaves them free: above 0, up to 1. The
-    /// chain has more joints than the task has rows. `None`: they are not pulled.
+    /// Part of the way to `rest` that joints are pulled with each answer, as far as the task leaves them free: above 0, up to 1.
+    /// The chain must have more joints than the task has rows. If `None`, joints are not pulled.
     pub posture: Option<f64>,
-    /// Joints that `posture` pulls to, within the limits. `None`: the middle of the limits, 0 for a continuous joint.
+    /// Joints that `posture` pulls to, within the limits. If `None`, the middle of the limits, 0 for a continuous joint.
     pub rest: Option<Vec<f64>>,
 }
 
@@ -43,13 +43,13 @@ pub enum Select {
     Nearest,
 }
 
-/// A choice that is not possible.
+/// The reason why a configuration is not possible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {problem}")]
 pub struct InverseError {
     /// The field of [`InverseConfig`].
     pub key: &'static str,
-    /// The problem: what came, and what is allowed.
+    /// The problem: the value found, and the values allowed.
     pub problem: String,
 }
 
@@ -85,7 +85,7 @@ impl InverseConfig {
 /// A configuration that was checked, in one type.
 #[derive(Clone, Debug)]
 pub struct Spec<R> {
-    /// As of [`InverseConfig`].
+    /// The part of the pose that is to be reached.
     pub task: Task,
     /// Square of the tolerance of the position.
     pub position: R,
@@ -95,15 +95,15 @@ pub struct Spec<R> {
     pub weights: Option<[R; 6]>,
     /// The most steps from a start.
     pub max_iterations: u32,
-    /// As of [`InverseConfig`].
+    /// The answer that is taken if several starts lead to one.
     pub select: Select,
-    /// As of [`InverseConfig`].
+    /// Largest change of a joint from one target of a trajectory to the next, radians or metres.
     pub max_joint_step: R,
     /// The least damping of a step, `floor + gain |e|^2`.
     pub floor: R,
     /// The damping of a step for each unit of the squared error.
     pub gain: R,
-    /// As of [`InverseConfig`].
+    /// The pull to rest, if there is one.
     pub posture: Option<Posture<R>>,
 }
 

@@ -22,7 +22,7 @@ pub struct Posture<R> {
 }
 
 impl<R: Real> Posture<R> {
-    /// Checks what a configuration says of it; `None` if that asks for none.
+    /// Checks the posture of a configuration; `None` if it asks for none.
     pub(super) fn new(config: &InverseConfig, chain: &Chain, bounds: &Bounds<R>) -> Result<Option<Self>, InverseError> {
         let refuse = |key, problem| Err(InverseError { key, problem });
         let n = chain.joints().len();
@@ -72,13 +72,13 @@ impl<R: Real> Posture<R> {
         }))
     }
 
-    /// Moves joints towards rest as far as the task does not feel it: dq = v - J^T (J J^T + floor)^-1 J v, where v is the gain
-    /// times the way to rest, and J the task's Jacobian with its rows times their weights.
+    /// Moves joints towards rest in the null space of the task: `dq = v - J^T (J J^T + floor)^-1 J v`. Here v is the gain times the
+    /// way to rest, and J the task's Jacobian with its rows times their weights.
     ///
-    /// In this order: v = gain (rest - q), times the factor that brings its largest joint to `most`, 1 if none is beyond. J v and
-    /// J J^T are summed over the joints from the base on, beginning with the first product. The floor is added to the diagonal, and
-    /// is the least pivot; y is the solution for J v. J^T y is summed over the rows from the first on, for each joint, and taken
-    /// from its v; q plus the difference is brought within the limits.
+    /// The order of operations: v = gain (rest - q), scaled so that no joint is beyond `most`. J v and J J^T are summed over the
+    /// joints from the base on, beginning with the first product. The floor is added to the diagonal, and is the least pivot; y is
+    /// the solution for J v. J^T y is summed over the rows from the first on, and taken from v; q plus the difference is brought
+    /// within the limits.
     #[inline(always)]
     pub(super) fn pull<const M: usize>(&self, columns: &[[R; M]], floor: R, bounds: &Bounds<R>, q: &mut [R]) {
         let mut wanted = [R::default(); MAX_JOINTS];
@@ -107,8 +107,8 @@ impl<R: Real> Posture<R> {
     }
 }
 
-/// The most that a joint is pulled with each answer. The task feels the square of it, and the square of that is left after a step
-/// back; so half of the tolerance's fourth root. A quarter of `max_joint_step` leaves the rest of it to the task.
+/// The most that a joint is pulled with each answer. The tip moves by about its square, and one step back leaves the square of
+/// that; so half of the tolerance's fourth root. A quarter of `max_joint_step` leaves the rest of the step to the task.
 fn most_pull(config: &InverseConfig) -> f64 {
     let tolerance = config.position_tolerance_m.min(config.rotation_tolerance_rad);
     let within_tolerance = 0.5 * tolerance.sqrt().sqrt();

@@ -4,7 +4,7 @@ use crate::chain::{Joint, JointKind};
 use crate::limits::inwards;
 use robocache_geometry::Real;
 
-/// The table of `count` starts, a row for each: the middle of the limits, and then points of the sequence of Roberts, The
+/// Makes a table of `count` starts, a row for each: the middle of the limits, and then points of the sequence of Roberts, The
 /// unreasonable effectiveness of quasirandom sequences, 2018.
 ///
 /// Start `s` has joint `i` at `(1/2 + s / g^i) mod 1` of its range, where `g` solves `g^(n + 1) = g + 1`. The middle of a continuous

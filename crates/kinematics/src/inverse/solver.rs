@@ -1,4 +1,4 @@
-//! Joints for a pose, by Levenberg-Marquardt from a fixed list of starts.
+//! Solver of joints for a pose: Levenberg-Marquardt from a fixed list of starts.
 
 use super::config::{InverseConfig, InverseError, Select, Spec};
 use super::posture::Posture;
@@ -10,7 +10,7 @@ use crate::jacobian::{Columns, Frame};
 use crate::model::{Model, Pose, Row};
 use robocache_geometry::Real;
 
-/// An answer to a target, beside its joints.
+/// Result of the search for a target's joints, beside the joints themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Answer<R> {
     /// True if both errors are within the tolerances. Otherwise the joints are those of the least error that the steps from a start
@@ -22,11 +22,11 @@ pub struct Answer<R> {
     pub rotation_error_rad: R,
     /// Index of the start that led to the joints.
     pub seed: u32,
-    /// Steps from that start: 0 if the start is an answer. Those of a posture are not among them.
+    /// Steps from that start: 0 if the start is an answer. Steps of a posture do not count.
     pub iterations: u32,
 }
 
-/// Finds joints for poses: the same ones for the same target, whatever else is asked for.
+/// Solver that finds joints for poses: the same joints for the same target, whatever was solved before.
 ///
 /// From each start it makes steps of Levenberg-Marquardt, damped by the squared error after Sugihara, Solvability-unconcerned
 /// inverse kinematics by the Levenberg-Marquardt method, IEEE Transactions on Robotics 27(5), 2011.
@@ -52,7 +52,7 @@ pub(super) struct Attempt<R> {
 
 /// The squared errors at some joints.
 struct Measured<R> {
-    /// True if both are within the tolerances.
+    /// True if both errors are within the tolerances.
     valid: bool,
     position: R,
     rotation: R,
@@ -61,10 +61,10 @@ struct Measured<R> {
 }
 
 impl<R: Real> Solver<R> {
-    /// Checks a configuration, and makes what all targets share.
+    /// Checks a configuration, and precomputes the data that all targets share.
     ///
     /// # Errors
-    /// Names the field, what came and what is allowed.
+    /// Names the field, the value found and the values allowed.
     pub fn new(chain: &Chain, config: &InverseConfig) -> Result<Self, InverseError> {
         let bounds = Bounds::new(chain);
         Ok(Self {
@@ -76,7 +76,7 @@ impl<R: Real> Solver<R> {
         })
     }
 
-    /// The chain in this type.
+    /// The chain in the float type of the solver.
     pub fn model(&self) -> &Model<R> {
         &self.model
     }
@@ -148,7 +148,7 @@ impl<R: Real> Solver<R> {
         (joints.len() - first) / n
     }
 
-    /// The first start: a given one, brought within the limits, or that of the table. `None` if the given one is not finite.
+    /// The first start: `seed`, brought within the limits, or the first one of the table. `None` if `seed` is not finite.
     pub(super) fn first_start(&self, seed: Option<&[R]>) -> Option<Row<R>> {
         let Some(seed) = seed else {
             return Some(self.middle());
@@ -169,7 +169,7 @@ impl<R: Real> Solver<R> {
         start
     }
 
-    /// The attempts from all starts, `first` in place of the first of the table.
+    /// The attempts from all starts, with `first` in place of the table's first start.
     fn attempts<'a>(&'a self, target: &'a Target<R>, first: &'a Row<R>) -> impl Iterator<Item = Attempt<R>> + 'a {
         let n = self.model.joints;
         self.seeds.chunks_exact(n).enumerate().map(move |(s, row)| {
@@ -183,8 +183,8 @@ impl<R: Real> Solver<R> {
         })
     }
 
-    /// The attempt that is taken among one made before, if there is one, and those from all starts: a valid one, else that of the
-    /// least error. `near` is the row that [`Select::Nearest`] measures distances from.
+    /// Chooses among the attempt `before`, if any, and the attempts from all starts. A valid attempt is taken, else the one with
+    /// the least error. `near` is the row that [`Select::Nearest`] measures distances from.
     pub(super) fn select(
         &self,
         target: &Target<R>,
@@ -224,7 +224,7 @@ impl<R: Real> Solver<R> {
             .fold(R::default(), |sum, d| sum + d * d)
     }
 
-    /// Makes steps from a start until the errors are within the tolerances, or there are enough of them.
+    /// Makes steps from a start until the errors are within the tolerances, or `max_iterations` are made.
     pub(super) fn descend(&self, target: &Target<R>, start: &Row<R>, bounds: &Bounds<R>) -> Attempt<R> {
         match self.spec.task {
             Task::Pose => self.descend_with::<WholePose, 6>(target, start, bounds),
@@ -291,8 +291,8 @@ impl<R: Real> Solver<R> {
         bounds.step(residual, damping, &mut joints[..self.model.joints]);
     }
 
-    /// Pulls a valid answer to the posture of rest, if there is one. The answer stays as it is if what it is pulled to is not valid,
-    /// has a joint further than `max_joint_step` from those of `last`, or is further from rest.
+    /// Pulls a valid answer to rest, if the solver has a posture. The answer stays as it is if the pulled one is not valid, has a
+    /// joint further than `max_joint_step` from `last`, or is further from rest.
     #[inline(always)]
     pub(super) fn pull_to_rest(&self, target: &Target<R>, attempt: Attempt<R>, last: Option<&Row<R>>) -> Attempt<R> {
         let posture = match &self.spec.posture {

@@ -8,10 +8,10 @@ use std::f64::consts::TAU;
 
 /// The largest change of a joint in one step, radians or metres.
 pub(super) const MAX_STEP: f64 = 1.0;
-/// The most that a value of the caller's may be past a limit to be taken for that limit, radians or metres: arms go past their
-/// limits by as much, and a turn back would lead to the other end.
+/// The most that a caller's value may be past a limit and still count as the limit, radians or metres. Arms go past their limits by
+/// as much, and a full turn back would lead to the other end.
 const SLACK: f64 = 0.1;
-/// Range from which on a joint is not held at its limit, radians: a step beyond it leads to the other end.
+/// Range of a joint from which it is not held at its limits, radians: a step past a limit leads to the other end.
 const TURNING_RANGE: f64 = 6.2;
 
 /// The limits of the joints, and the steps within them.
@@ -20,7 +20,7 @@ pub(super) struct Bounds<R> {
     joints: Vec<Bound<R>>,
 }
 
-/// The limits of a joint, and what becomes of a step beyond them.
+/// The limits of a joint, and the treatment of steps past them.
 #[derive(Clone, Debug)]
 pub struct Bound<R> {
     /// The least value that lies within the limits.
@@ -29,7 +29,7 @@ pub struct Bound<R> {
     pub upper: R,
     /// True if a full turn leads to the same pose.
     pub turns: bool,
-    /// True if it is held at a limit that a step would pass.
+    /// True if the joint is held at a limit that a step would pass.
     pub holds: bool,
 }
 
@@ -71,7 +71,7 @@ impl<R: Real> Bounds<R> {
         &self.joints
     }
 
-    /// A value within the limits of a joint: itself, or a full turn from it, or the limit.
+    /// Brings a value within the limits of a joint: returns the value itself, the value a full turn from it, or the limit.
     #[inline(always)]
     pub fn inside(&self, joint: usize, value: R) -> R {
         let bound = &self.joints[joint];
@@ -88,8 +88,8 @@ impl<R: Real> Bounds<R> {
         }
     }
 
-    /// A value of the caller's within the limits of a joint: the limit if it is past it by no more than 0.1, else as
-    /// [`inside`](Self::inside).
+    /// Brings a caller's value within the limits of a joint: to a limit that it is past by up to 0.1, else as
+    /// [`inside`](Self::inside) does.
     pub fn admit(&self, joint: usize, value: R) -> R {
         let bound = &self.joints[joint];
         let held = match (value > bound.upper, value < bound.lower) {
@@ -103,8 +103,8 @@ impl<R: Real> Bounds<R> {
         }
     }
 
-    /// Makes one step of Levenberg-Marquardt: dq = D J^T (J D J^T + damping)^-1 e, where D leaves out joints at a limit that
-    /// J^T e pushes outwards, and the whole step is scaled so that no joint moves by more than 1.
+    /// Makes one step of Levenberg-Marquardt: `dq = D J^T (J D J^T + damping)^-1 e`. D leaves out joints at a limit that J^T e
+    /// pushes outwards. The whole step is scaled so that no joint moves by more than 1.
     #[inline(always)]
     pub fn step<const M: usize>(&self, residual: &mut Residual<R, M>, damping: R, q: &mut [R]) {
         let zero = R::default();
@@ -124,7 +124,7 @@ impl<R: Real> Bounds<R> {
         let mut step = [zero; crate::chain::MAX_JOINTS];
         for (step, column) in step.iter_mut().zip(&*columns) {
             let found = product(column, &y);
-            // Rounding may leave a matrix that is singular, such as of an arm that is far away from its first joint.
+            // Rounding may leave a singular matrix, such as for an arm that is far away from its first joint.
             *step = if found.is_finite() { found } else { zero };
         }
         let scale = scale_within(&step[..q.len()], R::from_f64(MAX_STEP));
@@ -134,7 +134,7 @@ impl<R: Real> Bounds<R> {
     }
 }
 
-/// The factor that brings the largest of the values to `most`; 1 if none is larger.
+/// Returns the factor that brings the largest of the values to `most`; 1 if no value is larger.
 #[inline(always)]
 pub(super) fn scale_within<R: Real>(values: &[R], most: R) -> R {
     let mut largest = R::default();

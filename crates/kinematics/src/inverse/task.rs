@@ -1,4 +1,4 @@
-//! Tasks: the parts of a pose that are to be reached, and how far a row of joints is from them.
+//! Tasks: the parts of a pose that are to be reached, and the residual of a row of joints.
 
 use crate::chain::MAX_JOINTS;
 use crate::jacobian::{Column, to_tool};
@@ -22,7 +22,7 @@ pub enum Task {
 }
 
 impl Task {
-    /// Number of rows of the error: three linear ones, and its angular ones.
+    /// Number of rows of the error: three linear rows, and the angular rows of the task.
     pub fn rows(self) -> usize {
         match self {
             Self::Pose => 6,
@@ -34,7 +34,7 @@ impl Task {
 
 /// The largest coordinate of a target, metres.
 pub const MAX_DISTANCE: f64 = 1e6;
-/// Squares of the least and the largest norm of a target's quaternion, those of [`UNIT_NORMS`](crate::UNIT_NORMS).
+/// Squares of the least and the largest norm of a target's quaternion: the ends of [`UNIT_NORMS`](crate::UNIT_NORMS).
 const SQUARED_NORMS: [f64; 2] = [0.9801, 1.0201];
 
 /// A pose to be reached, with a unit quaternion.
@@ -45,8 +45,8 @@ pub(super) struct Target<R> {
 }
 
 impl<R: Real> Target<R> {
-    /// Checks a pose, and makes its quaternion a unit one. `None` if it is not finite, too far away, or its quaternion is not
-    /// of norm 1.
+    /// Checks a pose, and normalizes its quaternion. `None` if the pose is not finite, too far away, or its quaternion is not of
+    /// norm 1.
     pub fn new(&[x, y, z, qx, qy, qz, qw]: &Pose<R>) -> Option<Self> {
         let (position, rotation) = ([x, y, z], [qx, qy, qz, qw]);
         let [least, most] = SQUARED_NORMS.map(R::from_f64);
@@ -60,13 +60,13 @@ impl<R: Real> Target<R> {
     }
 }
 
-/// The distance of a row of joints from a target.
+/// The residual of a row of joints: its error against a target, and the Jacobian.
 pub(super) struct Residual<R, const M: usize> {
     /// The error in each row of the task: linear, and then angular.
     pub error: [R; M],
     /// The task's rows of the Jacobian, a column for each joint.
     pub columns: [[R; M]; MAX_JOINTS],
-    /// The sum of the squared linear errors, and that of the angular ones.
+    /// The sum of the squared linear errors, and the sum of the squared angular errors.
     pub position: R,
     pub rotation: R,
 }
@@ -79,15 +79,15 @@ pub(super) trait Rows<const M: usize> {
     fn rows<R: Real>(tip: &RigidTransform<R>, column: Column<R>) -> [R; M];
 }
 
-/// [`Task::Pose`].
+/// The rows of [`Task::Pose`].
 pub(super) struct WholePose;
-/// [`Task::Position`].
+/// The rows of [`Task::Position`].
 pub(super) struct PositionOnly;
-/// [`Task::PositionAxis`].
+/// The rows of [`Task::PositionAxis`].
 pub(super) struct PositionAndAxis;
 
 impl Rows<6> for WholePose {
-    /// Twice the vector of q* q^-1, by the shorter way: 2 sin(angle / 2) along the axis.
+    /// Twice the vector part of q* q^-1, by the shorter way: 2 sin(angle / 2) along the axis.
     #[inline(always)]
     fn angular_error<R: Real>(target: &Target<R>, tip: &RigidTransform<R>, error: &mut [R; 6]) {
         let (a, b) = (target.rotation, tip.quaternion());
@@ -115,8 +115,8 @@ impl Rows<3> for PositionOnly {
 }
 
 impl Rows<5> for PositionAndAxis {
-    /// The turn from the tool's z axis to the wanted axis d, both in the tool's axes: (-d_y, d_x), made as long as
-    /// 2 sin(angle / 2).
+    /// The turn from the tool's z axis to the wanted axis d, both in the tool's axes: (-d_y, d_x), scaled to a length of 2
+    /// sin(angle / 2).
     #[inline(always)]
     fn angular_error<R: Real>(target: &Target<R>, tip: &RigidTransform<R>, error: &mut [R; 5]) {
         let (zero, one, two) = (R::from_f64(0.0), R::from_f64(1.0), R::from_f64(2.0));
@@ -127,7 +127,7 @@ impl Rows<5> for PositionAndAxis {
             one - two * (x * x + y * y),
         ];
         let d = to_tool(tip, wanted);
-        // 0 if the axes are opposite: any turn is then as good as another.
+        // `rest` is 0 if the axes are opposite: any turn is then as good as another.
         let (rest, least) = (one + d[2], R::from_f64(1e-6));
         let scale = (two / if rest > least { rest } else { least }).sqrt();
         [error[3], error[4]] = if rest > least {
@@ -168,7 +168,8 @@ impl<R: Real, const M: usize> Residual<R, M> {
         self.measure();
     }
 
-    /// Leaves rows of weight 0 out, and returns the two sums of squares that are judged. Then multiplies the rows by their weights.
+    /// Leaves out rows of weight 0, and multiplies the others by their weights. Returns the squared linear and angular errors,
+    /// which are judged, as they are without weights.
     pub fn weigh(&mut self, weights: &[R; 6]) -> [R; 2] {
         for (error, &weight) in self.error.iter_mut().zip(weights) {
             *error = if weight == R::default() { weight } else { *error };

@@ -1,4 +1,4 @@
-//! Arms as their makers describe them: poses, Jacobians and answers keep their bits.
+//! Arms in their makers' URDFs: poses, Jacobians and answers keep their bits.
 
 use crate::random::Random;
 use robocache_geometry::Real;
@@ -6,8 +6,8 @@ use robocache_kinematics::{Answer, Chain, ChainConfig, Frame, InverseConfig, Mod
 use std::f64::consts::TAU;
 use std::path::{Path, PathBuf};
 
-/// A URDF, the chain in it, and the hashes of its poses and Jacobians and of its answers, in float64 and in float32. They were
-/// computed by another program in another language from the same definitions.
+/// A URDF, a chain in it, and the hashes of its poses and Jacobians and of its answers, in float64 and in float32. Another program
+/// in another language computed the hashes from the same definitions.
 struct Arm {
     file: &'static str,
     base: &'static str,

@@ -97,7 +97,7 @@ fn the_velocity_of_two_links_in_a_plane() {
     assert_near(&twist, &[2.0, 0.5, 0.0, 0.0, 0.0, 1.0], 1e-15);
     assert!(model.twist(&q, &[f64::INFINITY, 0.0], Frame::Base).is_none());
     assert!(model.twist(&[f64::NAN, 0.0], &[1.0, 0.0], Frame::Base).is_none());
-    // Neither is one that the type can't hold.
+    // A twist that the type can't hold is not valid, either.
     assert!(model.twist(&q, &[f64::MAX, f64::MAX], Frame::Base).is_none());
     assert!(model.takes(&[8192.0, -8192.0]) && !model.takes(&[0.0, 8193.0]) && !model.takes(&[f64::INFINITY, 0.0]));
 }
@@ -278,7 +278,7 @@ fn fixed_angles_at_gimbal_lock_are_taken_as_they_are() {
     );
     let model = Model::<f64>::new(&chain(&text, "base", "tip"));
     let [.., x, y, z, w] = model.pose(&[0.0]).unwrap();
-    // Roll and yaw turn about one axis there: 0.3 less -0.2 in all.
+    // At this pitch roll and yaw turn about one axis: by 0.3 less -0.2 in all.
     let frame = RigidTransform::new([x, y, z, w], [0.0; 3]);
     let (sine, cosine) = 0.5f64.sin_cos();
     assert_near(

@@ -20,7 +20,7 @@ fn pose(chain: &Chain, q: &[f64]) -> Pose<f64> {
     Model::<f64>::new(chain).pose(q).unwrap()
 }
 
-/// A slide along each axis.
+/// Makes a chain with a slide along each axis.
 fn gantry() -> Chain {
     let slide = |name, axis, parent, child| {
         let inside = format!("<axis xyz=\"{axis}\"/><limit lower=\"-2\" upper=\"2\"/>");
@@ -165,14 +165,14 @@ fn a_target_that_is_not_a_pose_has_nan_joints() {
                 !answer.valid && answer.seed == 0 && answer.iterations == 0 && !answer.position_error_m.is_finite()
             );
         }
-        // Joints that came as a pose have hardly ever the norm 1.
+        // Joints sent as a pose hardly ever have the norm 1.
         for scale in [0.0, 1e-30, 1e30, 0.98, 1.02] {
             let mut target = good;
             target[3..].iter_mut().for_each(|x| *x *= scale);
             let (joints, answer) = solve(&solver, &target.map(R::from_f64), None);
             assert!(!answer.valid && joints.iter().all(|x| !x.is_finite()), "{scale}");
         }
-        // As far from 1 as rounded and averaged ones are, or of the other sign.
+        // Norms as far from 1 as those of rounded and averaged quaternions; and the other sign.
         for scale in [-1.0, 1.009, 0.991] {
             let mut target = good;
             target[3..].iter_mut().for_each(|x| *x *= scale);
@@ -224,7 +224,7 @@ fn a_continuous_joint_stays_where_poses_are_computed() {
         let (joints, answer) = solve(&solver::<f64>(&arm, &config), &target, Some(&[start, 1.0]));
         assert!(answer.valid && joints.iter().all(|x| x.abs() <= 8192.0), "{joints:?}");
     }
-    // It runs free, and is not brought back.
+    // The joint turns freely, and is not brought back to the first turn.
     let (joints, answer) = solve(&solver::<f64>(&arm, &config), &target, Some(&[0.5 + 3.0 * TAU, 0.9]));
     assert!(answer.seed == 0 && (joints[0] - 0.4 - 3.0 * TAU).abs() < 1e-5);
 }
@@ -265,7 +265,7 @@ fn hard_targets_are_reached() {
         assert!(answer.valid, "wide {i}");
         check(&wide, &target, &joints, 1e-5);
     }
-    // Half a turn from the start, exactly.
+    // A target exactly half a turn from the start.
     let start = [0.0, 0.4, 0.8, 0.0, 0.5, -1.0];
     let mut turned = start;
     turned[5] += PI;
@@ -309,7 +309,7 @@ fn a_row_of_weight_0_is_left_out() {
     assert!(answer.valid && answer.rotation_error_rad == 0.0, "{answer:?}");
     let reached = pose(&arm, &joints);
     assert!(norm([reached[0] - 0.7, reached[1] - 0.9]) <= 1e-6);
-    // Weights change the way, not what is an answer.
+    // Weights change the search, but not the errors that are judged.
     let arm = chain(&six_axes(), "link0", "tip");
     let weighted = InverseConfig {
         weights: [2.0, 1.0, 1.0, 0.5, 0.5, 0.5],
@@ -475,7 +475,7 @@ fn a_trajectory_goes_on_from_the_last_answer_and_counts_breaks() {
     }
     assert!(joints[21][0].is_nan() && joints[20][0].is_finite());
 
-    // Two trajectories at once are two that stand alone.
+    // Two trajectories at once have the bits that each has alone.
     let both: Vec<_> = [&targets[..], &targets[..]].concat();
     let mut at_once = vec![0.0; 2 * both.len()];
     let (mut answers, mut branches) = (vec![Answer::default(); 120], vec![0; 120]);
@@ -501,7 +501,7 @@ fn a_joint_that_turns_all_around_stays_at_its_limit_along_a_trajectory() {
     let solver = solver::<f64>(&arm, &config);
     // Towards the limit, there for a while, and back. A full turn from it is as near to the pose, and 6 radians away.
     let way = |i: i32| PI - 0.01 * f64::from((20 - i).max(i - 40).max(0));
-    // On the way there; on the limit, as the next pose is; and past it, as a sensor may be.
+    // Starts on the way there, on the limit like the next pose, and past the limit, as a sensor's value may be.
     for (first, start) in [(0, 2.9), (20, PI), (30, -PI), (20, PI + 1e-7), (25, PI + 0.009)] {
         let sign = start.signum();
         let targets: Vec<Pose<f64>> = (first..60).map(|i| pose(&arm, &[sign * way(i), sign])).collect();
@@ -588,7 +588,7 @@ fn the_first_answer_is_that_of_the_seed_or_the_nearest_to_it() {
 
 #[test]
 fn an_answer_past_the_largest_step_is_one_of_those_to_choose_from() {
-    // One start, which leads to other answers than the last one does, or to none.
+    // A single start, which leads to other answers than the last answer does, or to none.
     let arm = chain(&six_axes(), "link0", "tip");
     let solver = solver::<f64>(&arm, &config(1e-6, 1));
     let (mut random, mut only, mut nearer) = (Random(13), 0, 0);
@@ -620,7 +620,7 @@ fn an_answer_past_the_largest_step_is_one_of_those_to_choose_from() {
 #[test]
 fn the_branch_stays_where_the_nearest_answer_is_within_a_step() {
     let arm = chain(&planar(), "base", "tip");
-    // Without steps nothing is reached from the last answer; one of the starts is near every target.
+    // With a single step no target is reached from the last answer, but one of the starts is near every target.
     let config = InverseConfig {
         task: Task::Position,
         max_iterations: Some(1),
@@ -687,7 +687,7 @@ fn targets_that_come_one_by_one_are_those_of_a_trajectory() {
         assert_eq!(row.map(f64::to_bits), [wanted[0].to_bits(), wanted[1].to_bits()], "{i}");
         assert_eq!((answer.valid, track.branch()), (answers[i].valid, branches[i]), "{i}");
     }
-    // Begun anew, the first target has its first answer again, and the breaks stay counted.
+    // After a restart, the first target has its first answer again, and the breaks stay counted.
     track.restart();
     let mut row = [0.0; 2];
     solver.solve_next(&targets[0], &mut track, &mut row);
@@ -742,7 +742,7 @@ fn a_configuration_that_is_not_possible_is_refused() {
             |config| config.weights = [-1.0; 6],
             "(allowed: 0, or 1e-6 to 1000; one of the task's above 0)",
         ),
-        // In float32 it would be 0.
+        // This weight would be 0 in float32.
         (
             |config| config.weights = [1e-46; 6],
             "(allowed: 0, or 1e-6 to 1000; one of the task's above 0)",

@@ -1,4 +1,4 @@
-//! The pull to a posture of rest: joints move where the task leaves them free, and each answer stays one.
+//! The pull to a posture of rest: joints move where the task leaves them free, and each answer stays valid.
 
 use crate::random::Random;
 use crate::robots::{LIMIT, along, chain, joint, robot, rows, six_axes, snake, solve, solver, three_links};
@@ -6,7 +6,7 @@ use robocache_geometry::Real;
 use robocache_kinematics::{Answer, Chain, InverseConfig, Model, Pose, Select, Solver, Task, Track};
 use std::f64::consts::FRAC_PI_2;
 
-/// The position in the plane of x and y: two rows.
+/// Weights that judge only the position in the plane of x and y: two rows.
 const PLANE: [f64; 6] = [1.0, 1.0, 0.0, 0.0, 0.0, 0.0];
 
 fn config(tolerance: f64, posture: f64, rest: &[f64]) -> InverseConfig {
@@ -50,7 +50,7 @@ fn distance<R: Real>(a: &[R], b: &[R]) -> R {
         .fold(R::default(), |sum, (&a, &b)| sum + (a - b) * (a - b))
 }
 
-/// Two slides along x, of which the tool's position is the sum.
+/// Makes a chain of two slides along x: the tool's position is their sum.
 fn two_slides() -> Chain {
     let slide = |name, parent, child| {
         let inside = "<axis xyz=\"1 0 0\"/><limit lower=\"-2\" upper=\"2\"/>";
@@ -60,7 +60,7 @@ fn two_slides() -> Chain {
     chain(&robot(&["base", "a", "tip"], &joints), "base", "tip")
 }
 
-/// Three joints in a plane, and between them one that follows the first.
+/// Makes a chain of three joints in a plane, and between them one that mimics the first.
 fn with_a_mimic() -> Chain {
     let turn = |name, parent, child, limit| {
         let inside = format!("<origin xyz=\"0.4 0 0\"/><axis xyz=\"0 0 1\"/>{limit}");
@@ -75,7 +75,7 @@ fn with_a_mimic() -> Chain {
     chain(&robot(&["base", "a", "b", "c", "d", "tip"], &joints), "base", "tip")
 }
 
-/// Arms with more joints than their task has rows.
+/// Makes arms with more joints than their task has rows, each with the task and the weights.
 fn arms() -> Vec<(Chain, Task, [f64; 6])> {
     let all = [1.0; 6];
     vec![
@@ -97,7 +97,7 @@ fn arms() -> Vec<(Chain, Task, [f64; 6])> {
 
 #[test]
 fn two_slides_share_the_way() {
-    // The first has 0.5 of the way and the second none; a part of what is between them is given over with each answer.
+    // The first slide is at 0.5 m and the second at 0. Each answer moves a part of the difference to the second.
     let chain = two_slides();
     let config = InverseConfig {
         task: Task::Position,
@@ -154,7 +154,7 @@ fn a_quarter_of_the_largest_step_is_the_most() {
     };
     let target = [0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0];
     let (joints, _) = solve(&solver::<f64>(&chain, &config), &target, Some(&[0.5, 0.0]));
-    // The first is pulled by 0.01, of which each of the two goes a half.
+    // The first slide is pulled by 0.01, and each of the two moves by half of it.
     assert!(near(&joints, &[0.495, 0.005], 1e-9), "{joints:?}");
 }
 
@@ -197,7 +197,7 @@ fn rest_is_the_middle_of_the_limits_or_given() {
             rest.into_iter().map(R::to_f64).collect::<Vec<_>>()
         };
         assert!(near(&rest(&config), &[0.5, 0.0, 0.15], 1e-7));
-        // As it is, or at a limit that it is past by little.
+        // A joint of rest is kept, or brought to a limit that it is slightly past.
         let given = InverseConfig {
             rest: Some(vec![-1.0000005, 7.0, 0.2]),
             ..config.clone()
@@ -252,7 +252,7 @@ fn no_answer_is_lost_and_each_is_nearer_to_rest() {
                 for (bound, &value) in pulled.bounds().iter().zip(&joints) {
                     assert!(bound.lower <= value && value <= bound.upper);
                 }
-                // It is an answer by itself, with these very errors.
+                // The pulled joints are an answer by themselves, with the same errors.
                 let (again, of_again) = solve(&plain, &target, Some(&joints));
                 assert_eq!(bits(&again), bits(&joints));
                 assert!(of_again.valid && of_again.iterations == 0);
@@ -261,7 +261,7 @@ fn no_answer_is_lost_and_each_is_nearer_to_rest() {
                     bits(&[of_again.position_error_m, of_again.rotation_error_rad])
                 );
             }
-            // The angular rows of the Jacobian are those of small turns; one that is not judged is no small one.
+            // The angular rows of the Jacobian hold for small turns. A turn that is not judged may be large.
             let is_exact = weights[3..task.rows()].iter().all(|&weight| weight > 0.0);
             assert!(
                 pulled_answers >= 50 || !is_exact,
@@ -308,7 +308,7 @@ fn a_pose_that_is_held_comes_nearer_to_rest_and_never_goes_back() {
     check::<f64>(1e-4);
 }
 
-/// Poses on the way from one row of joints to others, with two among them that have no answer.
+/// Makes poses on the way from one row of joints to another, two of which have no answer.
 fn path<R: Real>(chain: &Chain, random: &mut Random, count: usize) -> (Vec<R>, Vec<Pose<R>>) {
     let (model, start, end) = (Model::<R>::new(chain), random.joints(chain), random.joints(chain));
     let at = |i: usize| {

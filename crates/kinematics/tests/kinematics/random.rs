@@ -2,7 +2,7 @@
 
 use robocache_kinematics::{Chain, JointKind};
 
-/// Numbers from 0 to 1 by SplitMix64.
+/// Random numbers from 0 to 1 by SplitMix64.
 pub struct Random(pub u64);
 
 impl Random {
@@ -13,7 +13,7 @@ impl Random {
         ((z ^ z >> 31) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A row of joints, uniform within their limits.
+    /// Draws a row of joints, uniform within their limits.
     pub fn joints(&mut self, chain: &Chain) -> Vec<f64> {
         let joints = chain.joints().iter();
         let value = joints.map(|joint| {

@@ -3,7 +3,7 @@
 use robocache_geometry::Real;
 use robocache_kinematics::{Answer, Chain, InverseConfig, Pose, Solver};
 
-/// A robot with the links `base` and `tip` and those of the joints; the joints are given as XML.
+/// Makes the URDF of a robot with these links; the joints are given as XML.
 pub fn robot(links: &[&str], joints: &str) -> String {
     let links: String = links
         .iter()
@@ -12,7 +12,7 @@ pub fn robot(links: &[&str], joints: &str) -> String {
     format!("<robot name=\"test\">\n{links}{joints}</robot>\n")
 }
 
-/// A joint from one link to the next, with what stands in its element.
+/// Makes the XML of a joint from one link to the next; `inside` stands in its element.
 pub fn joint(name: &str, kind: &str, parent: &str, child: &str, inside: &str) -> String {
     format!(
         "  <joint name=\"{name}\" type=\"{kind}\"><parent link=\"{parent}\"/><child link=\"{child}\"/>{inside}</joint>\n"
@@ -22,7 +22,7 @@ pub fn joint(name: &str, kind: &str, parent: &str, child: &str, inside: &str) ->
 /// Limits of 3 to either side.
 pub const LIMIT: &str = "<limit lower=\"-3\" upper=\"3\"/>";
 
-/// Two links of 1 m and 0.5 m in the plane of x and y, which turn about z.
+/// Makes the URDF of two links of 1 m and 0.5 m in the plane of x and y, which turn about z.
 pub fn planar() -> String {
     let joints = joint(
         "shoulder",
@@ -40,7 +40,7 @@ pub fn planar() -> String {
     robot(&["base", "upper", "lower", "tip"], &joints)
 }
 
-/// Three links of 1 m in the plane of x and y, which turn about z.
+/// Makes a chain of three links of 1 m in the plane of x and y, which turn about z.
 pub fn three_links() -> Chain {
     let turn = |name, parent, child, x| {
         let inside = format!("<origin xyz=\"{x} 0 0\"/><axis xyz=\"0 0 1\"/>{LIMIT}");
@@ -53,7 +53,7 @@ pub fn three_links() -> Chain {
     chain(&robot(&["base", "a", "b", "c", "tip"], &joints), "base", "tip")
 }
 
-/// An arm of six joints: a shoulder of two, an elbow, and a wrist of three whose axes meet.
+/// Makes the URDF of an arm of six joints: a shoulder of two, an elbow, and a wrist of three whose axes meet.
 pub fn six_axes() -> String {
     let limit = "<limit lower=\"-3.1\" upper=\"3.1\"/>";
     let parts = [
@@ -81,7 +81,7 @@ pub fn six_axes() -> String {
     robot(&links, &joints)
 }
 
-/// A chain of `count` joints about x, y and z in turn, 0.1 m apart.
+/// Makes a chain of `count` joints about x, y and z in turn, 0.1 m apart.
 pub fn snake(count: usize) -> Chain {
     let names: Vec<String> = (0..=count).map(|i| format!("link{i}")).collect();
     let joints: String = (0..count)
@@ -115,7 +115,7 @@ pub fn solve<R: Real>(solver: &Solver<R>, target: &Pose<R>, seed: Option<&[R]>) 
     (joints, answer)
 }
 
-/// The joints, answers and branches of targets along time.
+/// Solves a trajectory, and returns the joints, answers and branches of its targets.
 pub fn along<R: Real>(solver: &Solver<R>, targets: &[Pose<R>], seed: &[R]) -> (Vec<Vec<R>>, Vec<Answer<R>>, Vec<u32>) {
     let n = solver.model().joints();
     let mut joints = vec![R::default(); n * targets.len()];

@@ -1,4 +1,4 @@
-//! Reading of URDFs: what is refused, with file, line and joint, and what is told.
+//! Reading of URDFs: errors with file, line and joint, and warnings.
 
 use crate::random::Random;
 use crate::robots::{LIMIT, chain, joint, planar, robot, six_axes, snake};
@@ -22,7 +22,7 @@ fn refusal(text: &str, config: &ChainConfig) -> String {
     }
 }
 
-/// The refusal of a robot with one joint `j` between `base` and `tip`, in line 4.
+/// Returns the error for a robot with one joint `j` between `base` and `tip`, in line 4.
 fn refusal_of(kind: &str, inside: &str) -> String {
     refusal(
         &robot(&["base", "tip"], &joint("j", kind, "base", "tip", inside)),
@@ -321,7 +321,7 @@ fn limits_that_may_not_be_meant_are_told() {
         ["test.urdf:4: joint `j`: only its `upper` limit is given, and the other is taken as 0"]
     );
     assert!(warnings("<limit lower=\"-6.28\" upper=\"6.28\"/>").is_empty());
-    // Such limits are none, whatever their unit is.
+    // Such a limit counts as none, in any unit: it is not doubted to be in degrees.
     assert_eq!(
         warnings("<limit lower=\"-1e16\" upper=\"1\"/>"),
         ["test.urdf:4: joint `j`: limits -1e16 and 1 are brought to -8192 and 1, as poses are computed for"]
@@ -576,7 +576,7 @@ fn a_leader_outside_the_chain_is_named_or_refused() {
     assert_eq!(Model::<f64>::new(&chain).pose(&[0.03]).unwrap()[0], -0.03);
 }
 
-/// Files with a part cut out, doubled or overwritten give a chain or an error, and chains poses.
+/// Checks that files with a part cut out, doubled or overwritten give a chain or an error, and that chains give poses.
 #[test]
 fn damaged_files_never_panic() {
     let mut random = Random(19);

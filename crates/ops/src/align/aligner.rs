@@ -3,7 +3,7 @@
 
 use super::gpu::{DeviceSample, FuserError, GpuFuser};
 use super::output::{Destination, Output};
-use super::{AlignConfig, Masks, Pushed, SampleError, Target, Timeline};
+use super::{AlignConfig, Masks, PushOutcome, SampleError, Target, Timeline};
 use crate::{ConfigError, channel_groups};
 use robocache_device::gpu::{Budget, DeviceFault, Gpu};
 use robocache_device::{Backend, HostBuf, Outcome, Placement, Resident, Values};
@@ -187,7 +187,7 @@ impl Aligner {
     ///
     /// # Panics
     /// Panics if there is no such modality.
-    pub fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<Pushed, PushError> {
+    pub fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<PushOutcome, PushError> {
         self.push_sample(modality, stamp_ns, Sample::Host(sample))
     }
 
@@ -202,7 +202,7 @@ impl Aligner {
         modality: usize,
         stamp_ns: i64,
         sample: DeviceSample<'_>,
-    ) -> Result<Pushed, PushError> {
+    ) -> Result<PushOutcome, PushError> {
         self.push_sample(modality, stamp_ns, Sample::Device(sample))
     }
 
@@ -213,10 +213,10 @@ impl Aligner {
         modality: usize,
         stamp_ns: i64,
         sample: Sample<'_>,
-    ) -> Result<Pushed, PushError> {
+    ) -> Result<PushOutcome, PushError> {
         // `Some` if the timeline has taken the sample already, but the device lost its values.
         let mut already_pushed = None;
-        let mut taken = |result: Result<Pushed, FuserError>| match result {
+        let mut taken = |result: Result<PushOutcome, FuserError>| match result {
             Ok(pushed) => Ok(Ok(pushed)),
             Err(FuserError::Sample(error)) => Ok(Err(error)),
             Err(FuserError::Gpu(fault)) => Err(fault),

@@ -1,6 +1,6 @@
 //! The messages of attached streams, and which of them a window has.
 
-use super::{Aligner, AttachedSpec, Pushed, SampleError, Target, Timeline};
+use super::{Aligner, AttachedSpec, PushOutcome, SampleError, Target, Timeline};
 use std::collections::VecDeque;
 
 /// Messages of the attached streams of an [`Aligner`]. The caller chooses the item that is held for a message: the message
@@ -59,9 +59,9 @@ struct AttachedStream<M> {
     /// Bytes of all messages that are held.
     held: usize,
     /// Number before which messages were checked for a row that may have them.
-    judged: u64,
+    checked_until: u64,
     /// Number before which all messages are given up.
-    emptied: u64,
+    given_up_until: u64,
     /// Indices in `slots` of the distinct messages of the last window, ascending.
     members: Vec<usize>,
 }
@@ -76,7 +76,7 @@ struct Slot<M> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
     /// The same result as for a sample.
-    pub pushed: Pushed,
+    pub pushed: PushOutcome,
     /// Number of messages, the oldest ones, that were given up for `max_held_mb` although a row may have needed them.
     pub dropped: usize,
 }
@@ -106,8 +106,8 @@ impl<M> Attached<M> {
             slots: VecDeque::new(),
             first: 0,
             held: 0,
-            judged: 0,
-            emptied: 0,
+            checked_until: 0,
+            given_up_until: 0,
             members: Vec::new(),
         });
         Self {
@@ -151,8 +151,8 @@ impl<M> Attached<M> {
             let at = (place.number - of.first) as usize;
             let item = Some(item());
             of.held += bytes;
-            of.judged = of.judged.min(place.number);
-            of.emptied = of.emptied.min(place.number);
+            of.checked_until = of.checked_until.min(place.number);
+            of.given_up_until = of.given_up_until.min(place.number);
             if place.replaces {
                 of.give_up(at).into_iter().for_each(&mut release);
                 of.slots[at] = Slot { item, bytes };
@@ -253,26 +253,26 @@ impl<M> AttachedStream<M> {
     /// number of the oldest messages that were given up.
     fn make_room(&mut self, timeline: &Timeline, release: &mut impl FnMut(M)) -> usize {
         let times = timeline.history(self.stream).times();
-        self.judged = self.judged.max(self.first);
+        self.checked_until = self.checked_until.max(self.first);
         while self.held > self.spec.max_held {
-            let at = (self.judged - self.first) as usize;
+            let at = (self.checked_until - self.first) as usize;
             let (Some(&from), Some(&next)) = (times.get(at), times.get(at + 1)) else {
                 break;
             };
-            self.judged += 1;
+            self.checked_until += 1;
             let until = self.spec.max_age.map_or(next, |most| next.min(from + most + 1));
             if !timeline.awaits_row_in(from, until) {
                 self.give_up(at).into_iter().for_each(&mut *release);
             }
         }
         let mut dropped = 0;
-        self.emptied = self.emptied.max(self.first);
-        while self.held > self.spec.max_held && self.emptied < self.first + self.slots.len() as u64 {
-            if let Some(item) = self.give_up((self.emptied - self.first) as usize) {
+        self.given_up_until = self.given_up_until.max(self.first);
+        while self.held > self.spec.max_held && self.given_up_until < self.first + self.slots.len() as u64 {
+            if let Some(item) = self.give_up((self.given_up_until - self.first) as usize) {
                 release(item);
                 dropped += 1;
             }
-            self.emptied += 1;
+            self.given_up_until += 1;
         }
         dropped
     }

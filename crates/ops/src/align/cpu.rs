@@ -49,12 +49,12 @@ pub fn window<E: Element>(
             masks.age_ns[entry(row)] = until.checked_sub(1).map_or(-1, |newest| targets[row] - times[newest]);
             until
         };
-        let nothing = if history.are_rows_on_device() {
+        let filled_rows = if history.are_rows_on_device() {
             timeline.window()
         } else {
             absent
         };
-        for out in out.chunks_exact_mut(columns).take(nothing) {
+        for out in out.chunks_exact_mut(columns).take(filled_rows) {
             out[channels.clone()].fill(fill);
         }
         if history.are_rows_on_device() {

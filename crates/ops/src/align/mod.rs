@@ -35,7 +35,7 @@ pub use output::{Destination, Output};
 pub use robocache_stream::SamplesError;
 pub use samples::Samples;
 pub use spec::{AttachedSpec, FUSED, OBSERVATION};
-pub use timeline::{Masks, Notice, Pushed, Refusal, Row, SampleError, StreamState, Target, Timeline};
+pub use timeline::{Masks, Notice, PushOutcome, Refusal, Row, SampleError, StreamState, Target, Timeline};
 pub use trigger::{Rows, TriggerConfig, TriggerKind};
 pub use window::Window;
 

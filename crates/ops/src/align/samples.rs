@@ -2,7 +2,7 @@
 
 use super::aligner::{NewestRow, Sample};
 use super::gpu::DeviceSample;
-use super::{Aligner, PushError, Pushed};
+use super::{Aligner, PushError, PushOutcome};
 use robocache_device::Values;
 use robocache_stream::{Data, Message, SamplesError, form};
 
@@ -72,7 +72,7 @@ impl Aligner {
     /// until it returns `None`.
     ///
     /// `message` must be the one that was passed to [`samples`](Self::samples).
-    pub fn push_next(&mut self, samples: &mut Samples, message: &Message) -> Option<Result<Pushed, PushError>> {
+    pub fn push_next(&mut self, samples: &mut Samples, message: &Message) -> Option<Result<PushOutcome, PushError>> {
         while let Some((row, stamp)) = message.next_sample(&mut samples.next_row) {
             if samples.taken_until.is_some_and(|until| stamp <= until) {
                 continue;

@@ -83,7 +83,7 @@ pub const OBSERVATION: &str = "observation";
 const DEFAULT_RESET: i64 = 1_000_000_000;
 
 /// Greatest distance of a request's time before the newest time that is due, ns. Ticks keep as much history.
-pub(super) const LOOKS_BACK: i64 = 1_000_000_000;
+pub(super) const MAX_LOOK_BACK: i64 = 1_000_000_000;
 
 /// The largest observation, in elements.
 const MAX_ELEMENTS: usize = 1 << 28;
@@ -112,7 +112,7 @@ impl Spec {
         config.check_attached()?;
         let trigger = config.checked_trigger()?;
         let looks_back = match trigger {
-            Trigger::Request(_) | Trigger::Timer(_) => LOOKS_BACK,
+            Trigger::Request(_) | Trigger::Timer(_) => MAX_LOOK_BACK,
             _ => 0,
         };
         let held = max_wait.unwrap_or(0).saturating_add(looks_back);

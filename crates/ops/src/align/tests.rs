@@ -16,7 +16,7 @@ mod triggers;
 mod values;
 
 use super::gpu::GpuFuser;
-use super::{AlignConfig, Destination, Masks, Notice, Output, Pushed, Refusal, SampleError, Target, Timeline, cpu};
+use super::{AlignConfig, Destination, Masks, Notice, Output, PushOutcome, Refusal, SampleError, Target, Timeline, cpu};
 use crate::ConfigError;
 use robocache_device::Values;
 use robocache_device::gpu::{Budget, Gpu, Kind, device_count};
@@ -68,19 +68,19 @@ impl Script {
 
     /// Pushes a sample of one value, and checks that `due` falls due.
     #[track_caller]
-    fn push(&mut self, input: &str, ms: i64, value: f32, due: &[&str]) -> Pushed {
+    fn push(&mut self, input: &str, ms: i64, value: f32, due: &[&str]) -> PushOutcome {
         self.push_all(input, ms, &[value], due)
     }
 
     /// Pushes a sample of several values, and checks that `due` falls due.
     #[track_caller]
-    fn push_all(&mut self, input: &str, ms: i64, sample: &[f32], due: &[&str]) -> Pushed {
+    fn push_all(&mut self, input: &str, ms: i64, sample: &[f32], due: &[&str]) -> PushOutcome {
         let pushed = self.try_push(input, ms * MS, Values::from_f32(sample)).unwrap();
         self.falls_due(due);
         pushed
     }
 
-    fn try_push(&mut self, input: &str, stamp_ns: i64, sample: Values<'_>) -> Result<Pushed, SampleError> {
+    fn try_push(&mut self, input: &str, stamp_ns: i64, sample: Values<'_>) -> Result<PushOutcome, SampleError> {
         let modality = self.modality(input);
         self.timeline.push(modality, stamp_ns, sample)
     }

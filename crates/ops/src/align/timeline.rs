@@ -6,7 +6,7 @@ mod requests;
 mod trigger;
 
 use clock::Pace;
-use requests::Ask;
+use requests::PendingRequest;
 
 pub use requests::Refusal;
 pub use trigger::Row;
@@ -62,7 +62,7 @@ pub enum SampleError {
 
 /// Result of a sample's arrival, beside its place in the history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pushed {
+pub struct PushOutcome {
     /// True if the sample lies at or before a target that was sent already, or is too soon.
     pub late: bool,
     /// Distance in ns from another sample of its stream, if it is less than `min_period_ms`.
@@ -172,7 +172,7 @@ pub struct Timeline {
     ticked: bool,
     /// Requests that wait, in order of arrival; the number of the next request; and requests that were refused after they
     /// waited.
-    asks: VecDeque<Ask>,
+    pending: VecDeque<PendingRequest>,
     asked: u64,
     refused: VecDeque<(u64, Refusal)>,
     /// G, the grid's clock, ns: [updated](Self::update_clock) after each change of the streams.
@@ -216,7 +216,7 @@ impl Timeline {
             begins_anew: false,
             last_sent: None,
             ticked: false,
-            asks: VecDeque::new(),
+            pending: VecDeque::new(),
             asked: 0,
             refused: VecDeque::new(),
             clock: None,
@@ -278,7 +278,7 @@ impl Timeline {
     ///
     /// # Errors
     /// The reason why the sample was dropped; the stream goes on.
-    pub fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<Pushed, SampleError> {
+    pub fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<PushOutcome, SampleError> {
         if self.are_rows_on_device(modality) {
             return Err(SampleError::OnDevice);
         }
@@ -320,7 +320,7 @@ impl Timeline {
 
     /// Adds the time of a checked sample to the history of a stream whose rows are kept elsewhere. Also returns the place of
     /// its row there, if the history keeps the sample.
-    pub(super) fn push_time(&mut self, modality: usize, stamp_ns: i64) -> (Pushed, Option<Place>) {
+    pub(super) fn push_time(&mut self, modality: usize, stamp_ns: i64) -> (PushOutcome, Option<Place>) {
         let mut row = None;
         let pushed = self.arrive(modality, stamp_ns, |stream, time| {
             let inserted;
@@ -382,12 +382,12 @@ impl Timeline {
         modality: usize,
         stamp_ns: i64,
         insert: impl FnOnce(&mut InputStream, i64) -> Insert,
-    ) -> Pushed {
+    ) -> PushOutcome {
         self.open(modality);
         let time = stamp_ns - self.streams[modality].spec.latency;
         let before = self.clock;
         let jumped_ns = self.jump(modality, time);
-        let is_first = !self.asks.is_empty() && before.is_none();
+        let is_first = !self.pending.is_empty() && before.is_none();
         let stream = &mut self.streams[modality];
         let old = stream.history.newest();
         if jumped_ns.is_some() {
@@ -396,7 +396,7 @@ impl Timeline {
         let too_soon_ns = stream.too_soon(time);
         let overflowed = insert(stream, time) == Insert::Overflowed;
         stream.settle();
-        let settles = stream.settles_from() < i64::MAX;
+        let settles = stream.keep_from() < i64::MAX;
         self.forgotten_before = self.forgotten_before.filter(|&before| time > before && !settles);
         if jumped_ns.is_some() {
             self.restart();
@@ -405,11 +405,11 @@ impl Timeline {
         if is_first {
             self.judge_waiting();
         }
-        let was_sent = self.not_again().is_some_and(|sent| time <= sent);
+        let was_sent = self.sent_until().is_some_and(|sent| time <= sent);
         let late = was_sent || too_soon_ns.is_some();
         self.late_samples += i64::from(late);
         self.streams[modality].late_samples += i64::from(late);
-        Pushed {
+        PushOutcome {
             late,
             too_soon_ns,
             overflowed,
@@ -465,7 +465,7 @@ impl Timeline {
         self.notices.drain(..)
     }
 
-    /// The number of [late](Pushed::late) samples of a modality so far.
+    /// The number of [late](PushOutcome::late) samples of a modality so far.
     pub fn late_samples(&self, modality: usize) -> i64 {
         self.streams[modality].late_samples
     }
@@ -599,7 +599,7 @@ impl InputStream {
     }
 
     /// Returns the time from which on samples are kept to find the newest settled one, ns; `i64::MAX` if none need be.
-    fn settles_from(&self) -> i64 {
+    fn keep_from(&self) -> i64 {
         match self.spec.min_period > 0 && self.spec.reorder > 0 {
             true => self.settled.unwrap_or(i64::MIN),
             false => i64::MAX,
@@ -608,7 +608,7 @@ impl InputStream {
 
     /// Returns the time that the stream's newest sample must have for the [watermark](Self::watermark) to reach `time`,
     /// `reorder_ms` included. `None` if the sample that decides is not there yet.
-    fn past_with(&self, time: i64) -> Option<i64> {
+    fn newest_when_past(&self, time: i64) -> Option<i64> {
         let reorder = self.spec.reorder;
         if reorder > 0 && self.watermark()? < time {
             return None;

@@ -108,7 +108,7 @@ impl Window<'_> {
             masks,
             ..
         } = &mut *self.aligner;
-        let mut writing = Writing {
+        let mut writing = WriteOutput {
             timeline,
             target: &self.target,
             output,
@@ -190,7 +190,7 @@ impl Window<'_> {
 }
 
 /// Work that writes the values and masks of an output: copies them from a device's pass, or computes them on the CPU.
-struct Writing<'a> {
+struct WriteOutput<'a> {
     timeline: &'a Timeline,
     target: &'a Target,
     output: usize,
@@ -199,7 +199,7 @@ struct Writing<'a> {
     masks: &'a mut Masks,
 }
 
-impl Work for Writing<'_> {
+impl Work for WriteOutput<'_> {
     type Cpu = ();
     type Gpu = GpuFuser;
     type Done = ();
@@ -220,7 +220,7 @@ impl Work for Writing<'_> {
     }
 }
 
-impl Writing<'_> {
+impl WriteOutput<'_> {
     fn compute<E: Element>(&mut self) {
         let (modalities, out) = (self.modalities.clone(), bytemuck::cast_slice_mut(self.out));
         cpu::window::<E>(self.timeline, self.target, modalities, out, self.masks);

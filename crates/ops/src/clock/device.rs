@@ -17,7 +17,7 @@ const LEAST_MESSAGES: u32 = 8;
 const START_NS: i128 = 2_000_000_000;
 
 /// Time after which messages are not merely late any more, ns: the clock was set back.
-const LATE_NS: i128 = 5_000_000_000;
+const SET_BACK_AFTER_NS: i128 = 5_000_000_000;
 
 /// Number of windows of silence after which nothing is known of the clock.
 const LONGEST_SILENCE: i128 = 10;
@@ -149,7 +149,7 @@ impl DeviceClock {
             return None;
         }
         let since = *self.late_since.get_or_insert(y);
-        (y - since >= LATE_NS).then(|| {
+        (y - since >= SET_BACK_AFTER_NS).then(|| {
             let (stamps, time) = (x - x0, y - y0);
             // A clock that was set back goes on at the pace of the host's.
             if let Some(pace) = self.wrong_pace(self.lock) {

@@ -5,7 +5,7 @@ use super::spec::InputSpec;
 use super::{ClockKind, Notice, Stamp};
 
 /// Distance up to which two readings of a difference count as the same, ns.
-const READING_NS: i128 = 10_000;
+const SAME_READING_NS: i128 = 10_000;
 
 /// Puts the stamps of one input on the real-time clock, if they are of another clock of this host.
 pub struct HostClock {
@@ -41,7 +41,7 @@ impl HostClock {
             *applied = difference;
             self.epoch += i64::from(by < 0);
             notice = Some(Notice::HostClock { ns: clamp(by) });
-        } else if by.abs() > READING_NS {
+        } else if by.abs() > SAME_READING_NS {
             let most = (passed.max(0) as f64 * SLEW) as i128;
             *applied += by.clamp(-most, most);
         }

@@ -19,7 +19,7 @@ pub(super) struct Point {
     pub x: i128,
     pub d: i128,
     /// Time in which the device spoke, up to this message, ns.
-    active: i128,
+    spoken_until: i128,
 }
 
 impl Point {
@@ -91,11 +91,11 @@ impl Window {
         if newest.is_some_and(|newest| newest.x >= x) {
             return false;
         }
-        let active = newest.map_or(0, |newest| newest.active + (x - newest.x).min(LONGEST_STEP));
-        let point = Point { x, d, active };
+        let spoken_until = newest.map_or(0, |newest| newest.spoken_until + (x - newest.x).min(LONGEST_STEP));
+        let point = Point { x, d, spoken_until };
         let slope = self.edge().map_or(0.0, |(_, edge)| edge.slope);
         let completes = match self.slots.back_mut() {
-            Some(lowest) if active - self.slot_start < self.span / SLOTS => {
+            Some(lowest) if spoken_until - self.slot_start < self.span / SLOTS => {
                 if ((d - lowest.d) as f64) < slope * (x - lowest.x) as f64 {
                     self.sum_x += x - lowest.x;
                     *lowest = point;
@@ -105,12 +105,12 @@ impl Window {
             _ => {
                 self.slots.push_back(point);
                 self.sum_x += x;
-                self.slot_start = active;
+                self.slot_start = spoken_until;
                 true
             }
         };
         append(&mut self.hull, point);
-        self.forget_before(active - self.span);
+        self.forget_before(spoken_until - self.span);
         if self.hull.len() as i128 > 2 * SLOTS {
             self.thin_out();
         }
@@ -181,7 +181,7 @@ impl Window {
 
     /// The time in which the device spoke since the window was empty, ns.
     pub(super) fn spoken(&self) -> i128 {
-        self.hull.last().map_or(0, |newest| newest.active)
+        self.hull.last().map_or(0, |newest| newest.spoken_until)
     }
 
     /// Returns the root mean square distance of the lowest points of [`PARTS`] parts of the window above a line, ns.
@@ -190,9 +190,9 @@ impl Window {
         let (mut sum, mut parts) = (0.0, 0u32);
         let mut slots = self.slots.iter().peekable();
         while let Some(first) = slots.next() {
-            let number = first.active / part;
+            let number = first.spoken_until / part;
             let mut lowest = first.above(line);
-            while let Some(slot) = slots.next_if(|slot| slot.active / part == number) {
+            while let Some(slot) = slots.next_if(|slot| slot.spoken_until / part == number) {
                 lowest = lowest.min(slot.above(line));
             }
             // Without the newest part, which has just begun.
@@ -207,10 +207,10 @@ impl Window {
     /// Forgets the points before `start`: as a vertex leaves on the left, points that lay above its edge become
     /// vertices.
     fn forget_before(&mut self, start: i128) {
-        while self.slots.len() > 1 && self.slots[0].active < start {
+        while self.slots.len() > 1 && self.slots[0].spoken_until < start {
             self.sum_x -= self.slots.pop_front().map_or(0, |point| point.x);
         }
-        let gone = self.hull.iter().take_while(|point| point.active < start).count();
+        let gone = self.hull.iter().take_while(|point| point.spoken_until < start).count();
         if gone == 0 || gone == self.hull.len() {
             return;
         }

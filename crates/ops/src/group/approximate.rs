@@ -56,7 +56,7 @@ impl<M> Queue<M> {
     }
 
     /// The earliest time that the head can have, whether it is there yet or not.
-    fn virtual_head(&self, pivot_time: i64) -> i64 {
+    fn earliest_head(&self, pivot_time: i64) -> i64 {
         let last = || self.entries.back().map_or(i64::MIN, |entry| entry.time);
         match self.head() {
             Some(time) => time,
@@ -99,7 +99,7 @@ pub(super) struct Approximate<M> {
     penalty: Penalty,
     max_span: i64,
     /// Working memory: number of heads of each queue that the search with virtual heads has passed.
-    moved: Vec<usize>,
+    passed_heads: Vec<usize>,
 }
 
 impl<M> Approximate<M> {
@@ -119,7 +119,7 @@ impl<M> Approximate<M> {
             })
             .collect();
         Self {
-            moved: vec![0; queues.len()],
+            passed_heads: vec![0; queues.len()],
             queues,
             candidate: None,
             queue_size,
@@ -157,7 +157,7 @@ impl<M> Approximate<M> {
     /// Closes an input: its next message counts as infinitely late.
     pub(super) fn close(&mut self, input: usize, ledger: &mut Ledger<M>) {
         self.queues[input].is_closed = true;
-        if self.candidate.is_some() && self.is_proven_best(ledger) {
+        if self.candidate.is_some() && self.publish_if_best(ledger) {
             self.process(ledger);
         }
     }
@@ -216,7 +216,7 @@ impl<M> Approximate<M> {
             if start_input == candidate.pivot || cannot_be_beaten {
                 self.publish(ledger);
             } else if self.queues[start_input].head().is_none() {
-                self.is_proven_best(ledger);
+                self.publish_if_best(ledger);
             }
         }
     }
@@ -228,12 +228,12 @@ impl<M> Approximate<M> {
 
     /// Publishes the candidate if it is the best whatever comes, by the earliest time of the next message of each empty queue.
     /// Returns true if so.
-    fn is_proven_best(&mut self, ledger: &mut Ledger<M>) -> bool {
+    fn publish_if_best(&mut self, ledger: &mut Ledger<M>) -> bool {
         let Some(candidate) = self.candidate else { return false };
-        self.moved.fill(0);
+        self.passed_heads.fill(0);
         loop {
             let heads = self.queues.iter();
-            let heads = heads.map(|queue| Some(queue.virtual_head(candidate.pivot_time)));
+            let heads = heads.map(|queue| Some(queue.earliest_head(candidate.pivot_time)));
             let Some([(start, start_input), (end, _)]) = interval(heads) else {
                 return false;
             };
@@ -244,13 +244,13 @@ impl<M> Approximate<M> {
             let is_better = self.penalty.of(end.saturating_sub(candidate.end)) < i128::from(start - candidate.start);
             // A missing head can't be passed. It is never the earliest here, because the pivot's head is there.
             if is_better || self.queues[start_input].head().is_none() {
-                for (queue, moved) in self.queues.iter_mut().zip(&self.moved) {
-                    queue.past -= moved;
+                for (queue, passed_heads) in self.queues.iter_mut().zip(&self.passed_heads) {
+                    queue.past -= passed_heads;
                 }
                 return false;
             }
             self.queues[start_input].past += 1;
-            self.moved[start_input] += 1;
+            self.passed_heads[start_input] += 1;
         }
     }
 

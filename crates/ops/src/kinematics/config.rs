@@ -25,33 +25,33 @@ use std::fmt;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub struct KinematicsConfig {
-    /// Entries, each an operation of its own. One may take what an earlier one publishes.
+    /// Entries, each an operation of its own. An entry may take what an earlier entry publishes.
     pub entries: Vec<KinematicsEntry>,
 }
 
 /// The products of the messages of one input.
 ///
-/// `Default` has no input, no chain and nothing to make yet; everything else is as it is where a configuration file leaves it out.
+/// `Default` has no input, no chain and no products. All other fields are as if a configuration file left them out.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KinematicsEntry {
-    /// The input it comes from.
+    /// Id of the input that the messages come from.
     pub input: String,
-    /// Paths of the values and of the stamp in a struct. `None`: those that are recognised.
+    /// Paths of the values and of the stamp in a struct. `None`: the paths that are recognised.
     pub from: Option<FromConfig>,
-    /// The values of a sample that are taken, `[first, end]`: joints, with their velocities behind them for a twist, or a pose. `None`:
-    /// all of them, or those with the names of the joints.
+    /// Range `[first, end]` of the values of a sample that are used. They are joints, followed by their velocities for a
+    /// twist, or a pose. `None`: all values, or the values with the names of the joints.
     pub channels: Option<[usize; 2]>,
-    /// The chain, of the section `chains:`.
+    /// Name of the chain in the section `chains:`.
     pub chain: String,
-    /// Products, each an output: one, or a list of them.
+    /// Products, each with an output of its own. A configuration file gives one product, or a list.
     #[serde(deserialize_with = "one_or_several")]
     pub make: Vec<Product>,
-    /// The name that stands before the outputs. `None`: that of the chain.
+    /// Prefix of the outputs' names. `None`: the name of the chain.
     pub name: Option<String>,
     /// The point and the axes of a Jacobian and of a twist. `None`: [`Frame::Base`].
     pub frame: Option<Frame>,
-    /// Choice of how joints are found for poses. `None`: the default.
+    /// Settings of the search for the joints of poses. `None`: the defaults.
     pub inverse: Option<InverseConfig>,
 }
 
@@ -59,18 +59,18 @@ pub struct KinematicsEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Product {
-    /// Pose of the tool, of joints.
+    /// Pose of the tool, computed from joints.
     Pose,
-    /// Jacobian of the tool, of joints.
+    /// Jacobian of the tool, computed from joints.
     Jacobian,
-    /// Velocity of the tool, of joints and their velocities.
+    /// Velocity of the tool, computed from joints and their velocities.
     Twist,
-    /// Joints, of poses of the tool.
+    /// Joints, found for poses of the tool.
     Joints,
 }
 
 impl Product {
-    /// Its name in configurations and in the names of outputs.
+    /// Name of the product in configurations and in the names of outputs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pose => "pose",
@@ -82,12 +82,12 @@ impl Product {
 }
 
 impl KinematicsEntry {
-    /// The name that stands before its outputs.
+    /// Prefix of the names of the entry's outputs.
     pub fn own_name(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.chain)
     }
 
-    /// The outputs, one for each product.
+    /// Names of the outputs, one for each product.
     pub fn outputs(&self) -> impl Iterator<Item = String> + '_ {
         self.make
             .iter()
@@ -96,15 +96,15 @@ impl KinematicsEntry {
 }
 
 impl KinematicsConfig {
-    /// The outputs of all entries.
+    /// Names of the outputs of all entries.
     pub fn outputs(&self) -> impl Iterator<Item = String> + '_ {
         self.entries.iter().flat_map(KinematicsEntry::outputs)
     }
 
-    /// Checks the entries against one another; each by itself is checked when it is [built](super::Kinematics::new).
+    /// Checks the entries against one another. Each entry by itself is checked when it is [built](super::Kinematics::new).
     ///
     /// # Errors
-    /// No entry; a name that can't stand before an output; an output of two entries.
+    /// No entry; a name that can't be the prefix of an output; an output of two entries.
     pub fn validate(&self) -> Result<(), ConfigError> {
         if self.entries.is_empty() {
             return refused("[]", "the list is empty (allowed: one entry or more)");
@@ -124,7 +124,7 @@ impl KinematicsConfig {
     }
 }
 
-/// Reads one product, or a list of them.
+/// Deserializes one product, or a list of products.
 fn one_or_several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Product>, D::Error> {
     struct Products;
 

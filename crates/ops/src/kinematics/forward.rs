@@ -8,26 +8,26 @@ use robocache_geometry::Real;
 use robocache_kinematics::{Chain, Frame, Model};
 use robocache_stream::{Payload, SampleRows};
 
-/// The CPU's implementation, and the rows that it was given last.
+/// Forward kinematics on the CPU, and the rows of the last message.
 #[derive(Debug)]
 pub(super) struct Forward<R> {
     model: Model<R>,
-    /// Positions of the joints, a row after the other, and their velocities.
+    /// Positions of the joints, row after row, and their velocities.
     q: Vec<R>,
     dq: Vec<R>,
 }
 
-/// Places of the values of a row: by their names, or in the chain's order, positions before velocities.
+/// Order of the values of a row: by their names, or the chain's order, with positions before velocities.
 #[derive(Clone, Copy)]
 pub(super) struct Order<'a> {
     pub named: Option<&'a Places>,
-    /// The first of the values: place of the first position in the chain's order.
+    /// Index of the first value that is used.
     pub first: usize,
     pub has_velocities: bool,
 }
 
 impl<'a> Order<'a> {
-    /// The order that names say, from a place on.
+    /// The order by the names of values, from index `first` on.
     pub(super) fn named(first: usize, places: &'a Places, has_twist: bool) -> Self {
         Self {
             named: Some(places),
@@ -36,7 +36,7 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// The chain's order, from a place on.
+    /// The chain's order, from index `first` on.
     pub(super) fn in_chain(first: usize, has_velocities: bool) -> Self {
         Self {
             named: None,
@@ -55,7 +55,7 @@ impl<R: Real + Primitive> Forward<R> {
         }
     }
 
-    /// Takes the samples of a message, which has a row for each of `states`, and says what each is.
+    /// Reads the samples of a message, which has a row for each of `states`, and sets the states.
     pub(super) fn read(&mut self, samples: SampleRows<'_>, order: Order<'_>, states: &mut [RowState]) {
         let n = self.model.joints();
         let all = states.len() * n;
@@ -94,7 +94,7 @@ impl<R: Real + Primitive> Forward<R> {
             return RowState::Refused(Reason::NonFinite { index, value });
         }
         if !self.model.takes(q) {
-            // A mimic may have multiplied a smaller value: the largest is named.
+            // A mimic may have multiplied a smaller value: the reason names the largest one.
             let largest = (0..q.len()).max_by(|&a, &b| q[a].abs().to_f64().total_cmp(&q[b].abs().to_f64()));
             let index = largest.unwrap_or(0);
             let value = q[index].to_f64();
@@ -110,7 +110,7 @@ impl<R: Real + Primitive> Forward<R> {
         }
     }
 
-    /// The first position outside the range of its joint, and the joint's index, of the rows that have a pose.
+    /// Index of the joint and value of the first position outside its range, among the rows that have a pose.
     pub(super) fn implausible(&self, ranges: &[[f64; 2]], states: &[RowState]) -> Option<(usize, f64)> {
         self.seen(states).find_map(|row| self.outside(row, ranges))
     }
@@ -131,19 +131,19 @@ impl<R: Real + Primitive> Forward<R> {
         (0..states.len()).filter(move |&row| is_seen(&states[row]))
     }
 
-    /// The first position of a row outside the range of its joint, and the joint's index.
+    /// Index of the joint and value of a row's first position outside its range.
     fn outside(&self, row: usize, ranges: &[[f64; 2]]) -> Option<(usize, f64)> {
         let mut values = self.row(&self.q, row).iter().map(|value| value.to_f64()).enumerate();
         values.find(|&(joint, value)| !(ranges[joint][0]..=ranges[joint][1]).contains(&value))
     }
 
-    /// The values of a row among those of all; none if there are no such values.
+    /// The values of a row, from the values of all rows; empty if there are none.
     fn row<'a>(&self, values: &'a [R], row: usize) -> &'a [R] {
         let n = self.model.joints();
         values.get(row * n..(row + 1) * n).unwrap_or_default()
     }
 
-    /// Writes a product of each row; NaN where a row has none. A twist that its type can't hold is none.
+    /// Writes a product of each row, or NaN if the row has none. A row whose twist the type can't hold is refused.
     pub(super) fn write(&self, product: Product, frame: Frame, states: &mut [RowState], payload: &mut Payload<'_>) {
         let values: &mut [R] = payload.column(0);
         let nan = R::from_f64(f64::NAN);
@@ -172,7 +172,7 @@ impl<R: Real + Primitive> Forward<R> {
     }
 }
 
-/// The velocity that is furthest from 0.
+/// Returns the reason that names the velocity furthest from 0.
 fn fastest<R: Real>(dq: &[R]) -> Reason {
     let of = |index: usize| dq[index].to_f64();
     let index = (0..dq.len())

@@ -7,14 +7,14 @@ use robocache_geometry::Real;
 use robocache_kinematics::{Answer, Chain, InverseConfig, InverseError, MAX_DISTANCE, Pose, Solver, Track};
 use robocache_stream::{Header, Payload, SampleRows};
 
-/// The CPU's implementation, the rows that it was given last, and the last answer, from which the next one starts.
+/// Inverse kinematics on the CPU, the rows of the last message, and the last answer, from which the next search starts.
 #[derive(Debug)]
 pub(super) struct Inverse<R> {
     solver: Solver<R>,
     track: Track<R>,
     targets: Vec<Pose<R>>,
     answers: Vec<Answer<R>>,
-    /// Changes of posture: how many, and the first row of one.
+    /// Number of changes of posture, and the row of the first one.
     changes: Option<(u64, usize)>,
 }
 
@@ -29,13 +29,13 @@ impl<R: Real + Primitive> Inverse<R> {
         })
     }
 
-    /// Goes on from the last answer of the implementation in the other type.
+    /// Goes on from the last answer of the implementation in the other float type.
     pub(super) fn follow<S: Real>(&mut self, other: &Inverse<S>) {
         self.track = other.track.cast();
     }
 
-    /// Takes the samples of a message, which has a row for each of `states`, and says what each is. The pose begins at value `first`.
-    /// With `is_new` the rows don't go on from the last answer.
+    /// Reads the samples of a message, which has a row for each of `states`, and sets the states. The pose begins at value
+    /// `first`. With `is_new` the rows start a new trajectory.
     pub(super) fn read(&mut self, samples: SampleRows<'_>, first: usize, is_new: bool, states: &mut [RowState]) {
         if is_new {
             self.track.restart();
@@ -57,7 +57,7 @@ impl<R: Real + Primitive> Inverse<R> {
         }
     }
 
-    /// Finds the joints of each row in order, and writes them; NaN where none were found.
+    /// Finds the joints of each row in order, and writes them, or NaN if none were found.
     pub(super) fn write(&mut self, states: &mut [RowState], payload: &mut Payload<'_>) {
         let n = self.solver.model().joints();
         let nan = R::from_f64(f64::NAN);
@@ -80,7 +80,7 @@ impl<R: Real + Primitive> Inverse<R> {
         }
     }
 
-    /// Changes of posture in the rows that were written: how many, and the first row of one.
+    /// Number of changes of posture in the rows that were written, and the row of the first one.
     pub(super) fn changes(&self) -> Option<(u64, usize)> {
         self.changes
     }

@@ -19,7 +19,7 @@ pub struct Kinematics {
     /// True if the message has a stamp for each row.
     has_rows: bool,
     compute_time: Duration,
-    /// Names of the values that a refused row names.
+    /// Names of a row's values, for the reasons of refused rows.
     names: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ enum Work {
 }
 
 impl Kinematics {
-    /// Checks the entry at `at` of the list, and makes what all messages share.
+    /// Checks the entry with index `at` in the list, and makes its operation.
     ///
     /// # Errors
     /// The key, what came and what is allowed.
@@ -68,12 +68,12 @@ impl Kinematics {
         &self.spec.products
     }
 
-    /// Form in which messages are wanted.
+    /// Form in which the operation wants its messages.
     pub fn selection(&self) -> &Selection {
         &self.spec.selection
     }
 
-    /// The link in whose frame poses are.
+    /// The link in whose frame poses are given.
     pub fn base(&self) -> &str {
         &self.spec.base
     }
@@ -81,7 +81,8 @@ impl Kinematics {
     /// Reads the rows of a message.
     ///
     /// # Errors
-    /// The reason why nothing can be made of it. The message before is then no longer there to be written.
+    /// The reason why nothing can be made of the message. The products of the message before can then not be written
+    /// either.
     pub fn read(&mut self, message: &Message) -> Result<(), InputError> {
         self.states.clear();
         self.compute_time = Duration::ZERO;
@@ -93,7 +94,7 @@ impl Kinematics {
         Ok(())
     }
 
-    /// True if the message that was read has what a product is made of. A twist needs velocities.
+    /// True if the message that was read has the values that a product is made of. A twist needs velocities.
     pub fn has(&self, product: Product) -> bool {
         match &self.work {
             Work::Forward(work) => product != Product::Twist || work.has_velocities(),
@@ -101,7 +102,7 @@ impl Kinematics {
         }
     }
 
-    /// Makes a layout that of a product of the message that was read, keeping its memory.
+    /// Sets `layout` to the layout of a product of the message that was read, and keeps its memory.
     pub fn layout_into(&self, product: Product, layout: &mut Layout) {
         layout.rows = self.states.len() * self.spec.width(product);
         match layout.columns.as_mut_slice() {
@@ -110,7 +111,7 @@ impl Kinematics {
         }
     }
 
-    /// Computes a product of the message that was read: a row for each of its rows, NaN where there is none.
+    /// Computes a product of the message that was read: a row for each of its rows, or NaN if the row has none.
     ///
     /// # Panics
     /// If the payload is not of its [layout](Self::layout_into).
@@ -123,8 +124,8 @@ impl Kinematics {
         self.compute_time += start.elapsed();
     }
 
-    /// Writes the header of a product that was [written](Self::write). Stamps, `epoch` and everything else that a message says
-    /// beside its form are those of the message that was read.
+    /// Writes the header of a product that was [written](Self::write). Stamps, `epoch` and all other metadata that are not
+    /// about the form come from the message that was read.
     pub fn describe(&self, product: Product, message: &Message, header: &mut Header) {
         header.copy_from(&message.header);
         for (key, _) in form::ALL {
@@ -181,7 +182,8 @@ impl Kinematics {
         })
     }
 
-    /// The first value of the message that was read that is more than a full turn beyond the limits of its joint: it may be in degrees.
+    /// The first value of the last message that is more than a full turn beyond the limits of its joint: it may be in
+    /// degrees.
     pub fn implausible(&self) -> Option<Implausible<'_>> {
         let Work::Forward(work) = &self.work else { return None };
         let (joint, value) = work.implausible(self.dtype, &self.spec, &self.states)?;
@@ -192,7 +194,8 @@ impl Kinematics {
         })
     }
 
-    /// The names of the message that was read, if its values are taken as joints by their places and none has the name of a joint.
+    /// The names of the message that was read, if its values are taken as joints by their order and none has the name of a
+    /// joint.
     pub fn unnamed(&self) -> Option<Unnamed<'_>> {
         match &self.work {
             Work::Forward(work) => work.unnamed(&self.spec),
@@ -200,7 +203,7 @@ impl Kinematics {
         }
     }
 
-    /// Changes of posture in the joints that were [written](Self::write) last: how many, and the first row of one.
+    /// Number of changes of posture in the joints that were [written](Self::write) last, and the row of the first one.
     pub fn changes(&self) -> Option<(u64, usize)> {
         match &self.work {
             Work::Forward(_) => None,
@@ -208,7 +211,7 @@ impl Kinematics {
         }
     }
 
-    /// Time that the products of the message that was read took.
+    /// Time that it took to compute the products of the message that was read.
     pub fn compute_time(&self) -> Duration {
         self.compute_time
     }

@@ -1,7 +1,7 @@
 use super::InputError;
 use robocache_yaml::{did_you_mean, listed};
 
-/// Places of a chain's joints in a row of values, by the names of the values.
+/// Indices of a chain's joints in a row of values, found by the names of the values.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     /// The names of the last message.
@@ -12,18 +12,18 @@ pub(super) struct Places {
     velocities: Vec<usize>,
 }
 
-/// Knowledge of the last names.
+/// Result of the search among the last names.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum State {
     #[default]
     Nothing,
-    /// Names of which none is a joint's.
+    /// Names without the name of a joint.
     Unnamed,
-    /// Names that have each joint.
+    /// Names that include each joint's.
     Named,
 }
 
-/// Last parts of the names of positions and velocities that stand beside one another.
+/// Words before a joint's name that tell positions from velocities, as in `velocity.elbow`.
 const POSITIONS: [&str; 2] = ["position", "positions"];
 const VELOCITIES: [&str; 2] = ["velocity", "velocities"];
 
@@ -48,8 +48,9 @@ impl Places {
         Ok(())
     }
 
-    /// Finds the joints among the names of the values that are theirs: positions, and velocities where there are twice as many.
-    /// False if they name no joint, so that the values are in the chain's order. The names of a rotation are refused.
+    /// Finds the joints among the names of values that are joints: positions, and velocities if there are twice as many
+    /// values. Returns false if no joint is named, so that the values are in the chain's order. Refuses the names of a
+    /// rotation.
     pub(super) fn look_if_named(&mut self, fields: &[String], joints: &[String]) -> Result<bool, InputError> {
         if self.state != State::Nothing && self.fields == fields {
             return Ok(self.state == State::Named);
@@ -88,24 +89,25 @@ impl Places {
         self.state = state;
     }
 
-    /// The names of the last message, if they name values and none of them is a joint's. Numbers, as in `joint[0]`, name none.
+    /// The names of the last message, if none of them is a joint's. `None` if all names are only indices, such as
+    /// `joint[0]`.
     pub(super) fn unnamed(&self) -> Option<&[String]> {
         let is_name = |field: &String| !field.ends_with(']');
         (self.state == State::Unnamed && self.fields.iter().any(is_name)).then_some(&self.fields)
     }
 
-    /// The place of each joint's position.
+    /// Index of each joint's position.
     pub(super) fn positions(&self) -> &[usize] {
         &self.positions
     }
 
-    /// The place of each joint's velocity, if all have one.
+    /// Index of each joint's velocity, if all joints have one.
     pub(super) fn velocities(&self) -> Option<&[usize]> {
         (!self.velocities.is_empty()).then_some(&self.velocities)
     }
 }
 
-/// The path before a joint's name, if a value has that name or one that ends so.
+/// The path before a joint's name in the name of a value; `None` if the value's name does not end in the joint's.
 fn path_of<'a>(field: &'a str, joint: &str) -> Option<&'a str> {
     let path = field.strip_suffix(joint)?;
     match path {
@@ -118,14 +120,15 @@ fn ends_in(path: &str, words: [&str; 2]) -> bool {
     path.rsplit('.').next().is_some_and(|last| words.contains(&last))
 }
 
-/// The value that says that it is a joint's velocity, if one alone does.
+/// Index of the value that is named as a joint's velocity, if there is exactly one.
 fn velocity(fields: &[String], joint: &str) -> Option<usize> {
     let is_velocity = |field: &String| path_of(field, joint).is_some_and(|path| ends_in(path, VELOCITIES));
     let mut places = (0..fields.len()).filter(|&i| is_velocity(&fields[i]));
     places.next().filter(|_| places.next().is_none())
 }
 
-/// The value of a joint's name; else the one that says that it is its position; else the only one whose name ends so.
+/// Index of a joint's position: the value with the joint's name, else the value named as its position, else the only value
+/// whose name ends in the joint's.
 fn position(fields: &[String], joint: &str) -> Result<usize, InputError> {
     let paths = || (fields.iter().enumerate()).filter_map(|(i, field)| Some((i, path_of(field, joint)?)));
     let mut own = paths().filter(|(_, path)| path.is_empty());
@@ -151,10 +154,10 @@ fn position(fields: &[String], joint: &str) -> Result<usize, InputError> {
     })
 }
 
-/// Words before the letters of a quaternion's values.
+/// Words that stand before the letter in the name of a quaternion's value.
 const QUATERNIONS: [&str; 4] = ["q", "quat", "quaternion", "orientation"];
 
-/// True if a value is one of a quaternion, such as `qx` and `orientation.w`, by its name or as one of four x y z w.
+/// True if a value belongs to a quaternion: by its own name, such as `qx` or `orientation.w`, or as one of four x y z w.
 fn is_of_quaternion(field: &str, fields: &[String]) -> bool {
     let Some((stem, letter)) = field.char_indices().next_back().map(|(at, last)| (&field[..at], last)) else {
         return false;
@@ -174,8 +177,8 @@ fn is_of_quaternion(field: &str, fields: &[String]) -> bool {
 /// Last letters of the names of a pose's values, whatever stands before them.
 const LAST_LETTERS: [u8; 7] = *b"xyzxyzw";
 
-/// Refuses the names of a pose's values if they say another order, such as that of a quaternion w x y z, or are those of joints.
-/// Names that say none stand for any.
+/// Refuses the names of a pose's values if they tell another order, such as a quaternion w x y z, or name joints. Accepts
+/// names that tell no order.
 pub(super) fn check_order_of_pose(fields: &[String], joints: &[String]) -> Result<(), InputError> {
     let Some(names) = fields.get(..LAST_LETTERS.len()) else {
         return Ok(());
@@ -210,7 +213,7 @@ mod tests {
         assert_eq!(look(&["b", "c", "a"]), Ok((vec![2, 0], None)));
         let named = ["velocity.a", "position.b", "velocity.b", "effort.a", "position.a"];
         assert_eq!(look(&named), Ok((vec![4, 1], Some(vec![0, 2]))));
-        // A velocity of one joint alone is none.
+        // The velocity of only one joint is ignored.
         assert_eq!(look(&["a", "b", "state.velocities.a"]), Ok((vec![0, 1], None)));
         assert_eq!(look(&["state.a", "state.b"]), Ok((vec![0, 1], None)));
         assert_eq!(
@@ -256,7 +259,7 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(look(&["b", "a"]), Ok(Some((vec![1, 0], None))));
             assert_eq!(look(&["b", "a"]), Ok(Some((vec![1, 0], None))));
-            // No joint is named: the chain's order.
+            // No joint is named: the values are in the chain's order.
             assert_eq!(look(&["joint[0]", "joint[1]"]), Ok(None));
             assert_eq!(look(&[]), Ok(None));
         }
@@ -268,7 +271,7 @@ mod tests {
         );
         // Nothing says which are the velocities.
         assert_eq!(look(&["a", "da", "b", "db"]), Ok(Some((vec![0, 2], None))));
-        // One of them alone is a mistake of `channels`, or of the names.
+        // If only one joint is named, `channels` or the names are wrong.
         assert!(look(&["a", "gripper"]).is_err());
     }
 
@@ -285,10 +288,10 @@ mod tests {
             assert_eq!(look(&["state.0", "state.1"]), Ok(Some(2)));
             assert_eq!(look(&["b", "a"]), Ok(None));
         }
-        // These say nothing.
+        // These names tell nothing.
         assert_eq!(look(&["position[0]", "position[1]"]), Ok(None));
         assert_eq!(look(&[]), Ok(None));
-        // Coordinates may be those of a gantry.
+        // Coordinates may be the joints of a gantry.
         assert_eq!(look(&["x", "y"]), Ok(Some(2)));
         for fields in [
             &["z", "qx"][..],
@@ -326,7 +329,7 @@ mod tests {
         ];
         assert_eq!(check(pose), Ok(()));
         assert_eq!(check(["x", "y", "z", "qX", "qY", "qZ", "qW"]), Ok(()));
-        // These say no order.
+        // These names tell no order.
         assert_eq!(
             check([
                 "pose[0]", "pose[1]", "pose[2]", "pose[3]", "pose[4]", "pose[5]", "pose[6]"

@@ -1,4 +1,4 @@
-//! States of the rows of a message, and the reasons why one is not used.
+//! States of the rows of a message, and the reasons why a row is not used.
 
 use super::Product;
 use robocache_kinematics::MAX_DISTANCE;
@@ -8,7 +8,7 @@ use std::fmt::{self, Display};
 /// State of a row of a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum RowState {
-    /// Not a sample: its `valid` is 0.
+    /// No sample: the `valid` of the row is 0.
     Masked,
     /// A sample.
     Good,
@@ -17,7 +17,7 @@ pub(super) enum RowState {
 }
 
 impl RowState {
-    /// The reason why a row has not this product, if it is a sample.
+    /// The reason why a row lacks this product, if the row is a sample.
     pub(super) fn reason(&self, product: Product) -> Option<&Reason> {
         match self {
             Self::Refused(Reason::Velocity { .. }) if product != Product::Twist => None,
@@ -37,26 +37,27 @@ impl RowState {
 pub enum Reason {
     /// A value is NaN or infinite.
     NonFinite {
-        /// Index of the value: that of a joint, or within a pose.
+        /// Index of the joint, or of the value within a pose.
         index: usize,
         /// The value.
         value: f64,
     },
-    /// The velocity of a joint is NaN, infinite, or too large for a twist of its type. Its pose and its Jacobian are there all the same.
+    /// The velocity of a joint is NaN, infinite, or too large for a twist of its type. The row still has its pose and
+    /// Jacobian.
     Velocity {
         /// Index of the joint.
         index: usize,
-        /// Its velocity.
+        /// Velocity of the joint.
         value: f64,
     },
-    /// A joint is past what poses are computed for, or one that follows it is.
+    /// A joint, or a joint that mimics it, is outside the range that poses are computed for.
     Range {
         /// Index of the joint.
         index: usize,
-        /// Its value.
+        /// Value of the joint.
         value: f64,
     },
-    /// A coordinate of a pose is past what joints are sought for.
+    /// A coordinate of a pose is outside the range that joints are searched for.
     Far {
         /// Index of the value within the pose.
         index: usize,
@@ -80,7 +81,7 @@ impl Reason {
         matches!(self, Self::NonFinite { .. } | Self::Velocity { .. } | Self::NoTarget)
     }
 
-    /// True if a joint, or a coordinate of a pose, is past what is computed with.
+    /// True if a joint, or a coordinate of a pose, is outside the range that is computed with.
     pub fn is_range(&self) -> bool {
         matches!(self, Self::Range { .. } | Self::Far { .. })
     }
@@ -94,9 +95,9 @@ impl Reason {
 /// A row that is not used.
 #[derive(Clone, Copy, Debug)]
 pub struct RefusedRow<'a> {
-    /// The row of the message.
+    /// Index of the row in the message.
     pub row: usize,
-    /// The reason why it is not used.
+    /// The reason why the row is not used.
     pub reason: Reason,
     /// Names of the joints, or of a pose's values.
     pub(super) names: &'a [String],
@@ -159,14 +160,14 @@ impl Display for Unnamed<'_> {
     }
 }
 
-/// A value of a joint that can't be meant.
+/// An implausible value of a joint: more than a full turn beyond its limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Implausible<'a> {
-    /// The joint.
+    /// Name of the joint.
     pub joint: &'a str,
-    /// Its value.
+    /// Value of the joint.
     pub value: f64,
-    /// Its limits, radians.
+    /// Limits of the joint, radians.
     pub limits: [f64; 2],
 }
 

@@ -28,25 +28,24 @@ const TWIST: [&str; 6] = [
 const POSE_VALUES: usize = POSE.len();
 const TWIST_VALUES: usize = TWIST.len();
 
-/// An entry that was checked.
+/// A checked entry.
 #[derive(Clone, Debug)]
 pub(super) struct Spec {
     pub products: Vec<Product>,
     /// Names of the joints, in the order of a row.
     pub joints: Vec<String>,
-    /// Limits of the joints.
     pub limits: Vec<[f64; 2]>,
-    /// Ranges of the joints beyond which their values can't be meant: a full turn more than the limits to either side. No value of a
-    /// joint without limits and of one that slides is beyond.
+    /// Ranges of the joints' plausible values: the limits and a full turn more on either side. Every value of a continuous
+    /// or prismatic joint is plausible.
     pub plausible: Vec<[f64; 2]>,
     pub frame: Frame,
     pub selection: Selection,
     pub channels: Option<Channels>,
-    /// The link in whose frame poses are.
+    /// The link in whose frame poses are given.
     pub base: String,
 }
 
-/// Values of a sample that are taken.
+/// Range of a sample's values that are used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Channels {
     pub first: usize,
@@ -54,7 +53,7 @@ pub(super) struct Channels {
 }
 
 impl Spec {
-    /// Checks the entry at `at` of the list.
+    /// Checks the entry with index `at` in the list.
     pub(super) fn new(entry: &KinematicsEntry, at: usize, chain: &Chain) -> Result<Self, ConfigError> {
         let at = format!("[{at}]");
         if entry.input.is_empty() {
@@ -114,7 +113,6 @@ impl Spec {
         }
     }
 
-    /// Length of a side.
     pub(super) fn length(&self, side: Side) -> usize {
         match side {
             Side::Of(length) => length,
@@ -146,7 +144,7 @@ impl Spec {
 }
 
 impl Channels {
-    /// Checks that they are as many as one of two widths.
+    /// Checks that the range has one of two widths.
     fn new([first, end]: [usize; 2], widths: [usize; 2]) -> Result<Self, String> {
         if widths.contains(&end.saturating_sub(first)) {
             return Ok(Self { first, end });
@@ -166,13 +164,13 @@ pub(super) enum Side {
     Joints,
 }
 
-/// Names of an axis.
+/// Names along the last axis of a product.
 pub(super) enum Fields<'a> {
     Known(&'static [&'static str]),
     Joints(&'a [String]),
 }
 
-/// The range beyond which a value of a joint can't be meant.
+/// The range of a joint's plausible values.
 fn plausible(joint: &Joint) -> [f64; 2] {
     match joint.kind {
         JointKind::Revolute => [joint.limits[0] - TAU, joint.limits[1] + TAU],
@@ -204,7 +202,7 @@ fn check_products(entry: &KinematicsEntry) -> Result<(), String> {
     }
 }
 
-/// Checks the name that stands before the outputs of an entry. An error has the key that gives the name.
+/// Checks the prefix of the names of an entry's outputs. An error has the key that gives the prefix.
 pub(super) fn check_name(entry: &KinematicsEntry) -> Result<(), (&'static str, String)> {
     let name = entry.own_name();
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');

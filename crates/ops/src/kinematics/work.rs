@@ -1,4 +1,4 @@
-//! Both directions in both float types: the type of a message says in which it is computed.
+//! Forward and inverse kinematics in both float types. Each message is computed in its own type.
 
 use super::InputError;
 use super::forward::{Forward, Order};
@@ -11,7 +11,7 @@ use robocache_device::Dtype;
 use robocache_kinematics::{Chain, Frame, InverseError};
 use robocache_stream::{Header, Message, Payload, SampleRows, SamplesError};
 
-/// Products of joints.
+/// Forward kinematics in both float types: products that are computed from joints.
 #[derive(Debug)]
 pub(super) struct ForwardWork {
     places: Places,
@@ -20,10 +20,10 @@ pub(super) struct ForwardWork {
     double: Forward<f64>,
 }
 
-/// Joints of poses.
+/// Inverse kinematics in both float types: joints that are found for poses.
 #[derive(Debug)]
 pub(super) struct InverseWork {
-    /// Refused if the tolerances are too fine for float32.
+    /// The float32 solver; an error if the tolerances are too fine for float32.
     single: Result<Inverse<f32>, InverseError>,
     double: Inverse<f64>,
     /// The type of the last message.
@@ -41,13 +41,13 @@ impl ForwardWork {
         }
     }
 
-    /// True if the message that was read has velocities, and something is made of them.
+    /// True if the message that was read has velocities, and a twist is made of them.
     pub(super) fn has_velocities(&self) -> bool {
         self.has_velocities
     }
 
-    /// The first position of the message that was read, whose type this is, that lies outside the plausible range of its joint, and the
-    /// joint's index.
+    /// Index of the joint and value of the first position outside its plausible range, in the message that was read, whose
+    /// type is `dtype`.
     pub(super) fn implausible(&self, dtype: Dtype, spec: &Spec, states: &[RowState]) -> Option<(usize, f64)> {
         match dtype {
             Dtype::Float32 => self.single.implausible(&spec.plausible, states),
@@ -55,7 +55,7 @@ impl ForwardWork {
         }
     }
 
-    /// Number of rows of the message that was read, whose type this is, with such a position.
+    /// Number of rows with a position outside its plausible range, in the message that was read, whose type is `dtype`.
     pub(super) fn implausible_rows(&self, dtype: Dtype, spec: &Spec, states: &[RowState]) -> usize {
         match dtype {
             Dtype::Float32 => self.single.implausible_rows(&spec.plausible, states),
@@ -63,7 +63,7 @@ impl ForwardWork {
         }
     }
 
-    /// The names of the message that was read, if none of them is a joint's.
+    /// The names of the message that was read, if `channels` takes its values and none of the names is a joint's.
     pub(super) fn unnamed<'a>(&'a self, spec: &'a Spec) -> Option<Unnamed<'a>> {
         let fields = self.places.unnamed().filter(|_| spec.channels.is_some())?;
         Some(Unnamed {
@@ -72,7 +72,7 @@ impl ForwardWork {
         })
     }
 
-    /// Writes a product of the message that was read, whose type this is.
+    /// Writes a product of the message that was read, whose type is `dtype`.
     pub(super) fn write(
         &self,
         product: Product,
@@ -87,7 +87,7 @@ impl ForwardWork {
         }
     }
 
-    /// Reads a message, and says what each of its rows is. Returns its type.
+    /// Reads a message, and sets the state of each row. Returns the type of the message.
     pub(super) fn read(
         &mut self,
         message: &Message,
@@ -136,7 +136,7 @@ impl InverseWork {
         })
     }
 
-    /// Finds the joints of the message that was read, whose type this is, and writes them.
+    /// Finds the joints of the message that was read, whose type is `dtype`, and writes them.
     pub(super) fn write(&mut self, dtype: Dtype, states: &mut [RowState], payload: &mut Payload<'_>) {
         match (&mut self.single, dtype) {
             (Ok(single), Dtype::Float32) => single.write(states, payload),
@@ -144,7 +144,7 @@ impl InverseWork {
         }
     }
 
-    /// Changes of posture in the message that was written, whose type this is: how many, and the first row of one.
+    /// Number of changes of posture in the message that was written, whose type is `dtype`, and the row of the first one.
     pub(super) fn changes(&self, dtype: Dtype) -> Option<(u64, usize)> {
         match (&self.single, dtype) {
             (Ok(single), Dtype::Float32) => single.changes(),
@@ -160,7 +160,7 @@ impl InverseWork {
         }
     }
 
-    /// Reads a message, and says what each of its rows is. Returns its type.
+    /// Reads a message, and sets the state of each row. Returns the type of the message.
     pub(super) fn read(
         &mut self,
         message: &Message,
@@ -177,7 +177,7 @@ impl InverseWork {
         if let (Dtype::Float32, Err(error)) = (dtype, &self.single) {
             return Err(InputError::TooFine(error.clone()));
         }
-        // The time before a clock jump is another one.
+        // A new epoch follows a clock jump: the trajectory starts anew.
         let epoch = crate::key::epoch.get(&message.header);
         let is_new = epoch != self.epoch;
         self.epoch = epoch;
@@ -197,7 +197,7 @@ impl InverseWork {
     }
 }
 
-/// Number of values of each sample of a message, which has those up to `end`.
+/// Number of values of each sample of a message, which must be `end` or more.
 fn width_with(message: &Message, end: usize) -> Result<usize, InputError> {
     let values = message.data().flat_len().unwrap_or(0);
     let width = match last_side(message) {
@@ -210,14 +210,14 @@ fn width_with(message: &Message, end: usize) -> Result<usize, InputError> {
     }
 }
 
-/// The last side of the shape of a message that has one.
+/// The last side of the shape of a message; `None` without a shape.
 fn last_side(message: &Message) -> Option<usize> {
     let side = *message.header.shape.get()?.last()?;
     usize::try_from(side).ok()
 }
 
-/// The samples of a message of `width` values each, and their type. A sample is a row: one that is a matrix would be two rows without
-/// a stamp for each.
+/// The samples of a message, of `width` values each, and their type. Refuses samples that are matrices: each of their rows
+/// would need a stamp of its own.
 fn samples(message: &Message, width: usize) -> Result<(SampleRows<'_>, Dtype), InputError> {
     let samples = message.samples(width)?;
     if last_side(message).is_some_and(|side| side != width) {

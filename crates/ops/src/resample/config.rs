@@ -2,7 +2,7 @@ pub use crate::channel_groups::ChannelGroupConfig;
 use robocache_time::{Interpolation, QuaternionOrder};
 use serde::Deserialize;
 
-/// The section `resample:` of a configuration.
+/// Configuration of resampling: the section `resample:`.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct ResampleConfig {
@@ -15,14 +15,14 @@ pub struct ResampleConfig {
     pub max_age_ms: Option<f64>,
     /// Time for which the last sample is held, ms; not for `previous` and `nearest`. `None`: 0.
     pub extrapolate_ms: Option<f64>,
-    /// `slerp`: of the two quaternions of a rotation, the one with w >= 0. `None`: false.
+    /// True if `slerp` gives the quaternion with w >= 0 of the two of a rotation. `None`: false.
     pub canonical: Option<bool>,
-    /// `slerp`: where w stands. `None`: `xyzw`.
+    /// Order of a quaternion's values for `slerp`. `None`: `xyzw`.
     pub order: Option<QuaternionOrder>,
-    /// Groups of channels with rules of their own; together they cover each channel of every batch once. Where there is
-    /// none, all channels are one.
+    /// Groups of channels with rules of their own; together they cover each channel of every batch once. If empty, all
+    /// channels are one group.
     pub groups: Vec<ChannelGroupConfig>,
-    /// The values of a target that has none; a NaN is allowed.
+    /// Value of each channel without a valid value; a NaN is allowed.
     pub fill_value: f32,
 }
 

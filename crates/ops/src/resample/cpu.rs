@@ -9,15 +9,15 @@ use robocache_time::pick;
 /// Counts of a batch's samples and targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResampleCounters {
-    /// Trajectories.
+    /// Number of trajectories.
     pub rows: u64,
     /// Targets over all rows.
     pub targets: u64,
     /// Targets without a valid value.
     pub invalid: u64,
-    /// Samples that were dropped for a NaN or an infinity in them.
+    /// Samples that were dropped because they have a NaN or an infinity, or are not the rotation that a group needs.
     pub dropped_nonfinite: u64,
-    /// Targets without a valid value because the type can't hold what it would be.
+    /// Targets without a valid value because the type can't hold the result.
     pub dropped_overflow: u64,
 }
 
@@ -34,17 +34,17 @@ impl std::ops::AddAssign for ResampleCounters {
 /// Resamples batches of trajectories on the CPU. Once it has seen its largest trajectory it allocates nothing.
 pub struct CpuResampler {
     spec: Spec,
-    /// One for each part that a large batch is cut into.
+    /// Scratch memory for each part that a large batch is cut into.
     scratch: Vec<Kept>,
 }
 
-/// Bytes of values from which on a batch is shared among the cores. For less, waking them costs more than it saves.
+/// Bytes of values from which a batch is shared among the cores. For fewer, waking the cores costs more than it saves.
 const PARALLEL_BYTES: usize = 1 << 20;
 
 /// Number of parts for each core into which a batch is cut, so that trajectories of unlike length even out.
 const PARTS_PER_CORE: usize = 4;
 
-/// The samples of a trajectory that count, if some are not finite or share a time with a later one.
+/// The samples of a trajectory that are used, if some are not finite or share a time with a later sample.
 #[derive(Default)]
 struct Kept {
     times: Vec<i64>,
@@ -52,7 +52,7 @@ struct Kept {
 }
 
 impl CpuResampler {
-    /// A resampler of that configuration.
+    /// Checks a configuration, and makes a resampler for it.
     ///
     /// # Errors
     /// The key that is not allowed.
@@ -68,12 +68,12 @@ impl CpuResampler {
         }
     }
 
-    /// Writes the value at each target to `values` (row by row, `[T, D]` each, of the batch's type) and whether it is
-    /// valid to `valid` (0/1, T a row).
+    /// Writes the value at each target to `values`: row by row, `[T, D]` each, of the batch's type. Writes its validity, 0
+    /// or 1, to `valid`: row by row, T each.
     ///
     /// # Panics
-    /// If `values` are not [`Trajectories::output_bytes`] aligned for the batch's type, or `valid` is not one byte for
-    /// each target.
+    /// If `values` does not have [`Trajectories::output_bytes`] bytes, aligned for the batch's type, or `valid` not one
+    /// byte for each target.
     pub fn run(&mut self, batch: &Trajectories<'_>, values: &mut [u8], valid: &mut [u8]) -> ResampleCounters {
         assert_eq!(
             values.len(),
@@ -124,8 +124,7 @@ impl Part<'_> {
         one
     }
 
-    /// Runs the code compiled for AVX2 where the CPU has it. The result is the same: each lane computes what a scalar
-    /// would.
+    /// Runs the code compiled for AVX2 if the CPU has it. The result is the same: each lane computes what a scalar would.
     fn dispatch<T: Float>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
@@ -174,7 +173,7 @@ impl Part<'_> {
 }
 
 impl Spec {
-    /// One trajectory, whose times ascend strictly.
+    /// Resamples one trajectory, whose times ascend strictly.
     #[inline(always)]
     fn row<'a, T: Float, const IS_MODERATE: bool>(
         &self,
@@ -205,7 +204,7 @@ impl Spec {
             .all(|group| group.rule.takes(&sample[group.from..group.to]))
     }
 
-    /// One trajectory, group by group.
+    /// Resamples one trajectory, group by group.
     #[expect(clippy::too_many_arguments, reason = "the samples, the targets and the answer")]
     fn grouped_row<T: Float>(
         &self,
@@ -241,8 +240,8 @@ impl Spec {
 
 /// True if all samples of a trajectory are [moderate](Float::all_moderate).
 ///
-/// It is the first to read them, and a batch takes as long as that does. It prefetches a few kilobytes ahead, further
-/// than the CPU does by itself.
+/// This is the first read of the samples, and a batch takes as long as the read does. So it prefetches a few kilobytes
+/// ahead, further than the CPU does by itself.
 #[inline(always)]
 fn all_moderate_ahead<T: Float>(samples: &[T]) -> bool {
     const PIECE_BYTES: usize = 2048;
@@ -273,7 +272,8 @@ fn prefetch<T: Float>(values: &[T]) {
 }
 
 impl Kept {
-    /// Keeps the finite samples that are taken, and of several at one time the last. Returns how many were not.
+    /// Keeps the finite samples that `takes` accepts, and the last of several with the same time. Returns the number of
+    /// samples that are not finite or not accepted.
     #[inline(always)]
     fn choose<T: Float>(&mut self, times: &[i64], samples: &[T], dim: usize, takes: impl Fn(&[T]) -> bool) -> u64 {
         self.times.clear();
@@ -295,14 +295,14 @@ impl Kept {
     }
 }
 
-/// Counts those of the ascending `times` that are at or before `target`. `guess` is the count for the previous target.
+/// Counts the `times`, which ascend, at or before `target`. `guess` is the count for the previous target.
 #[inline(always)]
 fn at_or_before(times: &[i64], guess: usize, target: i64) -> usize {
     let mut until = guess;
     if until > 0 && times[until - 1] > target {
         return times[..until].partition_point(|&t| t <= target);
     }
-    // Ascending targets rarely pass more than a few times. Counting those has no branch that depends on them.
+    // Ascending targets rarely pass more than a few times. Counting these needs no branch that depends on data.
     const STEP: usize = 8;
     for _ in 0..2 {
         let Some(next) = times[until..].first_chunk::<STEP>() else {

@@ -5,16 +5,16 @@ use crate::{ConfigError, refused};
 use robocache_time::{Interpolation, Limits};
 use std::sync::Arc;
 
-/// A configuration that was checked.
+/// A checked configuration.
 #[derive(Clone, Debug)]
 pub(super) struct Spec {
-    /// The rule of all channels, if one that takes them one by one is all there is.
+    /// Interpolation of all channels, if the configuration is not grouped.
     pub mode: Interpolation,
     pub limits: Limits,
     pub fill: f32,
-    /// In the order of their channels; if the configuration has none, the only one ends at `usize::MAX`.
+    /// Groups in the order of their channels. If the configuration has none, a single group ends at `usize::MAX`.
     pub groups: Arc<[ChannelGroup]>,
-    /// True if there are more rules than that one.
+    /// True if the configuration has groups, or an interpolation that is not plain.
     pub is_grouped: bool,
 }
 
@@ -67,10 +67,10 @@ impl Spec {
         })
     }
 
-    /// Checks that the groups are those of a batch's samples, and that its type can hold the fill value.
+    /// Checks that the groups cover the channels of a batch's samples, and that the batch's type can hold the fill value.
     ///
     /// # Errors
-    /// The reason why not, and what is allowed.
+    /// The key that does not fit the batch, and what is allowed.
     pub(super) fn check(&self, batch: &Trajectories<'_>) -> Result<(), ConfigError> {
         let dim = batch.dim();
         match &*self.groups {

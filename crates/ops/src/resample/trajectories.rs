@@ -4,14 +4,13 @@ use robocache_stream::{Cells, Column, ColumnLayout, Layout, Message};
 use robocache_time::is_stamp_in_range;
 use std::ops::Range;
 
-/// A batch of trajectories, one a row, read from a message and checked.
+/// A batch of trajectories, one in each row, read from a message and checked.
 ///
-/// A row that makes no sense is one of the [`refused`](Self::refused). It has no samples here, so that none of its targets
-/// is valid.
+/// A row that makes no sense is [refused](Self::refused). It has no samples here, so that none of its targets is valid.
 pub struct Trajectories<'a> {
-    /// All rows as they came, those that are refused among them.
+    /// All rows as they came, the refused ones included.
     sent: Rows<'a>,
-    /// The samples without those of refused rows, if there are some.
+    /// Copy of the samples without the refused rows; `None` if no row is refused.
     kept: Option<Kept>,
     refused: Vec<RefusedRow>,
 }
@@ -23,14 +22,14 @@ struct Kept {
     values: HostBuf,
 }
 
-/// Consecutive rows of a batch: all, or those of one core or device. Offsets count over the batch.
+/// Consecutive rows of a batch: all rows, or the rows of one core or device. Offsets count over the batch.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
     pub dim: usize,
     /// True if two samples of a row of the batch have the same time.
     pub has_ties: bool,
     pub times: &'a [i64],
-    /// One more than rows.
+    /// Offsets of the rows' samples, one more than rows.
     time_offsets: &'a [i32],
     /// `dim` values for each time.
     pub values: Values<'a>,
@@ -42,29 +41,29 @@ pub(super) struct Rows<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("row {row}: {problem}")]
 pub struct RefusedRow {
-    /// The row.
+    /// Index of the row.
     pub row: usize,
-    /// The mistake in it.
+    /// The mistake in the row.
     pub problem: RowError,
 }
 
-/// Mistakes in the samples of a row.
+/// A mistake in the samples of a row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RowError {
     /// The number of values is not `dim` for each timestamp.
     #[error("{values} values for {samples} timestamps (allowed: {samples} times `dim` {dim})")]
     Length {
-        /// Its values.
+        /// Number of values in the row.
         values: usize,
-        /// Its timestamps.
+        /// Number of timestamps in the row.
         samples: usize,
-        /// Values a sample has.
+        /// Number of values of a sample.
         dim: usize,
     },
-    /// One of its lists is null, or a timestamp or target is.
+    /// A list of the row is null, or a timestamp or a target is.
     #[error("column `{column}` is null or has a null in it (allowed: only among `values`)")]
     Null {
-        /// The column.
+        /// Name of the column.
         column: &'static str,
     },
     /// A timestamp is too far from 1970.
@@ -73,11 +72,11 @@ pub enum RowError {
     /// The timestamps go back.
     #[error("timestamp {at} is {came}, after {before} (allowed: ascending timestamps, ties too)")]
     Descending {
-        /// The index within the row.
+        /// Index of the timestamp that goes back, within the row.
         at: usize,
-        /// The timestamp there, ns.
+        /// The timestamp at this index, ns.
         came: i64,
-        /// The one before it, ns.
+        /// The timestamp before this index, ns.
         before: i64,
     },
 }
@@ -85,7 +84,7 @@ pub enum RowError {
 /// A message that is not a batch of trajectories.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TrajectoriesError {
-    /// A column is not there.
+    /// A column is missing.
     #[error(
         "no column `{column}`, the payload has {came} (a batch of trajectories is a StructArray with `timestamps_ns` \
          List<Int64>, `values` List<Float32 | Float64 | Float16 | UInt16 with dtype bfloat16>, `targets_ns` List<Int64>)"
@@ -93,10 +92,10 @@ pub enum TrajectoriesError {
     MissingColumn {
         /// The column's name.
         column: &'static str,
-        /// The names there are.
+        /// Names of the columns that are there.
         came: String,
     },
-    /// The offsets of a column's rows are not those of its elements.
+    /// The offsets of a column's rows do not fit its elements.
     #[error(
         "the offsets of column `{column}` do not fit its {elements} elements in {rows} rows (allowed: ascending from 0 to {elements}, one more than rows)"
     )]
@@ -113,12 +112,12 @@ pub enum TrajectoriesError {
     WrongType {
         /// The column's name.
         column: &'static str,
-        /// Its type in words.
+        /// Type of the column, in words.
         came: String,
-        /// The value that is allowed.
+        /// The types that are allowed.
         allowed: &'static str,
     },
-    /// No sample shows that `dim` is right, and it is too large to be believed.
+    /// No sample confirms `dim`, which is too large to be trusted.
     #[error(
         "metadata `dim` is {dim}, and no row has samples of so many values: the lists hold {samples} timestamps and \
          {values} values (allowed without samples: up to {LARGEST_UNSEEN_DIM})"
@@ -137,7 +136,7 @@ pub enum TrajectoriesError {
     /// No row with samples has `dim` values for each of its timestamps.
     #[error("metadata `dim` is that of no row: {0}")]
     Length(RefusedRow),
-    /// The answer would have more elements than a List column can.
+    /// The answer would have more elements than a List column can hold.
     #[error(
         "{targets} targets of `dim` {dim} (allowed: {} values in one answer; send fewer rows)",
         i32::MAX
@@ -145,17 +144,16 @@ pub enum TrajectoriesError {
     TooLarge {
         /// Targets over all rows.
         targets: usize,
-        /// Values a sample has.
+        /// Number of values of a sample.
         dim: usize,
     },
 }
 
-/// Largest `dim` that is taken from a message in which no sample shows it: each target is answered with as many values,
-/// whatever the message itself holds.
+/// Largest `dim` that is accepted from a message without a sample that confirms it. Each target is answered with `dim`
+/// values, however small the message is.
 const LARGEST_UNSEEN_DIM: usize = 1 << 16;
 
-/// Number of samples from which on a batch is checked by all cores: 1 MiB of stamps, which take one of them 100 us and
-/// more.
+/// Number of samples from which all cores check a batch: 1 MiB of stamps, which take one core 100 us and more.
 const SHARED_STAMPS: usize = 1 << 17;
 
 impl<'a> Trajectories<'a> {
@@ -200,7 +198,7 @@ impl<'a> Trajectories<'a> {
             column.map_or(Ok(()), |&(column, _)| Err(RowError::Null { column }))
         };
         let check = |row: usize| null(row).and_then(|()| sent.check(row, &values.offsets));
-        // True if `dim` is the length of some row, and if a sample shows it.
+        // True if some row has `dim` values for each timestamp, and true if a sample confirms `dim`.
         let (mut has_length, mut is_seen) = (false, false);
         let (mut has_ties, mut refused) = (false, Vec::new());
         if let Some(ties) = sent.check_all(check) {
@@ -240,7 +238,7 @@ impl<'a> Trajectories<'a> {
         })
     }
 
-    /// All rows; those that are refused have no samples.
+    /// All rows; refused rows have no samples.
     pub(super) fn rows(&self) -> Rows<'_> {
         match &self.kept {
             None => self.sent,
@@ -258,7 +256,7 @@ impl<'a> Trajectories<'a> {
         self.sent.dim
     }
 
-    /// The type of the values, which is that of the answer.
+    /// The type of the values, in the batch and in the answer.
     pub fn dtype(&self) -> Dtype {
         self.sent.values.dtype()
     }
@@ -278,7 +276,8 @@ impl<'a> Trajectories<'a> {
         self.sent.output_bytes()
     }
 
-    /// Sets `layout` to that of the answer: a struct of the ragged columns `values` (T * D a row) and `valid` (T a row).
+    /// Sets `layout` to the layout of the answer: a struct of the ragged columns `values` (T * D a row) and `valid` (T a
+    /// row).
     pub fn layout_into(&self, layout: &mut Layout) {
         layout.rows = self.sent.len();
         layout.columns.clear();
@@ -298,24 +297,23 @@ impl<'a> Trajectories<'a> {
     /// Writes the offsets of the answer's columns: row i of a column is its elements `offsets[i]..offsets[i + 1]`.
     ///
     /// # Panics
-    /// If there is not one offset more than rows in both.
+    /// If `values` or `valid` does not have one offset more than there are rows.
     pub fn offsets_into(&self, values: &mut [i32], valid: &mut [i32]) {
         valid.copy_from_slice(self.sent.target_offsets);
         assert_eq!(values.len(), valid.len(), "one offset more than rows");
         for (value, &target) in values.iter_mut().zip(&*valid) {
-            // It fits: the last and largest was checked against i32::MAX.
+            // The product fits: the last and largest was checked against i32::MAX.
             *value = target * self.dim() as i32;
         }
     }
 }
 
 impl<'a> Rows<'a> {
-    /// Number of rows.
     pub(super) fn len(&self) -> usize {
         self.time_offsets.len() - 1
     }
 
-    /// Some of these rows.
+    /// A range of these rows.
     pub(super) fn range(&self, rows: Range<usize>) -> Self {
         let span =
             |offsets: &[i32]| (offsets[rows.start] - offsets[0]) as usize..(offsets[rows.end] - offsets[0]) as usize;
@@ -340,12 +338,12 @@ impl<'a> Rows<'a> {
         self.targets.len() * self.row_bytes()
     }
 
-    /// The samples of a row, counted over these rows.
+    /// Range of a row's samples among the samples of these rows.
     pub(super) fn samples_of(&self, row: usize) -> Range<usize> {
         span(self.time_offsets, row)
     }
 
-    /// The targets of a row, counted over these rows.
+    /// Range of a row's targets among the targets of these rows.
     pub(super) fn targets_of(&self, row: usize) -> Range<usize> {
         span(self.target_offsets, row)
     }
@@ -359,7 +357,7 @@ impl<'a> Rows<'a> {
         &self.values.as_slice()[samples.start * self.dim..samples.end * self.dim]
     }
 
-    /// Number of samples and of targets of each row, if all have the same.
+    /// Number of samples and of targets of each row, if all rows have the same numbers.
     pub(super) fn regular(&self) -> Option<(usize, usize)> {
         let rows = self.len().max(1);
         let (samples, targets) = (self.times.len() / rows, self.targets.len() / rows);
@@ -367,7 +365,7 @@ impl<'a> Rows<'a> {
         (even(self.time_offsets, samples) && even(self.target_offsets, targets)).then_some((samples, targets))
     }
 
-    /// The samples of the rows that are not refused.
+    /// Copies the samples of the rows that are not refused.
     fn without(&self, refused: &[RefusedRow], value_offsets: &[i32]) -> Kept {
         let is_kept = |row: &usize| refused.binary_search_by_key(row, |refused| refused.row).is_err();
         let size = self.values.dtype().size();
@@ -392,8 +390,8 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// True if two samples of a row have the same time, if nothing is wrong with any row, found by all cores. `None`
-    /// otherwise, and for a small batch, which one core reads before others are awake.
+    /// Checks all rows on all cores. Returns true if two samples of a row have the same time, or `None` if a row is wrong.
+    /// Also returns `None` for a small batch, which one core checks before other cores are awake.
     fn check_all(&self, check: impl Fn(usize) -> Result<bool, RowError> + Sync) -> Option<bool> {
         if self.times.len() < SHARED_STAMPS {
             return None;
@@ -402,7 +400,7 @@ impl<'a> Rows<'a> {
         rows.try_reduce(|| false, |a, b| Some(a | b))
     }
 
-    /// Checks a row, and says whether two of its samples have the same time.
+    /// Checks a row. Returns true if two of its samples have the same time.
     fn check(&self, row: usize, value_offsets: &[i32]) -> Result<bool, RowError> {
         let times = self.times_of(row);
         let values = span(value_offsets, row).len();
@@ -425,7 +423,7 @@ impl<'a> Rows<'a> {
                 before: times[i],
             }),
             None => {
-                // They ascend.
+                // The times ascend: the first and the last are the extremes.
                 let mut ends = [times.first(), times.last()].into_iter().flatten();
                 match ends.find(|&&time| !is_stamp_in_range(time)) {
                     Some(&time) => Err(RowError::OutOfRange(time)),
@@ -438,7 +436,7 @@ impl<'a> Rows<'a> {
 
 const FLOATS: &str = "List<Float32 | Float64 | Float16>, or List<UInt16> with metadata `dtype` bfloat16";
 
-/// The elements of a row, counted from those of the first.
+/// Range of a row's elements, counted from the first row's first element.
 fn span(offsets: &[i32], row: usize) -> Range<usize> {
     (offsets[row] - offsets[0]) as usize..(offsets[row + 1] - offsets[0]) as usize
 }

@@ -1,4 +1,4 @@
-//! The two implementations, one of which makes each grid.
+//! The CPU's and the device's implementation, and the choice between the two for each grid.
 
 use super::gpu::{GpuVoxelizer, VoxelizeError};
 use super::{CloudError, ConfigError, CpuVoxelizer, VoxelCounters, VoxelLayout, VoxelizeConfig};
@@ -7,19 +7,20 @@ use robocache_device::gpu::{DeviceFault, Gpu};
 use robocache_device::{Backend, Device, Dtype, Placement, Work};
 use robocache_stream::{HostCloud, Layout, Message, Payload, PointCloudError};
 
-/// With [`Placement`] `auto`, clouds of fewer bytes always stay on the CPU, which is done before a device has started.
+/// Bytes of clouds below which [`Placement`] `auto` always makes the grid on the CPU, which is done before a device has
+/// started.
 const CPU_BYTES: usize = 1 << 14;
 
-/// The clouds of a grid, each with the input that it came by.
+/// The clouds of a grid, each with the index of its input.
 #[derive(Clone, Copy)]
 pub(super) enum Clouds<'a> {
     Given(&'a [(usize, &'a Message)]),
     One(usize, HostCloud<'a>),
-    /// The clouds of these inputs that wait.
+    /// Indices of the inputs whose clouds make the grid, and the waiting cloud of every input.
     Waiting(&'a [usize], &'a [Message]),
 }
 
-/// The two implementations, and what is known of the grid that was made last.
+/// The two implementations, and the layout, refused clouds and counts of the last grid.
 pub(super) struct Backends {
     pub(super) cpu: CpuVoxelizer,
     pub(super) gpu: Backend<GpuVoxelizer>,
@@ -32,13 +33,13 @@ pub(super) struct Backends {
     pub(super) saturated: u64,
 }
 
-/// The record of a grid that was gathered.
+/// Record of a gathered grid.
 #[derive(Clone, Copy)]
 pub(super) struct Made {
     pub(super) counters: VoxelCounters,
     pub(super) device: Device,
     pub(super) device_bytes: Option<usize>,
-    /// Bytes of its clouds.
+    /// Bytes of the grid's clouds.
     pub(super) work: usize,
 }
 
@@ -56,7 +57,7 @@ impl<'a> Clouds<'a> {
         })
     }
 
-    /// Bytes of their messages.
+    /// Bytes of the clouds' messages.
     fn bytes(self) -> usize {
         match self {
             Self::Given(clouds) => clouds.iter().map(|(_, cloud)| cloud.bytes()).sum(),
@@ -87,7 +88,7 @@ impl Backends {
         })
     }
 
-    /// Gathers clouds on the device that is quicker, or the one that the grid stays on.
+    /// Gathers clouds where that is faster, or on the device that the grid is to stay on.
     pub(super) fn gather(&mut self, clouds: Clouds<'_>) -> Made {
         self.unusable.clear();
         self.saturated = 0;
@@ -104,7 +105,7 @@ impl Backends {
         }
     }
 
-    /// Writes the grid that was gathered. Where the device fails meanwhile, the CPU makes it again.
+    /// Writes the gathered grid. If the device fails, the CPU makes the grid again.
     pub(super) fn write(&mut self, made: &mut Made, clouds: Clouds<'_>, payload: &mut Payload<'_>) {
         let mut writing = Writing {
             layout: self.layout,
@@ -129,7 +130,7 @@ impl Backends {
     }
 }
 
-/// Clouds of a grid, to be gathered. Gives the counts of their points, and the rows of the grid.
+/// Gathering of a grid's clouds. The result is the counts of the points, and the number of rows of the grid.
 struct Gathering<'a> {
     clouds: Clouds<'a>,
     refused: &'a mut Vec<(usize, CloudError)>,
@@ -156,7 +157,7 @@ impl Work for Gathering<'_> {
     }
 }
 
-/// A grid to be written. Gives the number of values that its type can't hold.
+/// Writing of a gathered grid. The result is the number of values that its type can't hold.
 struct Writing<'a, 'b> {
     layout: VoxelLayout,
     dtype: Dtype,

@@ -3,14 +3,14 @@
 use super::grid::VoxelGrid;
 use super::kernels::{self, Bitmap, Indexed, Kept, bits};
 
-/// Cells by their index, as a bitmap: the number of a cell among the occupied ones is a count of bits, so that nothing
-/// is sorted and nothing is hashed.
+/// Set of occupied cells, as a bitmap. The rank of a cell is the number of bits before its own, so that nothing is sorted
+/// or hashed.
 ///
-/// A second bitmap says which words of the first are in use. Only those are read and cleared.
+/// A second bitmap marks the words of the first that are in use. Only these words are read and cleared.
 pub(super) struct CellSet {
     words: Vec<u64>,
     used: Vec<u64>,
-    /// The occupied cells before each word in use. Filled by [`Self::rank`].
+    /// Number of occupied cells before each word in use. Filled by [`Self::rank`].
     ranks: Vec<u32>,
     /// The occupied cells in cell order. Filled by [`Self::rank`].
     list: Vec<u32>,
@@ -36,7 +36,6 @@ impl CellSet {
         kernels::index(grid, xyz, bitmap, kept)
     }
 
-    /// Empties the set.
     pub(super) fn clear(&mut self) {
         for (i, used) in self.used.iter_mut().enumerate() {
             for bit in bits(*used) {
@@ -46,7 +45,7 @@ impl CellSet {
         }
     }
 
-    /// Ranks the occupied cells, of which there are at most `at_most`, in cell order, and returns how many there are.
+    /// Ranks the occupied cells in cell order, and returns their number, which is at most `at_most`.
     pub(super) fn rank(&mut self, at_most: usize) -> usize {
         let room = at_most + kernels::LIST_STEP;
         if self.list.len() < room {
@@ -60,17 +59,18 @@ impl CellSet {
         self.used_words().map(|(_, word)| word.count_ones() as usize).sum()
     }
 
-    /// The numbers of the cells of points, `limit` for those from `limit` on. Returns how many those are.
+    /// Writes the rank of each point's cell to `slots`, and `limit` in place of a greater rank. Returns the number of
+    /// points whose rank is `limit` or greater.
     pub(super) fn find(&self, cells: &[u32], limit: u32, slots: &mut [u32]) -> usize {
         kernels::find(&self.words, &self.ranks, cells, limit, slots)
     }
 
-    /// The cells that were numbered, in cell order.
+    /// The ranked cells in cell order. Entries behind them are left over.
     pub(super) fn list(&self) -> &[u32] {
         &self.list
     }
 
-    /// The words that hold an occupied cell: cell `i` is bit `i % 64` of word `i / 64`.
+    /// The words that hold an occupied cell, each with its index: cell `i` is bit `i % 64` of word `i / 64`.
     pub(super) fn used_words(&self) -> impl Iterator<Item = (usize, u64)> {
         self.used
             .iter()

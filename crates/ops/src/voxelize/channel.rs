@@ -1,6 +1,6 @@
-//! Channels: the one place for their names, what they are made of and their values on the CPU.
+//! Channels: their names, the sums and extremes that they are made of, and their values on the CPU.
 //!
-//! docs/architecture.md lists the files that a new one touches.
+//! docs/architecture.md lists the files that a new channel touches.
 
 use super::kernels;
 use super::plan::{Plan, Source};
@@ -11,7 +11,7 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// One value for each cell. `docs/semantics.md` defines it, and which values of a field are usable.
+/// A value that is computed for each cell. `docs/semantics.md` defines the value, and which values of a field are usable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Channel {
     /// 1 where there is a point, 0 elsewhere.
@@ -29,14 +29,14 @@ pub enum Channel {
 impl Channel {
     pub(super) const ALLOWED: &str = "occupancy, count, mean_F, max_F, min_F for a field F such as x or intensity";
 
-    /// Every channel of points with these fields.
+    /// Lists every channel of points with these fields.
     pub fn all<'a>(fields: impl IntoIterator<Item = &'a str>) -> impl Iterator<Item = Self> {
         let of_field = |field: &str| [Self::Mean, Self::Max, Self::Min].map(|make| make(field.to_owned()));
         let of_fields = fields.into_iter().flat_map(of_field);
         [Self::Occupancy, Self::Count].into_iter().chain(of_fields)
     }
 
-    /// The first part of its name, and the field it is computed from, if there is one.
+    /// The first part of the channel's name, and the field that the channel is computed from, if any.
     fn parts(&self) -> (&'static str, Option<&str>) {
         match self {
             Self::Occupancy => ("occupancy", None),
@@ -47,12 +47,12 @@ impl Channel {
         }
     }
 
-    /// The field it is computed from, if there is one.
+    /// The field that the channel is computed from, if any.
     pub fn field(&self) -> Option<&str> {
         self.parts().1
     }
 
-    /// Adds to `plan` what it is made of.
+    /// Adds the sums and extremes that the channel is made of to `plan`.
     fn output(&self, plan: &mut Plan) -> Output {
         match self {
             Self::Occupancy => Output::One,
@@ -67,7 +67,7 @@ impl Channel {
     }
 }
 
-/// Lists what has to be gathered for channels, and how each of them is made of it.
+/// Plans the sums and extremes that channels need, and how each channel is made of these.
 pub(super) fn plan(channels: &[Channel]) -> (Plan, Vec<Output>) {
     let mut plan = Plan::default();
     // x, y, z come first, in this order, so that the three are summed in one pass.
@@ -80,20 +80,21 @@ pub(super) fn plan(channels: &[Channel]) -> (Plan, Vec<Output>) {
     (plan, outputs)
 }
 
-/// The columns of the [table](kernels::features) that the outputs are, if each is made of the row of a cell alone.
+/// Returns the column of the [table](kernels::features) that each output copies; `None` if cells have no rows, or an output
+/// needs more than a row.
 pub(super) fn table_columns(plan: &Plan, outputs: &[Output]) -> Option<Vec<u8>> {
     let columns = outputs.iter().map(|output| output.table_column(plan));
     columns.collect::<Option<_>>().filter(|_| plan.counts)
 }
 
-/// A channel as it is made of sums and extremes.
+/// The way in which a channel is made of sums and extremes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Output {
     One,
     Count,
-    /// Sum plane over count.
+    /// The sum plane with this index, divided by the count.
     Mean(usize),
-    /// The extreme of that index.
+    /// The extreme with this index.
     Extreme(usize),
 }
 
@@ -110,7 +111,7 @@ impl Output {
         }
     }
 
-    /// Writes the values of occupied cells.
+    /// Writes the values of a channel for a range of occupied cells.
     pub(super) fn write(self, plan: &Plan, sums: &Sums, cells: Range<usize>, out: &mut [f32]) {
         match self {
             Self::One => out.fill(1.0),

@@ -2,55 +2,58 @@ use super::VoxelizeConfig;
 use crate::{ConfigError, duration_ns};
 use robocache_time::ms_to_ns;
 
-/// Treatment of a cloud that has arrived. Each input keeps the newest one for the next grid.
+/// Treatment of a cloud that has arrived. Each input keeps its newest cloud for the next grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// Keep it.
+    /// Keep the cloud.
     Waits,
-    /// Keep it in the place of the one that waited, which is superseded: count that.
+    /// Keep the cloud in place of the input's cloud that waited. Count the replaced cloud as superseded.
     Replaces,
-    /// Drop it: a newer one of the same input waits already. Count it as superseded.
+    /// Drop the cloud, and count it as superseded: a newer cloud of the same input already waits.
     Superseded,
-    /// Drop it: it is not newer than the last cloud of its input that is in a grid. Count it.
+    /// Drop and count the cloud: it is not newer than the last cloud of its input that is in a grid.
     Late,
-    /// Keep it: the clock was set back. The clouds that waited from before, `dropped` of them, are not in the next grid.
+    /// Keep the cloud: the clock was set back. `dropped` clouds that waited from before are not in the next grid.
     Jumped {
-        /// Number of clouds that no longer wait, one of this input among them.
+        /// Number of waiting clouds that were dropped, the one of this input included.
         dropped: usize,
     },
 }
 
-/// Number of times `reset_ms` by which clouds must come on and still be behind the last grid to show that its clock is
-/// gone. Those of an input that was held up come at once, and get there.
+/// Multiple of `reset_ms` by which an input's clouds must advance, and still be behind the last grid, to show that the
+/// grid's clock is gone. The clouds of an input that was held up arrive at once, and catch up with that grid.
 const RESETS_BACK: i64 = 10;
 
-/// Says when the clouds of several inputs make a grid. It knows stamps only; the clouds stay where they are.
+/// Decides when the clouds of several inputs make a grid. It knows only the stamps; the caller keeps the clouds.
 ///
-/// A cloud is new if it is newer than the last cloud of its own input that is in a grid; one that is not is late. A grid is
-/// due when every open input has a new cloud; or, with `max_wait_ms`, when the newest stamp is that far past the oldest
-/// cloud since the last grid, one that was superseded among them, so that an input alone can't put it off for ever. When all
-/// inputs are closed, what waits is the last grid.
+/// A cloud is new if it is newer than the last cloud of its own input that is in a grid; otherwise it is late. A grid is
+/// due when every open input has a new cloud. When all inputs are closed, the waiting clouds make the last grid.
 ///
-/// The stamp of a grid is the newest stamp in it, and greater than that of the grid before: until there is a cloud from
-/// after the last grid, those from before it wait. That grid was of a clock that is gone if the clouds of all open inputs wait
-/// more than `reset_ms` before it, or if, with `max_wait_ms`, those of one input have come on by ten times `reset_ms` and are
-/// still that far before it. Then the next grid is made all the same, and clouds that wait and are not that far before it are
-/// left out.
+/// With `max_wait_ms`, a grid is also due when the newest waiting stamp is that far past the oldest cloud since the last
+/// grid. Superseded clouds count as well, so that one input can't put a grid off for ever.
 ///
-/// A stamp that is more than `reset_ms` behind the last one of its input means that the clock was set back: the stamps of
-/// all grids are forgotten, and so are clouds that wait from more than `reset_ms` ahead.
+/// The stamp of a grid is the newest stamp in it, and greater than the stamp of the grid before. Clouds from before the
+/// last grid therefore wait for a cloud from after it.
 ///
-/// With one input every cloud is a grid, whatever its stamp.
+/// The clock of the last grid counts as gone if the clouds of all open inputs wait more than `reset_ms` before that grid.
+/// With `max_wait_ms`, it is enough that the clouds of one input have advanced by ten times `reset_ms` and are still more
+/// than `reset_ms` before it. The next grid is then made all the same, without the waiting clouds that are not that far
+/// back.
+///
+/// A stamp more than `reset_ms` behind the newest one of its input means that the clock was set back. The stamps of all
+/// grids are then forgotten, and so are waiting clouds that are more than `reset_ms` ahead.
+///
+/// With one input every cloud makes a grid, whatever its stamp.
 pub struct Collector {
     inputs: Vec<Input>,
     max_wait: Option<i64>,
     reset: i64,
-    /// The stamps of the last grid and of the one before it.
+    /// The stamps of the last grid, and of the grid before it.
     last: Option<i64>,
     before_last: Option<i64>,
     valid: Vec<i64>,
     ages: Vec<i64>,
-    /// The inputs whose clouds were left out of the last grid, for a clock that is gone.
+    /// The inputs whose clouds were left out of the last grid, because their clock is gone.
     left_out: Vec<usize>,
 }
 
@@ -61,7 +64,7 @@ struct Input {
     /// The oldest stamp that was kept since the last grid.
     oldest: Option<i64>,
     newest: Option<i64>,
-    /// The stamp of the last cloud that is in a grid, and what that was before the last grid.
+    /// The stamp of the last cloud of this input that is in a grid, and its value before the last grid.
     used: Option<i64>,
     used_before: Option<i64>,
 }
@@ -90,16 +93,16 @@ impl Collector {
         }
     }
 
-    /// Sets how long a cloud waits for those of the other inputs; `None`: for ever.
+    /// Sets how long a cloud waits for the clouds of the other inputs; `None`: for ever.
     ///
     /// # Errors
-    /// If it is not a duration.
+    /// If `ms` is not a duration.
     pub fn set_max_wait_ms(&mut self, ms: Option<f64>) -> Result<(), ConfigError> {
         self.max_wait = ms.map(|ms| duration_ns(|| "max_wait_ms".into(), ms)).transpose()?;
         Ok(())
     }
 
-    /// A cloud of an input with this stamp, ns, has arrived.
+    /// Takes note of a cloud of an input that has arrived with this stamp, ns, and returns how to treat the cloud.
     ///
     /// # Panics
     /// If there is no such input.
@@ -134,7 +137,7 @@ impl Collector {
         for (i, state) in self.inputs.iter_mut().enumerate() {
             let ahead = |waiting: i64| i == input || waiting.saturating_sub(stamp) > self.reset;
             dropped += usize::from(state.waiting.take_if(|waiting| ahead(*waiting)).is_some());
-            // The other inputs are set back too, soon or already: that is this jump, not another.
+            // The other inputs are set back too, soon or already. Their steps back belong to this jump.
             (state.newest, state.oldest, state.used) = (state.waiting, state.waiting, None);
         }
         let state = &mut self.inputs[input];
@@ -143,17 +146,17 @@ impl Collector {
         Arrival::Jumped { dropped }
     }
 
-    /// An input is closed: it no longer holds a grid up. Its cloud, if one waits, is still in the next grid.
+    /// Closes an input, so that no grid waits for it. If a cloud of it waits, the next grid still has the cloud.
     pub fn closed(&mut self, input: usize) {
         self.inputs[input].open = false;
     }
 
-    /// An input is open, again.
+    /// Opens an input again.
     pub fn opened(&mut self, input: usize) {
         self.inputs[input].open = true;
     }
 
-    /// True if a cloud of the input waits: it is in the grid that is taken next.
+    /// True if a cloud of the input waits for the next grid.
     pub fn waits(&self, input: usize) -> bool {
         self.inputs[input].waiting.is_some()
     }
@@ -163,7 +166,7 @@ impl Collector {
         self.due_up_to().is_some()
     }
 
-    /// The stamp up to which clouds that wait are in the grid that is due; `None` if none is due.
+    /// The stamp up to which waiting clouds are in the grid that is due; `None` if no grid is due.
     fn due_up_to(&self) -> Option<i64> {
         let newest = self.inputs.iter().filter_map(|input| input.waiting).max()?;
         let is_complete = self.inputs.iter().all(|input| !input.open || input.waiting.is_some());
@@ -177,7 +180,7 @@ impl Collector {
         let until = last.saturating_sub(self.reset).saturating_sub(1);
         let of_open = self.inputs.iter().filter(|input| input.open);
         let newest_of_open = of_open.filter_map(|input| input.waiting).max().unwrap_or(newest);
-        // By each input alone: the clocks of two may be further apart.
+        // Each input is judged by itself: the clocks of two inputs may be further apart.
         let comes_on = |input: &Input| {
             let clouds = input.waiting.zip(input.oldest).filter(|&(waiting, _)| waiting <= until);
             let came_on = clouds.map(|(waiting, oldest)| waiting.saturating_sub(oldest));
@@ -187,8 +190,8 @@ impl Collector {
         is_gone.then_some(until)
     }
 
-    /// Takes the clouds that wait for a grid and returns its stamp, or `None` if none waits.
-    /// [`inputs_valid`](Self::inputs_valid) and [`inputs_age_ns`](Self::inputs_age_ns) are then those of this grid.
+    /// Takes the waiting clouds for a grid and returns its stamp, or `None` if no cloud waits.
+    /// [`inputs_valid`](Self::inputs_valid) and [`inputs_age_ns`](Self::inputs_age_ns) then describe this grid.
     pub fn take(&mut self) -> Option<i64> {
         let until = self.due_up_to().unwrap_or(i64::MAX);
         self.left_out.clear();
@@ -211,8 +214,8 @@ impl Collector {
         Some(stamp)
     }
 
-    /// The cloud of an input could not be put in the grid that was taken last. Returns the stamp of the grid without it, which
-    /// stays as it is where no cloud that is left is newer than the grid before.
+    /// Removes the cloud of an input, which could not be used, from the grid that was taken last. Returns the new stamp of
+    /// the grid. The stamp stays if none of the remaining clouds is newer than the grid before.
     pub(crate) fn refuse(&mut self, input: usize) -> i64 {
         let Some(before) = self.last else { return 0 };
         (self.valid[input], self.ages[input]) = (0, -1);
@@ -231,23 +234,25 @@ impl Collector {
         stamp
     }
 
-    /// Step of the last grid back behind the one before it, ns, if it is before that.
+    /// Time by which the last grid is older than the grid before it, ns; `None` if it is not older, or with one input.
     pub(crate) fn back_ns(&self) -> Option<i64> {
         let back = self.before_last?.saturating_sub(self.last?);
         (self.inputs.len() > 1 && back > 0).then_some(back)
     }
 
-    /// The inputs of which a cloud waited and was left out of the last grid: it is of a clock that is gone, and in no grid.
+    /// The inputs whose waiting clouds were left out of the last grid: the clouds are of a clock that is gone, and in no
+    /// grid.
     pub fn left_out(&self) -> &[usize] {
         &self.left_out
     }
 
-    /// For each input 1 if a cloud of it is in the last grid, else 0.
+    /// Validity of each input: 1 if a cloud of it is in the last grid, else 0.
     pub fn inputs_valid(&self) -> &[i64] {
         &self.valid
     }
 
-    /// For each input the stamp of the last grid minus the stamp of its cloud, ns; -1 if none is in it.
+    /// Age of each input's cloud: the stamp of the last grid minus the stamp of the cloud, ns; -1 if the grid has no cloud
+    /// of the input.
     pub fn inputs_age_ns(&self) -> &[i64] {
         &self.ages
     }

@@ -23,7 +23,7 @@ impl Collector {
         self.arrived(input, ms * MS)
     }
 
-    /// The stamp and the ages of the grid that is due, ms.
+    /// Takes the grid that is due, and returns its stamp and ages, ms.
     fn grid(&mut self) -> Option<(i64, Vec<i64>)> {
         if !self.due() {
             return None;
@@ -63,7 +63,7 @@ fn a_cloud_that_was_refused_is_not_in_the_grid() {
         (c.inputs_valid(), c.inputs_age_ns()),
         (&[1, 0, 1][..], &[0, -1, 10 * MS][..])
     );
-    // The newest was not used either: the grid is as old as what is in it, and what came since is not late.
+    // The newest cloud is refused, too: the grid has the stamp of its only cloud, and newer clouds are not late.
     assert_eq!(c.refuse(A), 90 * MS);
     assert_eq!(
         (c.inputs_valid(), c.inputs_age_ns()),
@@ -134,7 +134,7 @@ fn an_input_that_is_a_few_ms_behind_loses_nothing_after_it_was_held_up() {
         grids.extend(c.grid());
     }
     assert_eq!(grids, [(200, vec![0, -1])]);
-    // Now they come in turns, and each is in a grid.
+    // Now the clouds come in turns, and each is in a grid.
     for t in (300..1000).step_by(100) {
         assert_eq!(c.cloud(A, t), Waits);
         grids.extend(c.grid());
@@ -153,7 +153,7 @@ fn a_silent_input_is_waited_for_no_longer_than_max_wait() {
         c.cloud(A, t);
         grids.extend(c.grid().map(|grid| grid.0));
     }
-    // 0 waits until 200 is there; 300 until 500. That 0 and 100 were superseded doesn't start the wait anew.
+    // The wait from 0 ms ends at 200 ms, the wait from 300 ms at 500 ms. A superseded cloud doesn't restart it.
     assert_eq!(grids, [200, 500]);
     assert_eq!(c.cloud(B, 550), Waits);
     assert_eq!(c.grid(), Some((600, vec![0, 50])));
@@ -214,7 +214,7 @@ fn a_step_back_within_reset_ms_is_late_and_one_past_it_is_a_jump() {
     assert!(c.grid().is_some());
     assert_eq!(c.cloud(A, 4000), Late);
     assert_eq!(c.cloud(A, 3999), Jumped { dropped: 0 });
-    // The step is counted from the input's own clouds as well: B has one that waits from within the limit.
+    // A waiting cloud of the input counts as well: B steps back from 2500 ms. The cloud of A is within the limit.
     let mut c = collector(2, None);
     c.cloud(A, 1000);
     c.cloud(B, 2500);
@@ -222,7 +222,7 @@ fn a_step_back_within_reset_ms_is_late_and_one_past_it_is_a_jump() {
     assert_eq!(c.grid(), Some((1499, vec![499, 0])));
 }
 
-/// Takes first clouds that come long after those of the other input without a clock jump.
+/// Sends the first clouds of an input long after those of the other: that is not a clock jump.
 #[test]
 fn an_input_that_is_held_up_for_long_is_no_clock_jump() {
     let mut c = collector(2, Some(150.0));
@@ -255,7 +255,7 @@ fn an_input_from_far_ahead_never_stalls_the_others() {
         grids += usize::from(c.grid().is_some());
     }
     assert!(grids >= 20, "{grids} grids of 40 clouds");
-    // It dies, and the other goes on alone.
+    // B dies, and A goes on alone.
     let mut alone = Vec::new();
     for t in 20..200 {
         assert!(matches!(c.cloud(A, t * 100), Waits | Replaces));
@@ -270,7 +270,7 @@ fn an_input_from_far_ahead_never_stalls_the_others() {
     assert_eq!(c.arrived(A, i64::MIN), Jumped { dropped: 1 });
 }
 
-/// The distance between the clocks of two inputs says nothing of a clock that is gone.
+/// Checks that the distance between two inputs' clocks does not count as clouds that advance.
 #[test]
 fn clocks_that_are_apart_are_not_clouds_that_come_on() {
     let mut c = collector(3, Some(50.0));
@@ -289,7 +289,7 @@ fn clocks_that_are_apart_are_not_clouds_that_come_on() {
     assert_eq!(c.grid(), Some((22_000, vec![12_100, 0, -1])));
 }
 
-/// Two lidars die, of which the second had just sent a cloud, and the third is of another clock: an hour behind.
+/// Two lidars die, the second just after it sent a cloud. The third has another clock, an hour behind.
 #[test]
 fn a_cloud_that_a_dead_input_left_silences_no_other() {
     for (max_wait_ms, closes) in [(Some(50.0), false), (Some(50.0), true), (None, true)] {

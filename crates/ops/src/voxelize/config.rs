@@ -6,7 +6,7 @@ use robocache_geometry::RigidTransform;
 use robocache_stream::{CloudFields, FromConfig, Selection};
 use serde::Deserialize;
 
-/// Voxels and the clouds that they are made of: the section `voxelize:` of a configuration.
+/// Configuration of voxel grids and of the clouds that they are made of: the section `voxelize:`.
 ///
 /// `Default` is an empty configuration to start from in code. It is refused until a grid, channels and inputs are set.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -27,9 +27,9 @@ pub struct VoxelizeConfig {
     pub dtype: Dtype,
     /// The greatest number of cells in a `coo` output. The first in cell order are kept.
     pub max_voxels: Option<usize>,
-    /// Time that a cloud waits for those of the other inputs, in time of the stamps. Absent: for ever.
+    /// Time that a cloud waits for the clouds of the other inputs, ms, as told by the stamps. Absent: for ever.
     pub max_wait_ms: Option<f64>,
-    /// A stamp that goes back by more than this is a clock that was set back.
+    /// Step back of an input's stamps, ms, above which the clock counts as set back.
     #[serde(default = "default_reset_ms")]
     pub reset_ms: f64,
     /// The streams of clouds that make up a grid.
@@ -42,9 +42,9 @@ pub struct VoxelizeConfig {
 pub struct VoxelInput {
     /// The id of the dataflow input.
     pub input: String,
-    /// Paths of the fields of a cloud in a struct, and of its stamp. `None`: those that are recognised.
+    /// Paths of a cloud's fields and of its stamp in a struct. `None`: the paths that are recognised.
     pub from: Option<FromConfig>,
-    /// Delay of its stamps behind the capture: a cloud's time is its stamp minus this.
+    /// Delay of the stamps behind the capture, ms: a cloud's time is its stamp minus this delay.
     #[serde(default)]
     pub latency_ms: f64,
     /// Pose of the sensor in the frame of the grid. Absent: the clouds are in that frame.
@@ -102,14 +102,14 @@ impl Default for Extrinsic {
 const MAX_DENSE: u128 = 1 << 31;
 /// The most cells of any grid.
 const MAX_CELLS: u128 = 1 << 32;
-/// The most cells along an axis: a float32 index can't tell more of them apart.
+/// The most cells along an axis: in float32, larger indices can't be told apart.
 const MAX_AXIS: usize = 1 << 24;
 
 impl VoxelizeConfig {
-    /// Checks every value. What passes can be run.
+    /// Checks every value. A configuration that passes can be run.
     ///
     /// # Errors
-    /// The first key whose value is not allowed, the value, and what is.
+    /// The first key whose value is not allowed, the value, and the allowed values.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.check_grid()?;
         self.check_channels()?;
@@ -118,16 +118,16 @@ impl VoxelizeConfig {
         self.check_inputs()
     }
 
-    /// The grid it describes.
+    /// The grid that the configuration describes.
     ///
     /// # Errors
-    /// As [`validate`](Self::validate).
+    /// The errors of [`validate`](Self::validate).
     pub fn grid(&self) -> Result<VoxelGrid, ConfigError> {
         self.validate()?;
         Ok(VoxelGrid::new(self.origin_m, self.voxel_size_m, self.shape))
     }
 
-    /// Selections of the inputs.
+    /// The selection of each input: the fields that the channels need.
     pub fn selections(&self) -> impl Iterator<Item = Selection> {
         let fields = plan(&self.channels).0.fields.into_iter();
         let wanted = CloudFields::Named(fields.map(|field| field.name).collect());
@@ -135,7 +135,7 @@ impl VoxelizeConfig {
         inputs.map(move |input| Selection::cloud(wanted.clone(), input.from.clone()))
     }
 
-    /// Bytes of the payload of each grid, if they don't depend on the clouds. The configuration must be valid.
+    /// Bytes of the payload of each grid; `None` if they depend on the clouds. The configuration must be valid.
     pub fn message_bytes(&self) -> Option<usize> {
         let cells: usize = self.shape.iter().product();
         match self.layout {

@@ -1,7 +1,7 @@
 //! The CPU implementation, which is the specification.
 //!
-//! A grid is made in two passes over its clouds. The first finds the cell of each point and puts it into a bitmap; an
-//! exclusive scan of that numbers the occupied cells. The second adds each point to the row of its cell.
+//! A grid is made in two passes over its clouds. The first pass finds the cell of each point and marks it in a bitmap. An
+//! exclusive scan of the bitmap ranks the occupied cells. The second pass adds each point to the row of its cell.
 
 use super::cells::CellSet;
 use super::channel::table_columns;
@@ -14,64 +14,64 @@ use robocache_stream::{HostCloud, HostField, Layout, Message, PointCloudError};
 
 /// Makes grids of clouds: [`gather`](Self::gather), then one of the `write_` methods.
 ///
-/// Its memory grows to that of the largest grid it has made, and is used again.
+/// Its memory grows with the largest grid so far, and is reused.
 pub struct CpuVoxelizer {
     pub(super) spec: Spec,
     pub(super) cells: CellSet,
     clouds: GridClouds,
-    /// Memory for the clouds that are taken; empty between grids.
+    /// Memory for the list of a grid's clouds; empty between grids.
     taken: Vec<HostCloud<'static>>,
     points: Points,
     scratch: Box<Scratch>,
     pub(super) sums: Sums,
-    /// For each field: the values of points that are kept which are unusable.
+    /// Number of unusable values of each field, among the points that are kept.
     unusable: Vec<u64>,
     pub(super) saturated: u64,
     counters: VoxelCounters,
     occupied: usize,
     output: Layout,
-    /// Columns of the table that the features are, if they are made of the rows alone.
+    /// Indices of the table's columns that are copied to the features; `None` if the features can't be made of rows alone.
     pub(super) table_columns: Option<Vec<u8>>,
 }
 
-/// Facts of the first pass about the points that are kept.
+/// Results of the first pass: the points that are kept.
 #[derive(Default)]
 struct Points {
-    /// The cells of those of all clouds, and their indices in their blocks. What lies behind the first [`Self::count`] is
-    /// left over.
+    /// Cells of the kept points of all clouds, and the indices of these points in their blocks. Entries behind the first
+    /// [`Self::count`] are left over.
     cells: Vec<u32>,
     indices: Vec<u16>,
     count: usize,
-    /// Number of points in each block of all clouds.
+    /// Number of kept points in each block of all clouds.
     blocks: Vec<u16>,
-    /// The coordinates of clouds that don't lie as float32 in the frame of the grid, of which the first
-    /// [`Self::converted`] count.
+    /// Converted coordinates of clouds that are not contiguous float32 in the frame of the grid. Entries behind the first
+    /// [`Self::converted`] are left over.
     xyz: [Vec<f32>; 3],
     converted: usize,
-    /// For each cloud that was taken.
+    /// Offsets of each cloud of the grid.
     clouds: Vec<CloudPoints>,
 }
 
-/// The points of a cloud.
+/// Offsets of a cloud's points in [`Points`].
 struct CloudPoints {
-    /// Offsets of the first that is kept, in [`Points::cells`] and by blocks in [`Points::blocks`].
+    /// Offset of the first kept point in [`Points::cells`], and of the first block in [`Points::blocks`].
     first: usize,
     first_block: usize,
-    /// Offset of its coordinates in [`Points::xyz`]; `None`: they are taken where they lie.
+    /// Offset of the coordinates in [`Points::xyz`]; `None`: they are read from the cloud itself.
     xyz: Option<usize>,
 }
 
-/// A block of points.
+/// Scratch memory for a block of points.
 struct Scratch {
     raw: [[f32; BLOCK]; 3],
     slots: [u32; BLOCK],
 }
 
 impl CpuVoxelizer {
-    /// A voxelizer for a configuration, which it checks.
+    /// Checks a configuration, and makes a voxelizer for it.
     ///
     /// # Errors
-    /// As [`VoxelizeConfig::validate`].
+    /// The errors of [`VoxelizeConfig::validate`].
     pub fn new(config: &VoxelizeConfig) -> Result<Self, ConfigError> {
         let spec = Spec::new(config)?;
         Ok(Self {
@@ -94,7 +94,7 @@ impl CpuVoxelizer {
         })
     }
 
-    /// The grid.
+    /// The grid of the configuration.
     pub fn grid(&self) -> &VoxelGrid {
         &self.spec.grid
     }
@@ -107,17 +107,17 @@ impl CpuVoxelizer {
     /// Checks that a cloud has the fields that the channels are computed from.
     ///
     /// # Errors
-    /// As [`gather`](Self::gather) hands out.
+    /// The error with which [`gather`](Self::gather) would refuse the cloud.
     pub fn check(&self, cloud: &HostCloud<'_>) -> Result<(), CloudError> {
         self.spec.check(&(*cloud).into())
     }
 
-    /// Makes a grid of messages, each with the input it came by, and says what became of their points. The order of the
-    /// messages and of their points is of no consequence.
+    /// Makes a grid of messages, each with the index of its input, and returns the counts of their points. The order of the
+    /// messages and of their points does not matter.
     ///
-    /// A message that is not a cloud, lacks a field that a channel is computed from, has it in a type that doesn't go with
-    /// that of the clouds before, or would make the points more than 2^22, is handed to `refused`; the grid is made of
-    /// the others.
+    /// A message is handed to `refused` if it is not a cloud, or lacks a field that a channel is computed from. So is a
+    /// cloud with a field in a type that doesn't go with the clouds before, and one that makes the points more than 2^22.
+    /// The grid is made of the other messages.
     ///
     /// # Panics
     /// If there is no such input.
@@ -180,7 +180,7 @@ impl CpuVoxelizer {
         self.counters = VoxelCounters::default();
     }
 
-    /// The first pass: the cells of the points.
+    /// Runs the first pass over a cloud: finds the cells of its points.
     fn index(&mut self, input: usize, cloud: &HostCloud<'_>) -> CloudPoints {
         let points = &mut self.points;
         let transform = self.spec.transforms[input].as_ref();
@@ -246,7 +246,7 @@ impl CpuVoxelizer {
         }
     }
 
-    /// Ranks the occupied cells.
+    /// Ranks the occupied cells, or only counts them if no rank is needed.
     fn rank_cells(&mut self) {
         let occupied = match self.spec.layout == VoxelLayout::Bits && !self.spec.needs_points() {
             true => self.cells.count(),
@@ -258,7 +258,7 @@ impl CpuVoxelizer {
         }
     }
 
-    /// The second pass: adds the points of the `i`-th cloud that are kept to their cells.
+    /// Runs the second pass over the `i`-th cloud: adds its kept points to their cells.
     fn add(&mut self, i: usize, cloud: &HostCloud<'_>) {
         let (plan, points) = (&self.spec.plan, &self.points);
         let of_cloud = &points.clouds[i];
@@ -280,11 +280,11 @@ impl CpuVoxelizer {
                 indices: &points.indices[kept],
                 slots,
             };
-            // They are there if a channel needs them.
+            // The coordinates are there if a channel needs them.
             let xyz = xyz.map(|axis| axis.map_or(&[][..], |axis| &axis[from..from + n]));
             self.sums.add_points(plan, block, xyz);
             for (i, field) in plan.fields.iter().enumerate() {
-                // It was there when the cloud was taken.
+                // The field was there when the cloud was added to the grid.
                 if let Ok(values) = cloud.field(&field.name) {
                     self.sums.add_field(plan, i, &values, [from, n], block);
                 }
@@ -292,19 +292,19 @@ impl CpuVoxelizer {
         }
     }
 
-    /// The fields beside x, y and z that channels are computed from, in the order in which the channels first name them,
-    /// each with the values that its channels can take, in words.
+    /// The fields beside x, y and z that channels are computed from, in the order in which the channels first name them.
+    /// Each has a description of its usable values.
     pub fn fields(&self) -> impl Iterator<Item = (&str, &'static str)> {
         self.spec.fields()
     }
 
-    /// For each of the [`fields`](Self::fields): how many values of points that are kept its channels leave out, as they
-    /// are not finite or beyond the bound.
+    /// Number of values that the channels of each of the [`fields`](Self::fields) leave out: values of kept points that are
+    /// not finite, or beyond the bound.
     pub fn unusable(&self) -> &[u64] {
         &self.unusable
     }
 
-    /// Number of occupied cells of those that the output has.
+    /// Number of occupied cells in the output.
     pub fn voxels(&self) -> usize {
         self.occupied
     }
@@ -315,14 +315,14 @@ impl CpuVoxelizer {
     }
 }
 
-/// The memory of a list, without its clouds, for others: they may be borrowed for another time.
+/// Empties a list of clouds, and keeps its memory for clouds with another lifetime.
 fn emptied<'b>(mut clouds: Vec<HostCloud<'_>>) -> Vec<HostCloud<'b>> {
     clouds.clear();
-    // Of as many bytes each, they are collected in place.
+    // Both types have the same size, so `collect` reuses the memory in place.
     clouds.into_iter().map(|_| unreachable!("there is none")).collect()
 }
 
-/// Makes a buffer that long at least.
+/// Extends a buffer to at least `len` elements.
 fn grow<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
     if buffer.len() < len {
         buffer.resize(len, T::default());
@@ -335,7 +335,8 @@ fn as_they_lie<'a>(cloud: &HostCloud<'a>) -> Option<[&'a [f32]; 3]> {
     Some([x.as_f32(0)?, y.as_f32(0)?, z.as_f32(0)?])
 }
 
-/// A block of coordinates in float32: as they lie if they are contiguous float32, else converted into `out`.
+/// Returns a block of coordinates in float32: a slice of the field if it is contiguous float32, else `out` with the
+/// converted values.
 fn coordinates<'a>(field: &HostField<'a>, from: usize, out: &'a mut [f32]) -> &'a [f32] {
     match field.as_f32(from) {
         Some(values) => &values[..out.len()],

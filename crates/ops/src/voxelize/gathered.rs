@@ -8,20 +8,20 @@ use robocache_device::gpu::{Budget, DeviceFault, Gpu};
 use robocache_stream::{DeviceColumn, Layout, Payload};
 use std::time::{Duration, Instant};
 
-/// A grid of which the clouds are gathered, to be written: [`write`](Self::write).
+/// A grid whose clouds are gathered, and which can now be [written](Self::write).
 pub struct GatheredGrid<'a> {
     backends: &'a mut Backends,
     clouds: Clouds<'a>,
-    /// The collector that found the grid due; `None` if its clouds were given.
+    /// The collector that found the grid due; `None` if the caller chose the clouds.
     collector: Option<&'a Collector>,
     stamp_ns: i64,
     made: Made,
-    /// The time that it has taken so far.
+    /// Time that the grid has taken so far.
     compute_time: Duration,
 }
 
 impl<'a> GatheredGrid<'a> {
-    /// Gathers clouds, which `collector` has found due if there is one.
+    /// Gathers the clouds of a grid. `collector` is the one that found the grid due, if any.
     pub(super) fn new(
         backends: &'a mut Backends,
         mut collector: Option<&'a mut Collector>,
@@ -45,24 +45,24 @@ impl<'a> GatheredGrid<'a> {
         }
     }
 
-    /// The newest stamp in it, ns.
+    /// The newest stamp in the grid, ns.
     pub fn stamp_ns(&self) -> i64 {
         self.stamp_ns
     }
 
-    /// One number for each input: 1 if a cloud of it is in the grid, else 0. Empty where the clouds were given.
+    /// Validity of each input: 1 if a cloud of it is in the grid, else 0. Empty if the caller chose the clouds.
     pub fn inputs_valid(&self) -> &[i64] {
         self.collector.map_or(&[], Collector::inputs_valid)
     }
 
-    /// For each input the stamp of the grid minus that of its cloud, ns; -1 where none is in it. Empty where the clouds
-    /// were given.
+    /// Age of each input's cloud: the stamp of the grid minus the stamp of the cloud, ns; -1 if the grid has no cloud of
+    /// the input. Empty if the caller chose the clouds.
     pub fn inputs_age_ns(&self) -> &[i64] {
         self.collector.map_or(&[], Collector::inputs_age_ns)
     }
 
-    /// The least and the greatest finite coordinate of its clouds on each axis, before any extrinsic; `None` where there is
-    /// none. It goes through all points.
+    /// The least and the greatest finite coordinate of the grid's clouds on each axis, before any extrinsic. `None` if an
+    /// axis has no finite coordinate. Reads all points.
     pub fn bounds_of_clouds(&self) -> Option<[[f32; 2]; 3]> {
         let mut bounds = [[f32::INFINITY, f32::NEG_INFINITY]; 3];
         let mut values = Vec::new();
@@ -79,17 +79,18 @@ impl<'a> GatheredGrid<'a> {
         is_known.then_some(bounds)
     }
 
-    /// Time by which it is before the grid before it, ns: the clouds of that one were of a clock that is gone.
+    /// Time by which the grid is older than the grid before it, ns, because the clock of that grid is gone. `None` if it is
+    /// not older.
     pub fn back_ns(&self) -> Option<i64> {
         self.collector.and_then(Collector::back_ns)
     }
 
-    /// The inputs of which a cloud waited that is of that clock: no grid has it.
+    /// The inputs whose waiting clouds are of a clock that is gone, and in no grid.
     pub fn left_out(&self) -> &[usize] {
         self.collector.map_or(&[], Collector::left_out)
     }
 
-    /// The clouds that could not be part of it after all, each with its input and why.
+    /// The clouds that could not be part of the grid, each as its input and the reason.
     pub fn refused(&self) -> &[(usize, CloudError)] {
         &self.backends.refused
     }
@@ -99,7 +100,7 @@ impl<'a> GatheredGrid<'a> {
         &self.backends.output
     }
 
-    /// Writes the payload. Where the device fails meanwhile, the CPU makes the grid again.
+    /// Writes the payload. If the device fails, the CPU makes the grid again.
     ///
     /// # Panics
     /// If the payload has another [`layout`](Self::layout).
@@ -111,17 +112,18 @@ impl<'a> GatheredGrid<'a> {
         self.backends.gpu.took(work, device, self.compute_time);
     }
 
-    /// The device that the grid is on, if it is to be left there, and the budget that its memory counts in.
+    /// The device that the grid is on, and the budget in which its memory counts. `None` if the grid is not to be left on a
+    /// device.
     pub fn on_device(&mut self) -> Option<(Gpu, Budget)> {
         let stays = self.backends.stays_on_device && self.made.device != Device::Cpu;
         let on_gpu = self.backends.gpu.on_gpu().filter(|_| stays)?;
         Some((on_gpu.gpu().clone(), on_gpu.budget().clone()))
     }
 
-    /// Writes the payload to columns of its [`layout`](Self::layout) in memory of its device. It is there on return.
+    /// Writes the payload to columns of its [`layout`](Self::layout) in memory of its device, and waits until it is there.
     ///
     /// # Errors
-    /// No memory; what the driver says. The grid can still be [written](Self::write) to the host.
+    /// No memory; the driver's error. The grid can still be [written](Self::write) to the host.
     ///
     /// # Panics
     /// If the columns are of another layout.
@@ -145,20 +147,21 @@ impl<'a> GatheredGrid<'a> {
         Ok(())
     }
 
-    /// Notes that it could not be handed on where it is. If memory was short, grids leave the device for a while.
+    /// Reports that the grid could not be handed on in memory of the device. If memory was short, grids go through the host
+    /// for a while.
     pub fn failed_to_hand_on(&mut self, error: &DeviceFault) {
-        // What else is lost shows when it is written to the host.
+        // Any other fault of the device shows when the grid is written to the host.
         if error.is_memory() {
             self.backends.gpu.failed_to_hand_on(error);
         }
     }
 
-    /// The counts of its points, by what became of them.
+    /// Counts of the grid's points: points kept, and points dropped for each reason.
     pub fn counters(&self) -> VoxelCounters {
         self.made.counters
     }
 
-    /// The grid that it fills.
+    /// The grid of the configuration.
     pub fn grid(&self) -> &VoxelGrid {
         self.backends.cpu.grid()
     }
@@ -168,35 +171,35 @@ impl<'a> GatheredGrid<'a> {
         self.backends.cpu.channels()
     }
 
-    /// The fields beside x, y and z that channels are computed from, in the order in which the channels first name them,
-    /// each with the values that its channels can take, in words.
+    /// The fields beside x, y and z that channels are computed from, in the order in which the channels first name them.
+    /// Each has a description of its usable values.
     pub fn fields(&self) -> impl Iterator<Item = (&str, &'static str)> {
         self.backends.cpu.fields()
     }
 
-    /// The number of values of points that are kept which the channels of each of the [`fields`](Self::fields) leave out. Known
-    /// once the grid is written.
+    /// Number of values of kept points that the channels of each of the [`fields`](Self::fields) leave out. Known once the
+    /// grid is written.
     pub fn unusable(&self) -> &[u64] {
         &self.backends.unusable
     }
 
-    /// The number of values that the type of a dense grid can't hold: its greatest or least stands instead. Known once the grid is
-    /// written.
+    /// Number of values that the type of a dense grid can't hold, and that became its greatest or least value. Known once
+    /// the grid is written.
     pub fn saturated(&self) -> u64 {
         self.backends.saturated
     }
 
-    /// The device that it was made on. Final once the grid is written.
+    /// The device that made the grid, or the CPU. Final once the grid is written.
     pub fn device(&self) -> Device {
         self.made.device
     }
 
-    /// The time that it took, from the call that gathered it on, without the time between its calls.
+    /// Time that gathering and writing the grid took, without the time between the calls.
     pub fn compute_time(&self) -> Duration {
         self.compute_time
     }
 
-    /// Bytes of device memory that the operation holds, where the grid was made on a device. Known once it is written.
+    /// Bytes of device memory that the operation holds; `None` if the CPU made the grid. Known once the grid is written.
     pub fn device_bytes(&self) -> Option<usize> {
         self.made.device_bytes
     }

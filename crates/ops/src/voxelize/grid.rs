@@ -37,15 +37,15 @@ impl VoxelGrid {
         self.shape
     }
 
-    /// Cells in all, at most 2^32.
+    /// Number of all cells, at most 2^32.
     pub fn cells(&self) -> usize {
         self.shape.iter().product()
     }
 
     /// The number s for which a coordinate along `axis` is summed as the integer nearest to `coordinate * 2^s`.
     ///
-    /// s is `38 - ceil(log2(A))`, A the greater magnitude of the two corners: no integer is over 2^38 (but for the
-    /// rounding of the index), and the sum of 2^22 of them is less than 2^63.
+    /// s is `38 - ceil(log2(A))`, with A the greater magnitude of the two corners on that axis. No integer is over 2^38
+    /// (but for the rounding of the index), and the sum of 2^22 of them is less than 2^63.
     pub(crate) fn coordinate_bits(&self, axis: usize) -> i32 {
         let least = f64::from(self.origin[axis]);
         let greatest = least + self.shape[axis] as f64 * f64::from(self.voxel_size[axis]);

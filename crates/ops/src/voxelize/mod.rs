@@ -1,11 +1,11 @@
-//! Point clouds to voxel grids.
+//! Operation `voxelize`: turns point clouds into voxel grids.
 //!
-//! [`VoxelizeConfig`] says which grid, which channels and which layout. [`Voxelizer`] makes grids of the clouds of its
-//! inputs, on the CPU or on a device. [`CpuVoxelizer`] makes them on the CPU alone, and [`Collector`] only says when the
-//! clouds of several inputs make a grid.
+//! [`VoxelizeConfig`] gives the grid, the channels and the layout. [`Voxelizer`] makes grids of the clouds of its inputs,
+//! on the CPU or on a device. [`CpuVoxelizer`] makes grids on the CPU alone. [`Collector`] only tells when the clouds of
+//! several inputs make a grid.
 //!
-//! `docs/semantics.md` defines the cell of a point, the value of each channel and how sums are made, to
-//! the bit: neither the order of the points nor the backend changes one.
+//! `docs/semantics.md` defines the cell of a point, the value of each channel and the sums, to the bit. Neither the order
+//! of the points nor the backend changes a bit.
 
 mod backends;
 mod cells;
@@ -34,14 +34,14 @@ pub use gathered::GatheredGrid;
 pub use grid::VoxelGrid;
 pub use layout::VoxelLayout;
 pub use spec::CloudError;
-pub use voxelizer::{Pushed, Unused, Voxelizer};
+pub use voxelizer::{PushOutcome, DroppedCloud, Voxelizer};
 
 use super::ConfigError;
 use robocache_stream::Header;
 use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;
 
-/// The points of a grid by what became of them: `points_in` is the sum of the others.
+/// Counts of a grid's points: points kept, and points dropped for each reason. `points_in` is the sum of the other counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VoxelCounters {
     /// Points of all clouds.
@@ -57,7 +57,7 @@ pub struct VoxelCounters {
 }
 
 impl VoxelCounters {
-    /// Writes them to the metadata of a grid, or of diagnostics.
+    /// Writes the counts to the metadata of a grid, or of diagnostics.
     pub fn describe(&self, header: &mut Header) {
         key::points_in.set(header, self.points_in as i64);
         key::points_kept.set(header, self.points_kept as i64);

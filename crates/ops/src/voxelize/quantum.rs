@@ -1,15 +1,15 @@
-//! Sums a value of a field as the integer nearest to `value * 2^s`, s by the type of the field.
+//! Integers in which the values of a field are summed: the nearest to `value * 2^s`, with s by the type of the field.
 
 use robocache_device::Dtype;
 
-/// The greatest magnitude of a scaled value that is summed as it is: 2^22 of them are no more than an int64 holds.
+/// The greatest magnitude of a scaled value that is summed as it is: an int64 holds the sum of 2^22 such values.
 pub(super) const SMALL: f64 = 1_099_511_627_776.0;
-/// The greatest magnitude of a scaled value that is summed at all. Of one over [`SMALL`] the sum takes the low
-/// [`LOW_BITS`] bits, and the rest is summed apart.
+/// The greatest magnitude of a scaled value that is summed at all. If the value is over [`SMALL`], the sum takes its low
+/// [`LOW_BITS`] bits, and the high bits are summed apart.
 pub(super) const LARGE: f64 = 4_611_686_018_427_387_904.0;
 const LOW_BITS: u32 = 40;
 
-/// True if it is a 32- or 64-bit integer. Every other type goes with float32.
+/// True if the type is a 32- or 64-bit integer. Every other type has the scale of float32.
 pub(super) fn is_wide(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::Int32 | Dtype::Int64 | Dtype::UInt32 | Dtype::UInt64)
 }
@@ -19,7 +19,7 @@ pub(super) fn bits(wide: bool) -> i32 {
     if wide { 0 } else { 22 }
 }
 
-/// An integer as what is summed apart, in units of 2^40, and what the sum takes.
+/// Splits an integer into the high part, in units of 2^40, which is summed apart, and the low part, which the sum takes.
 pub(super) fn split(integer: i64) -> (i64, i64) {
     (integer >> LOW_BITS, integer & ((1 << LOW_BITS) - 1))
 }
@@ -58,7 +58,7 @@ mod tests {
             let (high, low) = split(integer);
             assert!((0..1 << 40).contains(&low));
             assert_eq!(join(high, low), integer as f64, "{integer}");
-            // A sum of a million of them.
+            // The sum of 2^20 such integers.
             let sum = i128::from(integer) << 20;
             assert_eq!(join(high << 20, low << 20), sum as f64, "{integer}");
         }

@@ -1,4 +1,4 @@
-//! A configuration as both backends read it, and the clouds that go with it.
+//! A checked configuration, which both backends share, and the clouds of a grid.
 
 use super::channel::{Output, plan};
 use super::grid::VoxelGrid;
@@ -8,7 +8,7 @@ use robocache_device::Dtype;
 use robocache_geometry::RigidTransform;
 use robocache_stream::{Cells, ColumnLayout, FieldType, Layout, PointCloud, PointCloudError};
 
-/// The most points of a grid, for which no sum can overflow.
+/// The most points of a grid: with that many, no sum can overflow.
 pub(super) const MAX_POINTS: usize = 1 << 22;
 
 /// A cloud that can't be part of a grid.
@@ -24,30 +24,30 @@ pub enum CloudError {
         if *wide { "a float or an 8- or 16-bit integer" } else { "a 32- or 64-bit integer" }
     )]
     Types {
-        /// The field.
+        /// Name of the field.
         name: String,
-        /// Its type in this cloud.
+        /// Type of the field in this cloud.
         dtype: Dtype,
-        /// True if that is a 32- or 64-bit integer.
+        /// True if the type is a 32- or 64-bit integer.
         wide: bool,
     },
-    /// A grid can't take more points.
+    /// More points than a grid can have.
     #[error("{points} points in one grid are too many (at most 2^22)")]
     TooMany {
-        /// The points with those of this cloud.
+        /// Number of points of the grid with this cloud.
         points: usize,
     },
 }
 
-/// A configuration that was checked, and what follows from it.
+/// A checked configuration, and values that are derived from it.
 pub(super) struct Spec {
     pub(super) grid: VoxelGrid,
     pub(super) plan: Plan,
-    /// For each channel.
+    /// The way in which each channel is made.
     pub(super) outputs: Vec<Output>,
     pub(super) layout: VoxelLayout,
     pub(super) channels: Vec<Channel>,
-    /// For each input.
+    /// Extrinsic of each input.
     pub(super) transforms: Vec<Option<RigidTransform<f32>>>,
     pub(super) max_voxels: usize,
     coordinate_bits: [i32; 3],
@@ -70,8 +70,8 @@ impl Spec {
         })
     }
 
-    /// The fields beside x, y and z in the order in which the channels first name them, each with the values that its
-    /// channels can take.
+    /// The fields beside x, y and z, in the order in which the channels first name them. Each has a description of its
+    /// usable values.
     pub(super) fn fields(&self) -> impl Iterator<Item = (&str, &'static str)> {
         self.plan.fields.iter().map(|field| {
             let usable = match field.mean {
@@ -82,7 +82,7 @@ impl Spec {
         })
     }
 
-    /// The form of the output; without rows where they are the occupied cells.
+    /// The form of the output. In layout `coo` it has no rows yet: they are the occupied cells of a grid.
     pub(super) fn output(&self, dtype: Dtype) -> Layout {
         let columns = self.channels.len();
         let column = |name: &'static str, dtype, elements| ColumnLayout {
@@ -119,7 +119,7 @@ impl Spec {
         }
     }
 
-    /// The number s of the scale 2^s of the sum of a source.
+    /// The exponent s of the scale 2^s in which a source is summed.
     pub(super) fn bits(&self, source: Source, clouds: &GridClouds) -> i32 {
         match source {
             Source::Axis(axis) => self.coordinate_bits[axis],
@@ -128,11 +128,11 @@ impl Spec {
     }
 }
 
-/// The clouds that a grid is made of so far: their points and the types of their fields.
+/// Facts about the clouds of a grid so far: the number of their points, and the types of their fields.
 #[derive(Default)]
 pub(super) struct GridClouds {
     pub(super) points: usize,
-    /// For each field of the plan: true if its type is a 32- or 64-bit integer; `None` before the first cloud.
+    /// True if a field of the plan has a 32- or 64-bit integer type; `None` before the first cloud.
     wide: Vec<Option<bool>>,
 }
 
@@ -148,7 +148,7 @@ impl GridClouds {
         self.wide.resize(plan.fields.len(), None);
     }
 
-    /// Adds a cloud, if it goes with those before.
+    /// Adds a cloud, if its fields and the number of its points go with the clouds before.
     pub(super) fn add(&mut self, spec: &Spec, cloud: &PointCloud<'_>) -> Result<(), CloudError> {
         spec.check(cloud)?;
         let points = self.points + cloud.len();

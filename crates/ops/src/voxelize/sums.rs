@@ -9,27 +9,27 @@ use robocache_stream::HostField;
 pub(super) struct Sums {
     /// The sums of the coordinates, and the counts.
     pub(super) rows: Vec<Row>,
-    /// For each field with a mean.
+    /// Sums of each field, by cell; empty for a field without a mean.
     pub(super) fields: Vec<Vec<i64>>,
-    /// For each extreme: a key for each cell.
+    /// Keys of each extreme, by cell.
     pub(super) extremes: Vec<Vec<i32>>,
-    /// For each field: the values that its sum can't take; empty if there are none.
+    /// Values of each field that its sum can't take, by cell; empty if there are none.
     pub(super) exceptions: Vec<Vec<Exceptions>>,
-    /// The number of cells.
+    /// Number of occupied cells, plus one for the points past `max_voxels`.
     len: usize,
-    /// The numbers s of the scales 2^s of the coordinates and of the fields.
+    /// Exponents s of the scales 2^s of the coordinates, and of the fields.
     axis_bits: [i32; 3],
     field_bits: Vec<i32>,
     block: Box<FieldBlock>,
 }
 
-/// The values of a field of a block of points.
+/// Values of a field in a block of points.
 struct FieldBlock {
-    /// For the extremes; NaN if a value is unusable.
+    /// Values for the extremes; NaN if unusable.
     values: [f32; BLOCK],
-    /// For the mean; 0 if a value is unusable.
+    /// Values for the mean; 0 if unusable.
     exact: [f64; BLOCK],
-    /// The part of the value that the sum takes.
+    /// Scaled and rounded values, as the sum takes them.
     fixed: [i64; BLOCK],
 }
 
@@ -52,7 +52,7 @@ impl Sums {
         }
     }
 
-    /// Begins the sums of `occupied` cells. `bits` gives the number s of the scale 2^s of a source.
+    /// Begins the sums of `occupied` cells. `bits` gives the exponent s of the scale 2^s of a source.
     pub(super) fn begin(&mut self, plan: &Plan, occupied: usize, bits: impl Fn(Source) -> i32) {
         self.len = occupied + 1;
         self.axis_bits = [0, 1, 2].map(|axis| bits(Source::Axis(axis)));
@@ -60,7 +60,7 @@ impl Sums {
             *s = bits(Source::Field(field));
         }
         if plan.counts {
-            // Here and not where they are read, so that they are in the cache when points are added to them.
+            // Cleared here, and not when read, so that the rows are in the cache when points are added to them.
             self.rows.clear();
             self.rows.resize(self.len, Row::default());
         }
@@ -75,7 +75,7 @@ impl Sums {
         self.exceptions.iter_mut().for_each(Vec::clear);
     }
 
-    /// Counts the points of a block, and adds their coordinates. `xyz` has those that the plan needs.
+    /// Counts the points of a block, and adds their coordinates. `xyz` has the coordinates that the plan needs.
     pub(super) fn add_points(&mut self, plan: &Plan, block: Block<'_>, xyz: [&[f32]; 3]) {
         if plan.axis_sums() > 0 {
             kernels::add_points(&mut self.rows, block, xyz, self.axis_bits.map(quantum::power_of_two));
@@ -117,7 +117,7 @@ impl Sums {
         }
     }
 
-    /// Counts the values of each field that are unusable, but for those of points past `max_voxels`.
+    /// Counts the unusable values of each field, without the points past `max_voxels`.
     pub(super) fn count_unusable(&mut self, unusable: &mut [u64]) {
         for (unusable, exceptions) in unusable.iter_mut().zip(&mut self.exceptions) {
             exceptions.truncate(self.len - 1);
@@ -153,7 +153,8 @@ impl FieldBlock {
         }
     }
 
-    /// Takes out the values that the sum can't take or the extremes must not see, and notes them for the cells of the points.
+    /// Removes the values that the sum can't take or the extremes must not see, and adds them to the exceptions of their
+    /// cells.
     #[cold]
     fn set_aside(&mut self, plan: &NamedField, scale: f64, block: Block<'_>, exceptions: &mut [Exceptions]) {
         for (i, slot) in block.points() {

@@ -1,4 +1,4 @@
-//! The operation itself: clouds in, grids out, on whichever device is quicker.
+//! Operation `voxelize`: makes grids of clouds on the CPU or on a device, whichever is faster.
 
 use super::backends::{Backends, Clouds};
 use super::collector::{Arrival, Collector};
@@ -12,13 +12,13 @@ use std::time::Instant;
 
 /// Makes voxel grids of point clouds, on the CPU or on a device.
 ///
-/// Clouds go in with [`push`](Self::push), as they come by the inputs of the configuration. The one that completes a
-/// grid gives back a [`GatheredGrid`], to be written to memory of the caller's: [`Collector`] says when that is. Clouds
-/// that make a grid by themselves go to [`gather`](Self::gather).
+/// [`push`](Self::push) takes the clouds of the configured inputs as they arrive. The cloud that completes a grid, by the
+/// rules of [`Collector`], returns a [`GatheredGrid`], which the caller writes to memory of its own.
+/// [`gather`](Self::gather) makes a grid of given clouds at once.
 ///
-/// Both backends give the same bits. With [`Placement`] `auto` each grid is made where grids of its size were quicker. A
-/// device that runs out of memory is left alone for a while; one that fails for good is given up. Whatever happens, the
-/// CPU makes the grid again of the same clouds.
+/// The CPU and the device compute the same bits. [`Placement`] `auto` makes each grid where grids of its size were faster.
+/// If a device runs out of memory, the CPU takes over for a while. If it fails for good, the CPU takes over for the rest of
+/// the run. In both cases the CPU makes the grid again of the same clouds.
 ///
 /// ```
 /// use robocache_device::{Dtype, Placement};
@@ -61,43 +61,42 @@ pub struct Voxelizer {
     collector: Collector,
     /// The `latency_ms` of each input, ns.
     latencies: Vec<i64>,
-    /// The clouds that wait, if there are several inputs.
+    /// The cloud of each input that waits for a grid, if there are several inputs.
     waiting: Vec<Message>,
-    /// The inputs whose clouds make the grid at hand.
+    /// The inputs whose clouds make the current grid.
     used: Vec<usize>,
 }
 
-/// Results of a cloud that was taken.
-pub struct Pushed<'a> {
-    /// Clouds that this one puts out of use.
-    pub unused: Option<Unused>,
-    /// The grid that it completes.
+/// Result of pushing a cloud.
+pub struct PushOutcome<'a> {
+    /// Waiting clouds that the pushed one replaces, or that are from before a clock jump: they are in no grid.
+    pub unused: Option<DroppedCloud>,
+    /// The grid that the cloud completes.
     pub grid: Option<GatheredGrid<'a>>,
 }
 
-/// A cloud that is in no grid.
+/// The reason why a cloud is in no grid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unused {
-    /// A message that is not a cloud, or not one that the channels can be computed from.
+pub enum DroppedCloud {
+    /// The message is not a cloud, or the channels can't be computed from the cloud.
     #[error(transparent)]
     Cloud(#[from] CloudError),
-    /// A cloud without a stamp. A node gives such a message the time of its publication.
+    /// The cloud has no stamp. A node gives such a message the time of its publication.
     #[error("no `timestamp_ns` (needed: the capture time, ns)")]
     NoStamp,
-    /// A stamp that is not a time.
+    /// The stamp is out of range.
     #[error("stamp {0} ns is out of range (allowed: +-2^61)")]
     Stamp(i64),
-    /// The older of two clouds of an input that wait for the others.
+    /// A newer cloud of the same input came before the other inputs had clouds.
     #[error("a newer cloud came before the other inputs had theirs: the older one is in no grid")]
     Superseded,
-    /// One of its input that is as new is in a grid already.
+    /// The cloud is not newer than the last cloud of its input that is in a grid.
     #[error("a cloud is not newer than the last one of its input that is in a grid: dropped")]
     Late,
-    /// A cloud that no grid will have any more: it waited for clouds of other inputs, or for one from after the last
-    /// grid.
+    /// The cloud still waited at the end: for clouds of other inputs, or for a cloud from after the last grid.
     #[error("a cloud still waited for those of the other inputs: it is in no grid")]
     Left,
-    /// Clouds from before a clock was set back, and their number.
+    /// A clock was set back: this number of clouds from before are in no grid.
     #[error("the clock was set back{}", match .0 {
         0 => String::new(),
         clouds => format!(": {clouds} clouds from before are in no grid"),
@@ -106,10 +105,10 @@ pub enum Unused {
 }
 
 impl Voxelizer {
-    /// A voxelizer of that configuration, on the first device of `placement`.
+    /// Creates a voxelizer that computes as `config` says, on the CPU or on the first device of `placement`.
     ///
     /// # Errors
-    /// The key that is not allowed, or that a device that was asked for by name has no room for.
+    /// Returns the invalid key of `config`, or the reason why the backend can't use `placement`.
     pub fn new(config: &VoxelizeConfig, placement: &Placement) -> Result<Self, ConfigError> {
         let (inputs, memory) = (config.inputs.len(), placement.host_memory());
         Ok(Self {
@@ -121,34 +120,34 @@ impl Voxelizer {
         })
     }
 
-    /// The form and size of the payload; of layout `coo` the rows are those of the grid that was gathered last.
+    /// The form and size of the payload. In layout `coo` it has the rows of the grid that was gathered last.
     pub fn layout(&self) -> &Layout {
         &self.backends.output
     }
 
-    /// Takes a cloud of the `input`-th input, and gathers the grid that it completes.
+    /// Takes a cloud of the `input`-th input, and gathers the grid that the cloud completes.
     ///
-    /// With one input that is a grid of this cloud, which is not copied. With several the clouds that wait are copied, and
-    /// the newest cloud of each input makes the grid.
+    /// With one input, each cloud makes a grid and is not copied. With several inputs, the cloud is copied to wait, and the
+    /// newest cloud of each input makes the grid.
     ///
     /// # Errors
-    /// The reason why no grid has the cloud. Nothing else happened.
+    /// The reason why the cloud is in no grid. Nothing else happened.
     ///
     /// # Panics
     /// If there is no such input.
-    pub fn push<'a>(&'a mut self, input: usize, cloud: &'a Message) -> Result<Pushed<'a>, Unused> {
+    pub fn push<'a>(&'a mut self, input: usize, cloud: &'a Message) -> Result<PushOutcome<'a>, DroppedCloud> {
         let start = Instant::now();
         let points = self.read(cloud)?;
-        let stamp_ns = points.stamp_ns().ok_or(Unused::NoStamp)?;
+        let stamp_ns = points.stamp_ns().ok_or(DroppedCloud::NoStamp)?;
         if !is_stamp_in_range(stamp_ns) {
-            return Err(Unused::Stamp(stamp_ns));
+            return Err(DroppedCloud::Stamp(stamp_ns));
         }
         let unused = match self.collector.arrived(input, stamp_ns - self.latencies[input]) {
             Arrival::Waits => None,
-            Arrival::Replaces => Some(Unused::Superseded),
-            Arrival::Jumped { dropped } => Some(Unused::Jumped(dropped)),
-            Arrival::Superseded => return Err(Unused::Superseded),
-            Arrival::Late => return Err(Unused::Late),
+            Arrival::Replaces => Some(DroppedCloud::Superseded),
+            Arrival::Jumped { dropped } => Some(DroppedCloud::Jumped(dropped)),
+            Arrival::Superseded => return Err(DroppedCloud::Superseded),
+            Arrival::Late => return Err(DroppedCloud::Late),
         };
         let grid = if self.waiting.len() == 1 {
             let (clouds, stamp_ns) = (Clouds::One(input, points), self.collector.take());
@@ -158,10 +157,10 @@ impl Voxelizer {
             self.waiting[input].copy_from(cloud);
             self.gather_due()
         };
-        Ok(Pushed { unused, grid })
+        Ok(PushOutcome { unused, grid })
     }
 
-    /// Nothing more comes by an input: it holds no grid up any more. Gathers the grid that is due for that.
+    /// Closes an input, so that no grid waits for it. Gathers the grid that is then due, if any.
     ///
     /// # Panics
     /// If there is no such input.
@@ -170,7 +169,7 @@ impl Voxelizer {
         self.gather_due()
     }
 
-    /// Clouds come by an input, again. Gathers the grid that is due, if one is.
+    /// Opens an input again. Gathers the grid that is due, if any.
     ///
     /// # Panics
     /// If there is no such input.
@@ -179,17 +178,17 @@ impl Voxelizer {
         self.gather_due()
     }
 
-    /// The inputs of which a cloud waits for the next grid.
+    /// The inputs with a cloud that waits for the next grid.
     pub fn waiting(&self) -> impl Iterator<Item = usize> {
         (0..self.waiting.len()).filter(|&input| self.collector.waits(input))
     }
 
-    /// True if a grid is due and has not been gathered: after a change of `max_wait_ms`.
+    /// True if a grid is due but not gathered, as after a change of `max_wait_ms`.
     pub fn is_due(&self) -> bool {
         self.collector.due()
     }
 
-    /// Gathers the grid that is due, if one is.
+    /// Gathers the grid that is due, if any.
     pub fn gather_due(&mut self) -> Option<GatheredGrid<'_>> {
         if !self.is_due() {
             return None;
@@ -205,7 +204,7 @@ impl Voxelizer {
         Some(GatheredGrid::new(backends, Some(collector), clouds, stamp_ns, start))
     }
 
-    /// Gathers a grid of these clouds, each with the input that it came by, whatever their stamps and whatever waits.
+    /// Gathers a grid of these clouds, each with the index of its input. Their stamps and the waiting clouds do not matter.
     ///
     /// # Panics
     /// If there is no such input.
@@ -222,7 +221,7 @@ impl Voxelizer {
     /// Checks that a message is a cloud that can be part of a grid.
     ///
     /// # Errors
-    /// The problem with it.
+    /// The problem with the message.
     pub fn check(&self, message: &Message) -> Result<(), CloudError> {
         self.read(message).map(|_| ())
     }
@@ -233,26 +232,28 @@ impl Voxelizer {
         Ok(cloud)
     }
 
-    /// Sets how long a cloud waits for those of the other inputs; `None`: for ever. A grid may be [due](Self::is_due) then.
+    /// Sets how long a cloud waits for the clouds of the other inputs; `None`: for ever. A grid may then be
+    /// [due](Self::is_due).
     ///
     /// # Errors
-    /// If it is not a duration.
+    /// If `ms` is not a duration.
     pub fn set_max_wait_ms(&mut self, ms: Option<f64>) -> Result<(), ConfigError> {
         self.collector.set_max_wait_ms(ms)
     }
 
-    /// The device that grids can be left on: none if the CPU makes them, or while memory for them is short.
+    /// The device that grids can be left on; `None` if the CPU makes all grids, or while device memory is short.
     pub fn output_gpu(&mut self) -> Option<&Gpu> {
         self.backends.gpu.output_gpu()
     }
 
-    /// Sets if grids are to be left on [`output_gpu`](Self::output_gpu), from the next one on. They are then made there,
-    /// if they are not too small for that.
+    /// Chooses whether grids stay on [`output_gpu`](Self::output_gpu), from the next grid on. Grids that are not too small
+    /// are then made there.
     pub fn leave_on_device(&mut self, stays: bool) {
         self.backends.stays_on_device = stays;
     }
 
-    /// The reason why it should not go on, once: a device that was asked for by name is lost. The CPU did the work meanwhile.
+    /// Returns the fault that should end the run, on the first call after it: the loss of a device that the configuration
+    /// names. The CPU makes the grids in the meantime.
     pub fn take_lost(&mut self) -> Option<DeviceFault> {
         self.backends.gpu.take_lost()
     }

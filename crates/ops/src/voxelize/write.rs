@@ -1,4 +1,4 @@
-//! The layouts that the CPU writes.
+//! Output of the CPU in each layout.
 
 use super::cpu::CpuVoxelizer;
 use super::kernels;
@@ -6,13 +6,13 @@ use super::plan::Source;
 use half::{bf16, f16};
 use robocache_device::{Dtype, Element};
 
-/// Occupied cells that are worked on at a time.
+/// Occupied cells that are written at a time.
 const BLOCK: usize = 256;
 
-/// Less memory than this is cleared by one core: waking another one takes longer.
+/// Bytes up to which one core clears memory alone: waking another core takes longer.
 const BYTES_FOR_ONE_CORE: usize = 1 << 22;
 
-/// Fills with zero bits, which are 0.0 in every float type.
+/// Fills `out` with zero bits, which are 0.0 in every float type.
 pub(super) fn clear<E: Element>(out: &mut [E]) {
     if size_of_val(out) <= BYTES_FOR_ONE_CORE {
         bytemuck::fill_zeroes(out);
@@ -22,10 +22,11 @@ pub(super) fn clear<E: Element>(out: &mut [E]) {
     rayon::join(|| clear(some), || clear(others));
 }
 
-/// A finite value, or the greatest or least of a type where the nearest one of that is infinite; and whether it is.
+/// Clamps a finite value to the greatest or least of a type if it would round to an infinity. Returns true if it was
+/// clamped.
 #[inline]
 pub(super) fn saturate<E: Element>(value: f32) -> (f32, bool) {
-    // The greatest, and half a step past it: that is rounded to the even one, which would be infinite.
+    // The greatest value, and half a step past it: rounding that to even gives an infinity.
     let (greatest, beyond) = match E::DTYPE {
         Dtype::Float16 => (f16::MAX.to_f32(), 65_520.0),
         Dtype::BFloat16 => (bf16::MAX.to_f32(), f32::from_bits(0x7f7f_8000)),
@@ -38,11 +39,11 @@ pub(super) fn saturate<E: Element>(value: f32) -> (f32, bool) {
 }
 
 impl CpuVoxelizer {
-    /// Writes every element of the tensor `[C, X, Y, Z]`: 0 in all channels of a cell without points. Where the type can't
-    /// hold a value, its greatest or least stands instead: see [`saturated`](Self::saturated).
+    /// Writes every element of the tensor `[C, X, Y, Z]`: 0 in all channels of a cell without points. A value that the type
+    /// can't hold becomes the greatest or least of the type: see [`saturated`](Self::saturated).
     ///
     /// # Panics
-    /// If `out` has not C * X * Y * Z elements.
+    /// If `out` does not have C * X * Y * Z elements.
     pub fn write_dense<E: Element>(&mut self, out: &mut [E]) {
         let cells = self.spec.grid.cells();
         assert_eq!(
@@ -67,7 +68,7 @@ impl CpuVoxelizer {
         self.saturated = saturated;
     }
 
-    /// The number of values of the dense grid that was written last which its type can't hold.
+    /// Number of values that the type of the last written dense grid can't hold.
     pub fn saturated(&self) -> u64 {
         self.saturated
     }
@@ -75,7 +76,7 @@ impl CpuVoxelizer {
     /// Writes every byte of the bitmap: cell `i` is bit `i % 8`, least significant first, of byte `i / 8`.
     ///
     /// # Panics
-    /// If `out` has not ceil(X * Y * Z / 8) bytes.
+    /// If `out` does not have ceil(X * Y * Z / 8) bytes.
     pub fn write_bits(&self, out: &mut [u8]) {
         assert_eq!(out.len(), self.spec.grid.cells().div_ceil(8), "one bit for each cell");
         out.fill(0);
@@ -86,10 +87,11 @@ impl CpuVoxelizer {
         }
     }
 
-    /// Writes the occupied cells in cell order: `coords` x y z each, `features` one value for each channel each.
+    /// Writes the occupied cells in cell order: x y z of each to `coords`, and a value for each channel of each to
+    /// `features`.
     ///
     /// # Panics
-    /// If `coords` has not 3, or `features` not C elements for each of [`voxels`](Self::voxels).
+    /// If `coords` does not have 3 elements for each of the [`voxels`](Self::voxels), or `features` not C.
     pub fn write_coo(&self, coords: &mut [i32], features: &mut [f32]) {
         let (voxels, columns) = (self.voxels(), self.spec.outputs.len());
         assert_eq!(coords.len(), voxels * 3, "three coordinates for each voxel");
@@ -101,7 +103,7 @@ impl CpuVoxelizer {
             kernels::features(&self.sums.rows[..voxels], units, table_columns, features);
             return;
         }
-        // By blocks, so that what is read and written for one stays in the cache over its channels.
+        // Block by block, so that a block's rows stay in the cache while its channels are written.
         let mut values = [0.0; BLOCK];
         for (i, rows) in features.chunks_mut(BLOCK * columns).enumerate() {
             let values = &mut values[..rows.len() / columns];

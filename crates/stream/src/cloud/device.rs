@@ -8,7 +8,7 @@ use robocache_device::gpu::DeviceBuf;
 pub struct DeviceCloud<'a> {
     buffer: &'a DeviceBuf,
     points: usize,
-    /// Message that they came in, if there is one.
+    /// Message that holds the points, if there is one.
     message: Option<&'a Message>,
     fields: Fields<'a>,
 }
@@ -22,42 +22,42 @@ enum Fields<'a> {
 /// One field of points on a device.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceField<'a> {
-    /// Its name, such as `x`.
+    /// Name, such as `x`.
     pub name: &'a str,
     /// The type of its values.
     pub dtype: Dtype,
-    /// The first point's value, in bytes from the beginning of the buffer.
+    /// Offset of the first point's value in the buffer, bytes.
     pub at: usize,
-    /// Bytes from a point's value to the next one's.
+    /// Distance from the value of a point to that of the next point, bytes.
     pub stride: usize,
 }
 
-/// A field that does not fit the buffer.
+/// The error of a field that does not fit into the buffer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "field `{name}` of {points} points, {dtype} at byte {at} and every {stride} bytes, does not fit a buffer of \
      {capacity} bytes (aligned to its type, and within)"
 )]
 pub struct DeviceCloudError {
-    /// The field.
+    /// Name of the field.
     pub name: String,
-    /// Its type.
+    /// Type of the field's values.
     pub dtype: Dtype,
-    /// The byte it begins at.
+    /// Offset of the first value in the buffer, bytes.
     pub at: usize,
-    /// Bytes from value to value.
+    /// Distance from value to value, bytes.
     pub stride: usize,
-    /// All points.
+    /// Number of points.
     pub points: usize,
-    /// Bytes of the buffer.
+    /// Size of the buffer, bytes.
     pub capacity: usize,
 }
 
 impl<'a> DeviceCloud<'a> {
-    /// `points` points in a buffer. Among the fields are `x`, `y` and `z`.
+    /// Creates a cloud of `points` points in a buffer. The fields must include `x`, `y` and `z`.
     ///
     /// # Errors
-    /// [`DeviceCloudError`] if a field is not within the buffer.
+    /// [`DeviceCloudError`] if a field is not within the buffer, or not aligned to its type.
     pub fn new(buffer: &'a DeviceBuf, points: usize, fields: &'a [DeviceField<'a>]) -> Result<Self, DeviceCloudError> {
         for field in fields {
             let size = field.dtype.size();
@@ -98,7 +98,7 @@ impl<'a> DeviceCloud<'a> {
         Ok(cloud)
     }
 
-    /// The first points of it, `points` at most.
+    /// The cloud of the first `points` points, or of all if there are fewer.
     pub fn first(self, points: usize) -> Self {
         Self {
             points: points.min(self.points),
@@ -106,7 +106,7 @@ impl<'a> DeviceCloud<'a> {
         }
     }
 
-    /// The memory that the points are in.
+    /// The memory that holds the points.
     pub fn buffer(&self) -> &'a DeviceBuf {
         self.buffer
     }
@@ -134,7 +134,7 @@ impl<'a> DeviceCloud<'a> {
     /// The field of that name.
     ///
     /// # Errors
-    /// [`PointCloudError::Missing`], or [`PointCloudError::Twice`] of a tensor.
+    /// [`PointCloudError::Missing`], or [`PointCloudError::Twice`] in a tensor.
     pub fn field(&self, name: &str) -> Result<DeviceField<'a>, PointCloudError> {
         match self.fields {
             Fields::Listed(fields) => {

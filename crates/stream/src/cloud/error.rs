@@ -1,7 +1,7 @@
 use robocache_device::Dtype;
 use robocache_yaml::listed;
 
-/// A message that is not a point cloud, or lacks a field.
+/// The reason why a message is not a point cloud, or lacks a field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PointCloudError {
     /// A tensor has no names for its columns.
@@ -9,17 +9,17 @@ pub enum PointCloudError {
         "a tensor without `fields` must have the `shape` [N, 3], x y z, but its shape is {shape:?} and its length {length}"
     )]
     NoFields {
-        /// The shape that came.
+        /// Shape in the message.
         shape: Vec<i64>,
-        /// The elements that came.
+        /// Number of elements in the message.
         length: usize,
     },
-    /// The shape belongs neither to the fields nor to the length.
+    /// The shape is not `[points, fields]`.
     #[error("shape {shape:?} does not fit: {length} elements with {fields} fields must be [{}, {fields}]", length / fields)]
     Shape {
-        /// The shape that came.
+        /// Shape in the message.
         shape: Vec<i64>,
-        /// The elements that came.
+        /// Number of elements in the message.
         length: usize,
         /// The number of fields.
         fields: usize,
@@ -27,48 +27,48 @@ pub enum PointCloudError {
     /// The elements are not a whole number of points.
     #[error("{length} elements are not a whole number of points of {fields} fields")]
     Length {
-        /// The elements that came.
+        /// Number of elements in the message.
         length: usize,
         /// The number of fields.
         fields: usize,
     },
-    /// A field that is needed is not there.
+    /// A needed field is missing.
     #[error("no field `{name}`: the cloud has {}", listed(fields))]
     Missing {
-        /// The field.
+        /// Name of the field.
         name: String,
-        /// The fields that came.
+        /// Names of the fields in the message.
         fields: Vec<String>,
     },
-    /// A field that is needed is not of a type of numbers.
+    /// A needed field is not numeric.
     #[error("field `{name}` is {came} ({why})")]
     Type {
-        /// The field.
+        /// Name of the field.
         name: String,
-        /// Its Arrow type.
+        /// Type of the field.
         came: String,
-        /// The reason.
+        /// The types that are allowed, or another reason.
         why: &'static str,
     },
-    /// A field is there twice.
+    /// Two fields have the same name.
     #[error("field `{name}` is there twice (each once)")]
     Twice {
-        /// The field.
+        /// Name of the field.
         name: String,
     },
     /// The points are on a device, and are needed on the host.
     #[error("the points are in the memory of a device (allowed: in host memory)")]
     OnDevice,
-    /// A column is not one number for each point.
+    /// A column does not have one number for each point.
     #[error("column `{name}` has {length} values of {dtype} for {rows} points (one number for each point)")]
     Column {
-        /// The column.
+        /// Name of the column.
         name: String,
-        /// Its values.
+        /// Number of values in the column.
         length: usize,
-        /// Their type.
+        /// Type of the values.
         dtype: Dtype,
-        /// The rows of the struct.
+        /// Number of points.
         rows: usize,
     },
 }

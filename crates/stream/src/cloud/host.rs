@@ -7,7 +7,7 @@ use robocache_device::{Dtype, Values};
 #[derive(Clone, Copy)]
 pub struct HostCloud<'a> {
     message: &'a Message,
-    /// `None`: a column for each field.
+    /// Values and columns of a tensor; `None` if each field has its own column.
     tensor: Option<(Values<'a>, TensorColumns<'a>)>,
     points: usize,
     xyz: [HostField<'a>; 3],
@@ -75,12 +75,12 @@ impl<'a> HostCloud<'a> {
         self.message.bytes()
     }
 
-    /// The coordinates as they came.
+    /// The fields x, y and z in the type in which they are stored.
     pub fn xyz(&self) -> &[HostField<'a>; 3] {
         &self.xyz
     }
 
-    /// The values of all columns, interleaved, and the number of columns, if it is a tensor.
+    /// The values of all columns, interleaved, and the number of columns, if the cloud is a tensor.
     pub fn tensor(&self) -> Option<(Values<'a>, usize)> {
         self.tensor.map(|(values, columns)| (values, columns.len))
     }
@@ -89,7 +89,7 @@ impl<'a> HostCloud<'a> {
     ///
     /// # Errors
     /// [`PointCloudError::Missing`], [`PointCloudError::Type`] or [`PointCloudError::Twice`], or
-    /// [`PointCloudError::Column`] if it is not one number for each point.
+    /// [`PointCloudError::Column`] if the field is not one number for each point.
     pub fn field(&self, name: &str) -> Result<HostField<'a>, PointCloudError> {
         match self.tensor {
             Some((values, columns)) => {
@@ -154,7 +154,7 @@ impl<'a> HostCloud<'a> {
     }
 }
 
-/// The number of points of a struct: of its rows, or of the values of a list in its only row.
+/// The number of points of a struct: its rows, or the values of the list in its only row.
 fn points_of_struct(message: &Message) -> usize {
     match message.column(XYZ[0]) {
         Some(x) if message.rows == 1 => x.values().len(),
@@ -172,7 +172,7 @@ impl<'a> HostField<'a> {
         }
     }
 
-    /// The values of the field, and of the other fields of a tensor.
+    /// The values of the field; in a tensor, interleaved with those of the other fields.
     pub fn values(&self) -> Values<'a> {
         self.values
     }

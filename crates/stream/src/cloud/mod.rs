@@ -1,7 +1,7 @@
-//! Point clouds, borrowed where they lie: in the columns of a message, or in memory of a device.
+//! Point clouds, borrowed from the columns of a message or from memory of a device.
 //!
-//! A message is a cloud if it is a flat tensor `[N, C]` with `fields`, or a struct with one column per field: N rows of
-//! a number each, or one row of lists of N numbers. `x`, `y` and `z` must be among the fields. A tensor `[N, 3]` without
+//! A message is a cloud if it is a flat tensor `[N, C]` with `fields`, or a struct with one column per field. The struct has N rows
+//! of a number each, or one row of lists of N numbers. The fields must include `x`, `y` and `z`. A tensor `[N, 3]` without
 //! `fields` is x, y, z; without a `shape`, N follows from the length and the `fields`. Only a tensor can be on a device.
 
 mod device;
@@ -21,9 +21,9 @@ const XYZ: [&str; 3] = ["x", "y", "z"];
 /// A point cloud on the host or on a device.
 #[derive(Clone, Copy)]
 pub enum PointCloud<'a> {
-    /// In host memory.
+    /// Points in host memory.
     Host(HostCloud<'a>),
-    /// In memory of a device.
+    /// Points in memory of a device.
     Device(DeviceCloud<'a>),
 }
 
@@ -32,7 +32,7 @@ pub enum PointCloud<'a> {
 pub struct FieldType {
     /// The type of its values.
     pub dtype: Dtype,
-    /// The type in which they were sent: integers with nulls among them are float64.
+    /// The type in which the values were sent: integers with nulls have become float64.
     pub sent: Dtype,
 }
 
@@ -81,7 +81,7 @@ impl<'a> PointCloud<'a> {
     /// The type of the field of that name.
     ///
     /// # Errors
-    /// As [`HostCloud::field`].
+    /// The errors of [`HostCloud::field`].
     pub fn field_type(&self, name: &str) -> Result<FieldType, PointCloudError> {
         match self {
             Self::Host(cloud) => cloud.field(name).map(|field| field.field_type()),
@@ -108,18 +108,18 @@ impl<'a> From<DeviceCloud<'a>> for PointCloud<'a> {
 /// The columns of a flat tensor.
 #[derive(Clone, Copy)]
 struct TensorColumns<'a> {
-    /// Empty: x, y, z.
+    /// Names of the columns; empty for x, y, z.
     names: &'a [String],
     len: usize,
 }
 
 impl<'a> TensorColumns<'a> {
-    /// The columns and the points of a tensor of `length` elements.
+    /// Returns the columns and the number of points of a tensor of `length` elements.
     fn of(message: &'a Message, length: usize) -> Result<(Self, usize), PointCloudError> {
         let shape = message.header.shape.get().unwrap_or_default();
         let names = message.header.fields.get().unwrap_or_default();
         let len = match names.len() {
-            // No points are none in any reading.
+            // Without elements there are no points, whatever the columns.
             0 if shape.is_empty() && length == 0 => 3,
             0 if shape.len() == 2 && shape[1] == 3 => 3,
             0 => {
@@ -150,7 +150,7 @@ impl<'a> TensorColumns<'a> {
     }
 }
 
-/// The only column of that name.
+/// Finds the index of the only column of that name.
 fn find<'a>(name: &str, mut columns: impl Iterator<Item = &'a str>) -> Result<Option<usize>, PointCloudError> {
     let found = columns.position(|column| column == name);
     match found.is_some() && columns.any(|column| column == name) {

@@ -19,11 +19,11 @@ use std::path::Path;
 const ALLOWED: &str =
     "a List of a primitive type; in a struct's field also of a FixedSizeList or a List of one, or of Utf8";
 
-/// Rows of a file, and for each row the metadata that differs from the schema's; a row without an entry has none.
+/// Rows of a file, and for each row the metadata that differ from the schema's; none for a row without an entry.
 pub(super) struct Batch {
     pub rows: RecordBatch,
     pub differences: Vec<Vec<Change>>,
-    /// The elements of `parts`, if they were left in the file.
+    /// The elements of the payload's columns, if they were left in the file.
     pub left: Option<Elements>,
 }
 
@@ -35,12 +35,12 @@ impl Batch {
 
 /// Plan for reading the rows of a file, by its schema.
 pub(super) struct Plan {
-    /// The columns to read, unless that is all of them. The indices below count among these.
+    /// Indices of the columns to read; `None` for all. The indices below count among these columns.
     pub projection: Option<Vec<usize>>,
     timestamp: usize,
     /// The columns of the payload, each with its index.
     parts: Vec<(Part, usize)>,
-    /// The columns of [`LISTS`].
+    /// Indices of the columns of [`LISTS`].
     lists: [Option<usize>; LISTS.len()],
     arrival: Option<usize>,
     metadata: Option<usize>,
@@ -48,7 +48,7 @@ pub(super) struct Plan {
     frame_id: String,
     dim: i64,
     others: Vec<Change>,
-    /// Columns that a tensor of a recording has not, which are not read.
+    /// Names of columns that a tensor of a recording does not have, and that are not read.
     unknown: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ impl Plan {
         let is_flat = find(DATA).is_some();
         let mut lists = [None; LISTS.len()];
         for (list, name) in lists.iter_mut().zip(LISTS) {
-            // A struct may have a field of that name.
+            // A struct may have a field `valid` of its own.
             if let Some(column) = find(name).filter(|_| is_flat || name != key::valid) {
                 let fits = list_item(schema.field(column).data_type()) == Some(&DataType::Int64);
                 *list = Some(typed(column, fits, "List<Int64>")?);
@@ -159,7 +159,7 @@ impl Plan {
         })
     }
 
-    /// Error that names the columns which are not read.
+    /// Returns an error that names the columns that are not read, if there are any.
     pub(super) fn unknown(&self, path: &Path) -> Option<ReadError> {
         (!self.unknown.is_empty()).then(|| ReadError::UnknownColumns {
             path: path.to_owned(),
@@ -196,8 +196,8 @@ impl Plan {
         self.arrival.is_some()
     }
 
-    /// Parses the metadata of each row that differs from the schema's; empty if no row has any. An error is the first row
-    /// whose text can't be read, and what is wrong with it.
+    /// Parses the metadata of each row that differ from the schema's; empty if no row differs. The error is the first row whose
+    /// text can't be parsed, and the problem.
     pub(super) fn differences(&self, rows: &RecordBatch) -> Result<Vec<Vec<Change>>, (usize, String)> {
         let texts = self.metadata.map(|column| rows.column(column).as_string::<i32>());
         let Some(texts) = texts.filter(|texts| texts.null_count() < texts.len()) else {
@@ -214,7 +214,7 @@ impl Plan {
         batch.column(self.timestamp).as_primitive::<Int64Type>()
     }
 
-    /// Finds the first row of a batch that is not a message, and what is wrong with it.
+    /// Checks that each row of a batch is a message. The error is the first row that is not a message, and the problem.
     pub(super) fn check(&self, batch: &Batch) -> Result<(), (usize, String)> {
         let changed_shape = |row: usize| {
             let shape = batch.differences(row).iter().find(|(name, _)| name == key::shape);
@@ -244,7 +244,7 @@ impl Plan {
                 return Err((row, format!("`shape` is {shape:?} (allowed: no negative dimensions)")));
             }
             let elements = shape.iter().try_fold(1, |n: i64, &d| n.checked_mul(d));
-            // The bits of a voxel grid are eight cells to a byte.
+            // A voxel grid of layout `bits` packs eight cells into a byte.
             let is_bits = || is_grid(row) && elements.is_some_and(|cells| (cells as u64).div_ceil(8) == rows as u64);
             let is_fine = elements == Some(rows as i64) || is_bits();
             if !shape.is_empty() && self.is_flat() && !is_fine {
@@ -282,9 +282,9 @@ impl Plan {
             if let Some(row) = null_at(rows) {
                 return Err((row, problem(name)));
             }
-            // The row that holds an element is the first that ends past it.
+            // The row that holds element `at` is the first row that ends behind `at`.
             let row_of = |at: usize| rows.value_offsets()[1..].partition_point(|&end| end as usize <= at);
-            // A list may be a slice.
+            // A sliced array of lists has values beyond its own rows.
             let elements = |lists: &ListArray| {
                 let elements = range(lists.value_offsets());
                 (elements.start, lists.values().slice(elements.start, elements.len()))
@@ -309,7 +309,7 @@ impl Plan {
         self.parts[0].0.name.is_empty()
     }
 
-    /// Reads a row of a checked batch into `message`. An error is that of the file, if the row's elements were left there.
+    /// Reads a row of a checked batch into `message`. An error can only come from elements that were left in the file.
     pub(super) fn read(&self, batch: &Batch, row: usize, message: &mut Message) -> io::Result<()> {
         message.clear();
         message.arrival_ns = self.arrivals(batch).map(|times| times.value(row));
@@ -317,7 +317,7 @@ impl Plan {
         let batch = &batch.rows;
         let header = &mut message.header;
         header.timestamp_ns.set(self.times(batch).value(row));
-        // An empty list of the file is absent from the message.
+        // A list that is empty in the file is absent from the message.
         if !self.fields.is_empty() {
             header.fields.set(&self.fields);
         }
@@ -378,7 +378,7 @@ impl Plan {
     }
 }
 
-/// The value of a key of a schema's metadata.
+/// Parses the value of a key of a schema's metadata.
 fn said<T>(schema: &Schema, key: &str, allowed: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, String> {
     let Some(text) = schema.metadata().get(key) else {
         return Ok(None);
@@ -398,7 +398,7 @@ fn list(batch: &RecordBatch, column: usize) -> &ListArray {
     batch.column(column).as_list::<i32>()
 }
 
-/// The integers of a row; none without a column.
+/// The integers of a row of a list column; empty without a column.
 fn int64_row(batch: &RecordBatch, column: Option<usize>, row: usize) -> &[i64] {
     let rows = column
         .map(|column| list(batch, column))
@@ -414,7 +414,7 @@ fn elements(array: &ArrayRef, dtype: Dtype, of: Range<usize>) -> &[u8] {
     &bytes(array)[of.start * dtype.size()..of.end * dtype.size()]
 }
 
-/// The elements from the first of these offsets to the last.
+/// The range from the first to the last of these offsets.
 fn range(offsets: &[i32]) -> Range<usize> {
     let ends = [offsets.first(), offsets.last()].map(|end| end.map_or(0, |&end| end as usize));
     ends[0]..ends[1]

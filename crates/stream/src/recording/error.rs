@@ -1,7 +1,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A message can't be recorded.
+/// The reason why a message can't be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// A folder or a file can't be made or written.
@@ -36,18 +36,18 @@ pub enum WriteError {
         of.as_ref().map_or_else(|| "no dataflow's run".to_owned(), |of| format!("the run {of}"))
     )]
     OtherRun {
-        /// A file of it.
+        /// A file of that recording.
         path: PathBuf,
-        /// The run that it is of, if it says so.
+        /// The run of that recording, if it is known.
         of: Option<String>,
     },
-    /// Another process records that stream.
+    /// Another process records the stream.
     #[error("{}: another process is recording it (allowed: one recorder for each stream of a recording)", path.display())]
     Busy {
         /// The file.
         path: PathBuf,
     },
-    /// A stream's name can't be that of a file.
+    /// The name of a stream can't be a file name.
     #[error(
         "stream `{name}` can't be a file's name (allowed: a name without `/` and `\\` that does not start with `.`)"
     )]
@@ -55,7 +55,7 @@ pub enum WriteError {
         /// The name.
         name: String,
     },
-    /// The columns of a message are not those of the first one of its stream.
+    /// The columns of a message differ from those of the first message of its stream.
     #[error(
         "stream `{stream}`: {what} {came}, and the first message of the recording has {recorded} (allowed: the same in every message)"
     )]
@@ -64,12 +64,12 @@ pub enum WriteError {
         stream: String,
         /// Property that differs.
         what: &'static str,
-        /// Its value in the message.
+        /// Value of the property in the message.
         came: String,
-        /// Its value in the recording.
+        /// Value of the property in the recording.
         recorded: String,
     },
-    /// A message has no form that a recording can hold.
+    /// A message has a form that a recording can't hold.
     #[error("stream `{stream}`: {problem}")]
     Form {
         /// The stream.
@@ -79,7 +79,7 @@ pub enum WriteError {
     },
 }
 
-/// A recording can't be read.
+/// The reason why a recording can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// A folder or a file can't be read.
@@ -90,7 +90,7 @@ pub enum ReadError {
         /// The error of the system.
         source: io::Error,
     },
-    /// A file of a stream is missing: later ones are there.
+    /// A file of a stream is missing, although later files are there.
     #[error("{}: not there, and later files of this stream are: what was recorded in it is missing", path.display())]
     MissingFile {
         /// The file.
@@ -102,7 +102,7 @@ pub enum ReadError {
         /// The folder.
         path: PathBuf,
     },
-    /// A file does not say when its messages came.
+    /// A file lacks the arrivals of its messages.
     #[error("{}: no column `arrival_ns` (allowed: a recording that has it in every stream; otherwise the order of stamps)", path.display())]
     NoArrivals {
         /// The file.
@@ -124,7 +124,7 @@ pub enum ReadError {
     Compressed {
         /// The file.
         path: PathBuf,
-        /// With what.
+        /// Codec of the compression.
         codec: &'static str,
     },
     /// A part of a file can't be read.
@@ -134,10 +134,10 @@ pub enum ReadError {
         path: PathBuf,
         /// Start of the part that can't be read.
         at: u64,
-        /// The problem with it.
+        /// The problem with that part.
         problem: String,
     },
-    /// A file has no valid footer: what wrote it did not end in order, or it was cut off. What is whole in it was read.
+    /// A file has no valid footer: its recorder did not end in order, or the file was cut off. All whole batches were read.
     #[error("{}: no valid footer: read up to the last whole batch, byte {at}; {left} bytes follow: {problem}", path.display())]
     Unfinished {
         /// The file.
@@ -146,16 +146,16 @@ pub enum ReadError {
         at: u64,
         /// Number of bytes that follow.
         left: u64,
-        /// The problem with them.
+        /// The problem with these bytes.
         problem: String,
     },
-    /// A file is whole up to its last batch, and its recorder did not say that it was the last.
+    /// A file is whole up to its last batch, but its recorder did not mark that batch as the last.
     #[error("{}: its recorder did not end in order, or still records: what came in the last half second before may be missing", path.display())]
     NotEnded {
         /// The file.
         path: PathBuf,
     },
-    /// A column of a file, or its schema's metadata, is not that of a recording.
+    /// A column or the schema's metadata of a file do not have the form of a recording.
     #[error("{}: {problem}", path.display())]
     Form {
         /// The file.
@@ -163,7 +163,7 @@ pub enum ReadError {
         /// The problem: what came, and what is allowed.
         problem: String,
     },
-    /// A file that says a `dtype`, as robocache writes it, has columns that no tensor has. The others are read.
+    /// A file with a `dtype` in its schema, as robocache writes it, has columns that a tensor does not have. The others were read.
     #[error(
         "{}: left out, as no tensor has them: columns {columns} (allowed: `timestamp_ns`, `data`, `shape`, `timestamps_ns`, \
          `valid`, `arrival_ns`, `metadata`; any more where the schema's metadata have no `dtype`)",
@@ -172,7 +172,7 @@ pub enum ReadError {
     UnknownColumns {
         /// The file.
         path: PathBuf,
-        /// The columns.
+        /// Names of the columns.
         columns: String,
     },
     /// A row is not a message.
@@ -188,7 +188,7 @@ pub enum ReadError {
 }
 
 impl WriteError {
-    /// Makes an error of the system one of a folder or a file.
+    /// Returns a function that makes a system error the error of a folder or a file.
     pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         |source| Self::Io { path, source }
@@ -196,7 +196,7 @@ impl WriteError {
 }
 
 impl ReadError {
-    /// Makes an error of the system one of a folder or a file.
+    /// Returns a function that makes a system error the error of a folder or a file.
     pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         |source| Self::Io { path, source }

@@ -1,7 +1,6 @@
-//! The files of a recording: `NAME.arrow` for each stream, and `NAME.arrow.2`, `NAME.arrow.3` where a recorder that was
-//! started again has gone on.
+//! The files of a recording: `NAME.arrow` for each stream, and `NAME.arrow.2`, `NAME.arrow.3` if its recorder was restarted.
 //!
-//! The number stands behind the extension, where no name of a stream can have it: `arm.2` may be a stream.
+//! The number follows the extension, so that it can't be part of the name of a stream: `arm.2` may be a stream.
 
 use super::EXTENSION;
 use std::collections::BTreeMap;
@@ -9,10 +8,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// File that names the run of a folder: the recording of an earlier process of the same run is continued.
+/// File that names the run of a recording. A later process of the same run continues the recording.
 pub(super) const RUN: &str = ".run";
 
-/// The stream and the number of a file, from 1; `None` if it is none of a recording.
+/// Parses the name of a file into the stream and the number, from 1; `None` if the file is not one of a recording.
 fn part_of(file: &str) -> Option<(&str, u32)> {
     if let Some(stream) = file.strip_suffix(EXTENSION).and_then(|stem| stem.strip_suffix('.')) {
         return Some((stream, 1));
@@ -27,7 +26,7 @@ fn part_of(file: &str) -> Option<(&str, u32)> {
         .map(|(stream, _)| (stream, number))
 }
 
-/// The file of a part of a stream.
+/// The path of a stream's file by its number, from 1.
 pub(super) fn part(folder: &Path, stream: &str, number: u32) -> PathBuf {
     match number {
         1 => folder.join(format!("{stream}.{EXTENSION}")),
@@ -35,8 +34,8 @@ pub(super) fn part(folder: &Path, stream: &str, number: u32) -> PathBuf {
     }
 }
 
-/// The files of each stream of a recording, in the order in which they were written. Where some between them are missing,
-/// the first of these has its place, so that reading it fails.
+/// The files of each stream of a recording, in the order in which they were written. If files between them are missing,
+/// the path of the first missing file is in their place, so that reading it fails.
 pub(super) fn streams(folder: &Path) -> io::Result<BTreeMap<String, Vec<PathBuf>>> {
     let mut found: BTreeMap<String, Vec<(u32, PathBuf)>> = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
@@ -60,13 +59,13 @@ pub(super) fn streams(folder: &Path) -> io::Result<BTreeMap<String, Vec<PathBuf>
     Ok(found.into_iter().map(in_order).collect())
 }
 
-/// The number of the file that follows these of a stream.
+/// The number of the next file of a stream that has these files.
 pub(super) fn number_after(files: &[PathBuf]) -> u32 {
     let name = files.last().and_then(|path| path.file_name()).unwrap_or_default();
     part_of(&name.to_string_lossy()).map_or(1, |(_, number)| number.saturating_add(1))
 }
 
-/// All files of the stream that a file is of.
+/// All files of the stream whose first file is `file`; else `file` alone.
 pub(super) fn beside(file: &Path) -> io::Result<Vec<PathBuf>> {
     let name = file.file_name().map(|name| name.to_string_lossy().into_owned());
     let stream = name.as_deref().and_then(part_of).filter(|&(_, number)| number == 1);

@@ -1,4 +1,4 @@
-//! The framing of an Arrow IPC file: `ARROW1`, a stream of messages, an end marker, and a footer with the offset of each.
+//! The framing of an Arrow IPC file: `ARROW1`, a stream of messages, an end marker, and a footer with the offset of each batch.
 //!
 //! The Arrow crate encodes and decodes the messages. Two things that it lacks are here: a footer in a file that still grows,
 //! and reading a file without one.
@@ -23,30 +23,30 @@ use std::sync::Arc;
 pub(super) const START: [u8; 8] = *b"ARROW1\0\0";
 const MAGIC: &[u8] = b"ARROW1";
 const CONTINUATION: [u8; 4] = [0xff; 4];
-/// A continuation marker and a length of 0.
+/// End marker of the stream: a continuation marker and a length of 0.
 const END_OF_STREAM: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 /// Length of the part behind the footer: the footer's length, and the magic.
 const TAIL: usize = 4 + MAGIC.len();
-/// Bytes of a footer for each batch.
+/// Bytes that each batch takes in a footer.
 pub(super) const BLOCK: usize = size_of::<Block>();
-/// Footers up to this length are read whatever precedes them.
+/// Longest footer that is read without a check for the end marker before it, bytes.
 const SHORT_FOOTER: u64 = 1 << 20;
-/// The longest header of a message. Earlier versions put the metadata of its rows into that of a batch, of which a message
-/// has at most [`MOST_METADATA`].
+/// The longest header of a message, bytes. In earlier versions the header of a batch holds the metadata of all its rows, each of at
+/// most [`MOST_METADATA`].
 const LONGEST_HEADER: u64 = 64 << 20;
 /// The most bytes that the metadata of one message may take as text.
 pub(super) const MOST_METADATA: usize = 16 << 20;
-/// Alignment of the parts of a body.
+/// Alignment of the parts of a body, bytes.
 const ALIGNMENT: i64 = 8;
-/// The most bytes of a body that belong to no part of it.
+/// The most bytes of a body that do not belong to any of its parts.
 const PADDING: u64 = 4096;
-/// Bodies up to this length are read whole, in any case.
+/// Longest body that is always read whole, bytes.
 const SHORT_BODY: u64 = 1 << 16;
 
-/// Key in the metadata of the footer of a file whose recorder goes on. Its last footer lacks the entry.
+/// Key in the metadata of a footer that says that the recorder goes on. The last footer of a file lacks this key.
 const OPEN: &str = "robocache.open";
 
-/// Appends what follows the last batch so far: the end of the stream and the footer, which says if its recorder goes on.
+/// Appends the end marker of the stream and the footer, which says if the recorder goes on.
 pub(super) fn push_footer(out: &mut Vec<u8>, schema: &Schema, blocks: &[Block], goes_on: bool) {
     let mut builder = FlatBufferBuilder::new();
     let dictionaries = builder.create_vector::<Block>(&[]);
@@ -77,7 +77,7 @@ pub(super) fn push_footer(out: &mut Vec<u8>, schema: &Schema, blocks: &[Block], 
     out.extend_from_slice(MAGIC);
 }
 
-/// The block of a message of `bytes` that starts at `offset` of a file.
+/// The footer's entry for a message of these bytes at `offset` in a file.
 pub(super) fn block(offset: u64, bytes: &[u8]) -> Block {
     let header = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
     let metadata = 8 + header as usize;
@@ -86,15 +86,15 @@ pub(super) fn block(offset: u64, bytes: &[u8]) -> Block {
 
 /// The messages of a file, from its start.
 ///
-/// They are read by position: a process that was forked shares the file's own.
+/// Reads give their offset, because a forked process shares the position of the file.
 pub(super) struct Messages {
     file: Arc<File>,
-    /// Start of the next message.
+    /// Offset of the next message.
     pub at: u64,
     len: u64,
-    /// `None` without a valid one.
+    /// Parts of the footer; `None` without a valid footer.
     footer: Option<FooterParts>,
-    /// True if elements stay in the file until they are asked for.
+    /// True if elements of long batches stay in the file until they are read.
     leaves_elements: bool,
 }
 
@@ -102,9 +102,9 @@ pub(super) struct Messages {
 struct FooterParts {
     /// The batches, in file order.
     batches: Vec<Span>,
-    /// The same as at the start; `None` if it can't be read.
+    /// Schema, which repeats the schema at the start of the file; `None` if it can't be read.
     schema: Option<SchemaRef>,
-    /// True if the recorder goes on: it has not ended the file in order, or is still at it.
+    /// True if the recorder has not ended the file in order, or still writes it.
     is_open: bool,
 }
 
@@ -114,7 +114,7 @@ struct Span {
     len: u64,
 }
 
-/// The reason why the next message can't be had.
+/// The reason why the next message can't be read.
 #[derive(Debug)]
 pub(super) enum Stop {
     /// The stream ended.
@@ -165,7 +165,7 @@ impl Frame {
         root_as_message(&self.header).map_err(|error| Stop::Bad(error.to_string()))
     }
 
-    /// The body of a batch. If it was left in the file, its parts are read, but for `elements`, which are zeros here.
+    /// Returns the body of a batch. If it was left in the file, reads its parts except `elements`, which stay zeros in the body.
     pub(super) fn body(&self, batch: &RecordBatch<'_>, elements: &[Part]) -> Result<(Buffer, Option<Elements>), Stop> {
         let (file, at, bytes) = match &self.body {
             Body::Read(body) => return Ok((body.clone(), None)),
@@ -189,13 +189,13 @@ impl Frame {
 /// Elements of a batch that were left in the file.
 pub(super) struct Elements {
     file: Arc<File>,
-    /// Position of the body in the file.
+    /// Offset of the body in the file.
     at: u64,
     body: Buffer,
 }
 
 impl Elements {
-    /// Reads elements. `place` is where an array has them, in zeros.
+    /// Reads elements from the file. `place` is the part of the body that holds zeros for these elements.
     pub(super) fn read(&self, place: &[u8], into: &mut HostBuf) -> io::Result<()> {
         into.resize(place.len());
         if place.is_empty() {
@@ -228,7 +228,7 @@ pub(super) fn open(file: File) -> io::Result<Option<Messages>> {
     }))
 }
 
-/// The footer of a file, if it is valid.
+/// Reads the footer of a file; `None` if it is not valid.
 fn footer(file: &File, len: u64) -> io::Result<Option<FooterParts>> {
     let Some(tail_at) = len.checked_sub(TAIL as u64).filter(|&at| at >= START.len() as u64) else {
         return Ok(None);
@@ -256,7 +256,7 @@ fn footer(file: &File, len: u64) -> io::Result<Option<FooterParts>> {
     };
     let mut entries = footer.custom_metadata().into_iter().flatten();
     let is_open = entries.any(|entry| entry.key() == Some(OPEN));
-    // The Arrow crate panics on some of what a damaged footer may say.
+    // The Arrow crate panics on some schemas of damaged footers.
     let read = |schema| catch_unwind(AssertUnwindSafe(|| Arc::new(fb_to_schema(schema)))).ok();
     let schema = footer.schema().filter(is_readable).and_then(read);
     Ok(spans(&footer, footer_at).map(|batches| FooterParts {
@@ -280,12 +280,12 @@ fn spans(footer: &Footer<'_>, footer_at: u64) -> Option<Vec<Span>> {
 }
 
 impl Messages {
-    /// Leaves elements of long batches in the file until they are asked for.
+    /// Leaves elements of long batches in the file until they are read.
     pub(super) fn leave_elements(&mut self) {
         self.leaves_elements = true;
     }
 
-    /// The schema by the footer, which is that of the start.
+    /// The schema in the footer, which repeats that at the start of the file.
     pub(super) fn schema_of_footer(&self) -> Option<SchemaRef> {
         self.footer.as_ref()?.schema.clone()
     }
@@ -295,17 +295,17 @@ impl Messages {
         self.footer.as_ref().is_some_and(|footer| footer.is_open)
     }
 
-    /// The bytes of the file that are still to be read.
+    /// The number of bytes of the file that are still to be read.
     pub(super) fn left(&self) -> u64 {
         self.len.saturating_sub(self.at)
     }
 
-    /// Number of batches by the footer; `None` without a valid one.
+    /// The number of batches in the footer; `None` without a valid footer.
     pub(super) fn expected(&self) -> Option<usize> {
         self.footer.as_ref().map(|footer| footer.batches.len())
     }
 
-    /// Skips to the next batch by the footer, and says whether there is one.
+    /// Skips to the next batch in the footer. Returns false if there is none.
     pub(super) fn skip(&mut self) -> bool {
         let mut batches = self.footer.iter().flat_map(|footer| &footer.batches);
         let next = batches.find(|span| span.at > self.at).map(|span| span.at);
@@ -313,7 +313,7 @@ impl Messages {
         next.is_some()
     }
 
-    /// The next message.
+    /// Reads the next message.
     pub(super) fn next(&mut self) -> Result<Frame, Stop> {
         let mut prefix = [0; 8];
         if self.at == self.len {
@@ -359,7 +359,7 @@ impl Messages {
         Ok(Frame { header, body })
     }
 
-    /// The `bytes` bytes that start at `at`.
+    /// Reads a body of `bytes` bytes at `at`, or leaves a long body in the file.
     fn body(&self, at: u64, bytes: u64) -> io::Result<Body> {
         if self.leaves_elements && bytes > SHORT_BODY {
             let (file, bytes) = (self.file.clone(), bytes as usize);
@@ -371,7 +371,7 @@ impl Messages {
     }
 }
 
-/// The length of a message's body, checked against its parts, as a wrong length must not be allocated.
+/// Returns the length of a message's body, checked against its parts, because a wrong length must not be allocated.
 fn body_length(message: &Message<'_>) -> Result<u64, Stop> {
     let batch = match message.header_type() {
         MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|batch| batch.data()),
@@ -410,7 +410,7 @@ fn body_length(message: &Message<'_>) -> Result<u64, Stop> {
     Ok(body)
 }
 
-/// True if the Arrow crate can read a schema: it panics on others.
+/// True if the Arrow crate reads a schema without a panic.
 pub(super) fn is_readable(schema: &arrow_ipc::Schema<'_>) -> bool {
     // The depth is bounded, as the message has been verified.
     fn fits(field: arrow_ipc::Field<'_>) -> bool {
@@ -438,13 +438,13 @@ pub(super) fn is_readable(schema: &arrow_ipc::Schema<'_>) -> bool {
     schema.endianness() == Endianness::Little && schema.fields().is_some_and(|fields| fields.iter().all(fits))
 }
 
-/// A part of a body.
+/// Offset and length of a part of a body.
 pub(super) type Part = arrow_ipc::Buffer;
 
-/// True if the columns of a batch have no more rows than an offset can count, and, if they have nulls, as many bits
-/// that mark them: Arrow's code relies on it. `None` if a column is of a type that no recording has.
+/// True if no column of a batch has more rows than an offset can count or, with nulls, than its null mask has bits. Arrow's code
+/// relies on this. Returns `None` if a column has a type that a recording does not use.
 ///
-/// `elements` gets, with the index of its column, the part of each column that has primitive elements.
+/// Appends to `elements` the part of each column that holds primitive elements, with the index of the column.
 pub(super) fn lengths_fit(batch: &RecordBatch<'_>, fields: &Fields, elements: &mut Vec<(usize, Part)>) -> Option<bool> {
     let (nodes, buffers) = (batch.nodes()?, batch.buffers()?);
     let (mut nodes, mut buffers) = (nodes.iter(), buffers.iter());

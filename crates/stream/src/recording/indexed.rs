@@ -5,16 +5,16 @@ use std::path::Path;
 
 /// One stream of a recording, whose messages can be read in any order.
 ///
-/// Opening it reads where the messages are. The elements of long batches stay in the file until their message is read. That
-/// the file grows meanwhile does no harm, and is not seen; a message that is cut off then is an error.
+/// Opening a stream reads the places and times of all messages. The elements of long batches stay in the file until their message
+/// is read. If the file grows meanwhile, new messages are not seen; if the file is cut off, reading a lost message is an error.
 ///
-/// The files beside it in which a recorder that was started again went on belong to it. As with [`Reader`](super::Reader), a
-/// file without a valid footer is read up to its last whole batch.
+/// The further files of a restarted recorder belong to the stream. As with [`Reader`](super::Reader), a file without a valid footer
+/// is read up to its last whole batch.
 pub struct Indexed {
     stream: StreamFiles,
-    /// The file, the position in it and the first message of each batch that has a row.
+    /// File, offset in the file and first message of each batch that has a row.
     batches: Vec<(usize, u64, usize)>,
-    /// Index of the batch at which the stream is.
+    /// Index of the batch that `stream` holds in memory.
     current: Option<usize>,
     timestamps_ns: Vec<i64>,
     arrivals_ns: Vec<i64>,
@@ -25,16 +25,16 @@ impl Indexed {
     /// Opens a stream by its (first) file, `<folder>/<stream>.arrow`.
     ///
     /// # Errors
-    /// Whatever can't be read: a file that is none of a recording, is damaged, or has no valid footer.
+    /// If a file is not one of a recording, is damaged, or has no valid footer.
     pub fn open(file: impl AsRef<Path>) -> Result<Self, ReadError> {
         let (indexed, problems) = Self::open_readable(file)?;
         problems.into_iter().next().map_or(Ok(indexed), Err)
     }
 
-    /// Opens what can be read of a stream, and says what can't.
+    /// Opens the parts of a stream that can be read, and returns an error for each other part.
     ///
     /// # Errors
-    /// If none of it can be.
+    /// If no file of the stream can be opened.
     pub fn open_readable(file: impl AsRef<Path>) -> Result<(Self, Vec<ReadError>), ReadError> {
         let file = file.as_ref();
         let files = files::beside(file).map_err(ReadError::io(file))?;
@@ -72,20 +72,20 @@ impl Indexed {
         &self.timestamps_ns
     }
 
-    /// Arrival of each message, in the same order; `None` if the recording does not have it.
+    /// The `arrival_ns` of each message, in the same order; `None` if the recording lacks them.
     pub fn arrivals_ns(&self) -> Option<&[i64]> {
         (self.arrivals_ns.len() == self.timestamps_ns.len()).then_some(&self.arrivals_ns)
     }
 
-    /// Number of samples of the messages, those that are masked among them.
+    /// The number of samples of all messages, masked samples included.
     pub fn samples(&self) -> usize {
         self.samples
     }
 
-    /// Makes `message` the one of this index.
+    /// Reads the message of this index into `message`.
     ///
     /// # Errors
-    /// The file was changed meanwhile.
+    /// If the file has changed since it was opened, or can't be read.
     ///
     /// # Panics
     /// If `index` is not below the number of messages.
@@ -116,7 +116,7 @@ mod tests {
     use std::fs;
     use std::time::{Duration, Instant};
 
-    /// A folder with a stream `a` of `count` messages, message i of i + 1 values i, in batches of four.
+    /// Records a stream `a` of `count` messages in batches of four; message i has i + 1 values i. Returns the folder.
     fn recorded(name: &str, count: usize) -> std::path::PathBuf {
         let folder = std::env::temp_dir().join(format!("robocache-indexed-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
@@ -136,7 +136,7 @@ mod tests {
         folder
     }
 
-    /// The stamp of a message, and the name, the bytes and the offsets of each of its columns.
+    /// Formats the stamp of a message, and the name, the bytes and the offsets of each column.
     fn content(message: &Message) -> String {
         let of = |column: &Column| format!("{} {:?} {:?}", column.name, column.data.bytes(), column.offsets);
         let columns: Vec<String> = message.columns().iter().map(of).collect();

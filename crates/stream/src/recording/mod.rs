@@ -5,42 +5,45 @@
 //! | `timestamp_ns` | Int64 | capture time of the newest sample |
 //! | `data` | `List<T>` | the elements of a tensor, row-major |
 //! | `shape` | `List<Int64>` | its dimensions, empty if the message had none |
-//! | `timestamps_ns` | `List<Int64>` | one for each sample, if messages carry several |
-//! | `valid` | `List<Int64>` | 0/1 as a fused tensor carries it, if messages do |
-//! | `arrival_ns` | Int64 | when the recorder got it, ns since 1970 by its host; ascending over all streams |
-//! | `metadata` | Utf8 | if it differs from the first message, as a JSON object; null if it does not |
+//! | `timestamps_ns` | `List<Int64>` | capture time of each sample, if messages carry several |
+//! | `valid` | `List<Int64>` | validity mask of a tensor, 0/1, if messages carry one |
+//! | `arrival_ns` | Int64 | arrival at the recorder, ns since 1970 by its host; ascending over all streams |
+//! | `metadata` | Utf8 | differences from the first message's metadata, as a JSON object; null if there are none |
 //!
-//! Messages that are a StructArray have a List column for each of their fields instead of `data`, and `shape` only
-//! if the first of them says one. A field of several elements a row is a `List<FixedSizeList<T, n>>` or a
-//! `List<List<T>>`, one of text a `List<Utf8>`. A field that is called like one of the columns above has `data.` before its name, and its own name
-//! in the column's metadata, as `field`.
+//! Messages that are a StructArray have a List column for each of their fields instead of `data`, and `shape` only if the first
+//! message has a shape. A field of several elements a row is a `List<FixedSizeList<T, n>>` or a `List<List<T>>`, and a field of
+//! text a `List<Utf8>`. A field with the name of a column above, except `valid`, is stored with the prefix `data.`; its own name
+//! is in the column's metadata, as `field`.
 //!
-//! The metadata of the first message are in those of the schema: `fields` (a JSON list of strings), `dtype` (by name;
-//! `bfloat16` is stored as UInt16), `frame_id`, `dim`, and everything else as one JSON object, `metadata`. A struct's
-//! column of bfloat16 has its own `dtype`, in the metadata of its field, and its messages say the same, unless there is
-//! a `null` for `dtype` in `metadata`. If a message differs from the first one, its row has the keys that differ in the
-//! column `metadata`, `null` for one that is not there. Recordings of earlier versions lack this column: in them the
-//! custom metadata of a batch has a `metadata`, a JSON list with an object for each row.
+//! The schema's metadata hold the metadata of the first message: `fields` (a JSON list of strings), `dtype`, `frame_id`, `dim`, and
+//! all others as one JSON object, `metadata`. The `dtype` is a name; `bfloat16` is stored as UInt16. A struct's column of bfloat16
+//! has its own `dtype` in the metadata of its field. Its messages have that `dtype`, too, unless `metadata` has a `null` for
+//! `dtype`.
+//!
+//! If a message differs from the first message, the column `metadata` of its row has the keys that differ, with `null` for an
+//! absent key. Recordings of earlier versions lack this column. In them the custom metadata of a batch have a key `metadata`, a
+//! JSON list with an object for each row.
 //!
 //! | in JSON | type |
 //! |---|---|
 //! | `1`, `[1, 2]` | integers |
 //! | `1.0`, `[0.5, 1e300]` | floats |
-//! | `{"float": "NaN"}`, `{"list_float": ["inf", "1.0"]}` | floats that JSON has no number for, and no floats |
-//! | `{"list_int": []}` | no integers; `[]` means no strings |
-//! | `{"timestamp": 1700000000000000000}` | a time of dora's, ns since 1970 |
+//! | `{"float": "NaN"}`, `{"list_float": ["inf", "1.0"]}` | floats that JSON has no number for; an empty list of floats |
+//! | `{"list_int": []}` | an empty list of integers; `[]` is an empty list of strings |
+//! | `{"timestamp": 1700000000000000000}` | a dora timestamp, ns since 1970 |
 //!
-//! A recorder that was started again in the same run goes on in further files: `<output id>.arrow.2`, `<output id>.arrow.3`, and so
-//! on. They are one stream, in this order.
+//! A recorder that is restarted in the same run continues each stream in further files: `<output id>.arrow.2`,
+//! `<output id>.arrow.3`, and so on. Together the files are one stream, in this order.
 //!
-//! `arrival_ns` is there if the [`Writer`] was told to keep it: it gives the messages of all streams in the order in
-//! which they came, and so under `max_wait_ms` the observations of an operation that got them in the same process.
+//! `arrival_ns` is present if the [`Writer`] was told to keep it. It gives the order in which the messages of all streams arrived,
+//! and so, under `max_wait_ms`, the same observations as an operation that received them in the recorder's process.
 //!
-//! [`Writer`] makes such a folder, message by message, and a process that dies loses at most what came in the last half
-//! second. [`Reader`] gives the messages of all streams in the order of time, and of a damaged file what is whole;
-//! [`Indexed`] those of one stream in any order, loading what is asked for. Any Arrow reader can open the files of a recording that was finished, and as a stream from byte 8 on those of one that
-//! was not. [`Reader`] reads those of other writers: batches of any size, columns in any order, `shape`,
-//! `timestamps_ns`, `valid`, `arrival_ns` and `metadata` optional; not compressed.
+//! [`Writer`] writes such a folder, message by message. A process that dies loses at most the messages of the last half second.
+//! [`Reader`] gives the messages of all streams in the order of time, and the whole batches of a damaged file. [`Indexed`] gives
+//! the messages of one stream in any order, and loads only those that are read. Any Arrow reader can open the files of a finished
+//! recording, and those of an unfinished recording as a stream from byte 8 on. [`Reader`] also reads files of other writers, unless
+//! they are compressed: batches of any size, columns in any order, and `shape`, `timestamps_ns`, `valid`, `arrival_ns` and
+//! `metadata` optional.
 //!
 //! ```
 //! use robocache_device::Dtype;
@@ -96,15 +99,15 @@ pub use writer::Writer;
 /// The names of the streams that have a file in a folder, sorted.
 ///
 /// # Errors
-/// If there is no such folder.
+/// If the folder can't be read.
 pub fn streams(folder: impl AsRef<Path>) -> Result<Vec<String>, ReadError> {
     let path = folder.as_ref();
     let files = files::streams(path).map_err(ReadError::io(path))?;
     Ok(files.into_keys().collect())
 }
 
-/// True if these arrivals of each stream's messages tell in which order they came: they are there, of more than one time, and
-/// those of a stream don't go back.
+/// True if the arrivals of the streams' messages give the order in which the messages came. For that each stream must have
+/// arrivals, they must not go back within a stream, and not all of them may be the same time.
 pub fn are_in_order<'a>(streams: impl IntoIterator<Item = Option<&'a [i64]>>) -> bool {
     let (mut first, mut differ, mut any) = (None, false, false);
     for arrivals in streams {
@@ -123,9 +126,9 @@ pub fn are_in_order<'a>(streams: impl IntoIterator<Item = Option<&'a [i64]>>) ->
 /// Suffix of a recording's file, behind the stream's name.
 const EXTENSION: &str = "arrow";
 
-/// The column of a tensor's elements. The other columns are called like the metadata keys that they hold.
+/// Column of a tensor's elements. The other columns have the names of the metadata keys that they hold.
 const DATA: &str = "data";
-/// Column of the messages' arrivals; a struct's field does not have this name.
+/// Column of the messages' arrivals. A struct's field of this name is stored with the prefix `data.`.
 const ARRIVAL: &str = "arrival_ns";
 
 #[cfg(test)]

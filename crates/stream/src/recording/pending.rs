@@ -12,9 +12,9 @@ use std::sync::Arc;
 /// Rows of a list column.
 #[derive(Default)]
 struct List {
-    /// Ends of the rows of the batch in rows of the payload, from 0.
+    /// Offsets of the batch's rows, counted in rows of the payload, from 0.
     ends: Vec<i32>,
-    /// Ends of the rows of the payload in elements, if they are ragged or text, from 0.
+    /// Offsets of the payload's rows, counted in elements, from 0, if the rows are ragged or text.
     cells: Vec<i32>,
     bytes: Vec<u8>,
 }
@@ -28,7 +28,7 @@ impl List {
         self.bytes.clear();
     }
 
-    /// Rows of the payload.
+    /// The number of payload rows in all rows of the batch.
     fn rows(&self) -> usize {
         self.ends.last().copied().unwrap_or(0) as usize
     }
@@ -51,7 +51,7 @@ impl List {
         }
     }
 
-    /// Copies it into an array of `data_type`, and keeps its memory for the next batch.
+    /// Copies the rows into an array of `data_type`; their memory stays for the next batch.
     fn array(&self, data_type: &DataType, dtype: Dtype) -> Result<ArrayRef, ArrowError> {
         let DataType::List(row) = data_type else {
             return Err(ArrowError::SchemaError(format!("{data_type} is not a List")));
@@ -76,19 +76,20 @@ impl List {
     }
 }
 
-/// The rows of a batch to be, in memory that is reused.
+/// Rows of the next batch, in memory that is reused.
 pub(super) struct Pending {
     pub common: Common,
     pub schema: SchemaRef,
     timestamps: Vec<i64>,
     arrivals: Vec<i64>,
     payload: Vec<List>,
-    /// As [`LISTS`].
+    /// The columns of [`LISTS`].
     lists: [List; LISTS.len()],
-    /// Texts of the metadata of each row that differs from the first message's, where each ends, from 0, and whether the row has
-    /// one.
+    /// Texts of the rows whose metadata differ from the first message's, one after the other.
     metadata: String,
+    /// Offsets of the rows in `metadata`, from 0.
     metadata_ends: Vec<i32>,
+    /// True for each row that has a text.
     differs: Vec<bool>,
     scratch: Metadata,
 }
@@ -115,7 +116,7 @@ impl Pending {
         self.timestamps.len()
     }
 
-    /// Bytes of payloads and metadata; or the number of rows if that is higher, as with empty lists.
+    /// The number of bytes of payloads and metadata. A list counts at least its payload rows, as these may be empty.
     pub(super) fn bytes(&self) -> usize {
         let bytes = |list: &List| (list.bytes.len() + size_of::<i32>() * list.cells.len()).max(list.rows());
         let lists = self.payload.iter().chain(&self.lists);
@@ -132,8 +133,8 @@ impl Pending {
         self.payload.iter_mut().chain(&mut self.lists).for_each(List::clear);
     }
 
-    /// Adds a message that fits [`Common`] and came at `arrival_ns`. Refuses one whose metadata takes more than `most` bytes as text, and returns
-    /// how many.
+    /// Adds a message that fits [`Common`] and came at `arrival_ns`. Refuses a message whose metadata take more than `most` bytes
+    /// as text, and returns the number of these bytes.
     pub(super) fn push(&mut self, message: &Message, arrival_ns: i64, most: usize) -> Result<(), usize> {
         let before = self.metadata.len();
         self.metadata.push('{');

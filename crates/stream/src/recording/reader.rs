@@ -17,24 +17,24 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// Order of their `timestamp_ns`.
+    /// Order of `timestamp_ns`.
     #[default]
     Stamp,
-    /// Order of their `arrival_ns`: as they came to the recorder.
+    /// Order of `arrival_ns`, the arrivals at the recorder.
     Arrival,
 }
 
-/// Reads a recording: the messages of all its streams, in the order of their `timestamp_ns` or their `arrival_ns`.
+/// Reader of the messages of all streams of a recording, in the order of their `timestamp_ns` or their `arrival_ns`.
 ///
-/// Among messages of the same time those of the stream whose name sorts first come first. The messages of one stream keep
-/// the order in which they were recorded, also where their times go back. One batch of each stream is in memory at a time.
+/// Messages of the same time come in the order of the names of their streams. The messages of one stream keep the order in which
+/// they were recorded, even if their times go back. One batch of each stream is in memory at a time.
 ///
-/// A stream may have several files, where its recorder was started again: they are read one after the other, each message with
-/// what the first one of its file says.
+/// A stream has several files if its recorder was restarted. They are read one after the other. A message takes the metadata that
+/// it does not change from the first message of its own file.
 ///
-/// A file without a valid footer, as a process leaves it that dies during a write, is read up to its last whole batch, and
-/// then told as [`ReadError::Unfinished`]. Of a damaged file every whole batch is read; those behind the damage only with a
-/// footer.
+/// A file without a valid footer, which a process leaves if it dies during a write, is read up to its last whole batch, and then
+/// reported as [`ReadError::Unfinished`]. Every whole batch of a damaged file is read, but batches behind the damage only if the
+/// file has a footer.
 pub struct Reader {
     streams: Vec<StreamFiles>,
     order: Order,
@@ -43,32 +43,33 @@ pub struct Reader {
 /// The files of a stream, one of which is open.
 pub(super) struct StreamFiles {
     name: String,
-    /// In the order in which they were written.
+    /// Paths in the order in which the files were written.
     files: Vec<PathBuf>,
-    /// Index of the one that is open.
+    /// Index of the file that is open.
     pub at_file: usize,
     path: PathBuf,
-    /// True if that could be opened: `messages` are its own.
+    /// True if the file at `path` could be opened: `messages` are its messages.
     is_open: bool,
-    /// True if the elements of long batches are not read before they are asked for.
+    /// True if the elements of long batches stay in the file until their message is read.
     leaves_elements: bool,
-    /// True if all files have the arrivals of their messages, and a valid footer.
+    /// True if all files have the arrivals of their messages.
     has_arrivals: bool,
+    /// True if all files have the footer of a recorder that has ended in order.
     is_finished: bool,
     messages: Messages,
     schema: Option<(SchemaRef, Plan)>,
     /// The batch with the next message, which is its row `row`.
     batch: Option<Batch>,
     row: usize,
-    /// Start of that batch.
+    /// Offset of that batch in the file.
     pub batch_at: u64,
-    /// Rows before this batch, of those that could be counted.
+    /// Number of rows before this batch, as far as they could be counted.
     rows_before: u64,
-    /// Batches that were read, or told of as damaged.
+    /// Number of batches that were read or reported as damaged.
     batches: usize,
     /// True if the file has no further batch.
     ended: bool,
-    /// The reason why there is no next batch, until it is returned.
+    /// The reason why there is no next batch, until this error is returned.
     pub failed: Option<ReadError>,
 }
 
@@ -76,13 +77,13 @@ impl Reader {
     /// Opens the recording in `folder`.
     ///
     /// # Errors
-    /// If there is no such folder or no stream in it, or a file is none of a recording. Columns that no tensor has are but
-    /// logged.
+    /// If the folder can't be read or has no stream, or a file is not one of a recording. Columns that a tensor does not have are
+    /// only logged.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, ReadError> {
         let (reader, refused) = Self::open_readable(folder)?;
         for error in refused {
             match error {
-                // All that a stream has is there.
+                // The stream is complete without these columns.
                 ReadError::UnknownColumns { .. } => tracing::warn!("{error}"),
                 error => return Err(error),
             }
@@ -90,10 +91,10 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Opens those streams of the recording in `folder` that can be opened, and says of each other file why it can't.
+    /// Opens those streams of the recording in `folder` that can be opened, and returns an error for each other file.
     ///
     /// # Errors
-    /// If there is no such folder or no stream in it.
+    /// If the folder can't be read or has no stream.
     pub fn open_readable(folder: impl AsRef<Path>) -> Result<(Self, Vec<ReadError>), ReadError> {
         let folder = folder.as_ref();
         let files = files::streams(folder).map_err(ReadError::io(folder))?;
@@ -111,10 +112,10 @@ impl Reader {
         Ok((Self { streams, order }, refused))
     }
 
-    /// The order in which the messages came, if the recording [tells](super::are_in_order) it, else that of their stamps. Reads
-    /// the times of all messages.
+    /// Returns the order of arrivals if the recording [gives](super::are_in_order) it, else the order of stamps. Reads the times of
+    /// all messages.
     pub fn own_order(&self) -> Order {
-        // What can't be read is told when it is read.
+        // A file that can't be read is reported when its messages are read.
         let indexed = self
             .streams
             .iter()
@@ -126,10 +127,10 @@ impl Reader {
         }
     }
 
-    /// Gives the messages in another order.
+    /// Sets the order of the messages.
     ///
     /// # Errors
-    /// A stream whose file does not say when its messages came.
+    /// If the file of a stream lacks the arrivals that the order needs.
     pub fn in_order(mut self, order: Order) -> Result<Self, ReadError> {
         if order == Order::Arrival
             && let Some(stream) = self.streams.iter().find(|stream| !stream.has_arrivals)
@@ -141,13 +142,13 @@ impl Reader {
         Ok(self)
     }
 
-    /// The names of the streams, sorted. [`next_into`](Self::next_into) gives their indices in this order, which is not that
+    /// The names of the streams, sorted. [`next_into`](Self::next_into) returns indices in this order, which differs from the order
     /// of a graph's inputs.
     pub fn streams(&self) -> impl ExactSizeIterator<Item = &str> {
         self.streams.iter().map(|stream| stream.name.as_str())
     }
 
-    /// True if the files of a stream, by its index in [`streams`](Self::streams), have valid footers: their writers
+    /// True if the files of a stream, by its index in [`streams`](Self::streams), have valid last footers: their writers
     /// ended in order.
     pub fn is_finished(&self, stream: usize) -> bool {
         self.streams[stream].is_finished
@@ -163,17 +164,18 @@ impl Reader {
         self.streams.retain(|stream| keep(&stream.name));
     }
 
-    /// The time of the next message, ns, by which they are in order, and the index of its stream in [`streams`](Self::streams); `None` at the end.
+    /// The time of the next message in the chosen order, ns, and the index of its stream in [`streams`](Self::streams). `None` at
+    /// the end.
     pub fn next_stamp(&self) -> Option<(i64, usize)> {
         let times = self.streams.iter().map(|stream| stream.time_ns(self.order));
         times.enumerate().filter_map(|(i, time)| Some((time?, i))).min()
     }
 
-    /// Makes `message` the next one. Returns the index of its stream in [`streams`](Self::streams), `None` at the end.
+    /// Reads the next message into `message`. Returns the index of its stream in [`streams`](Self::streams), `None` at the end.
     ///
     /// # Errors
-    /// A part of a file can't be read: the file, the offset, and what is wrong. All messages before it have been returned.
-    /// The next call goes on behind it.
+    /// If a part of a file can't be read, with the file, the offset and the problem. All messages before that part have been
+    /// returned. The next call goes on behind the part.
     pub fn next_into(&mut self, message: &mut Message) -> Result<Option<usize>, ReadError> {
         for stream in &mut self.streams {
             if let Some(error) = stream.failed.take() {
@@ -190,8 +192,8 @@ impl Reader {
 }
 
 impl StreamFiles {
-    /// Opens those files that can be opened, the first of them to be read. Says of each other one why it can't; if that is
-    /// all of them, there is no stream.
+    /// Opens the files that can be opened, to be read from the first one on. Returns an error for each other file, and no stream if
+    /// no file can be opened.
     pub(super) fn open(name: &str, files: Vec<PathBuf>, leaves_elements: bool) -> (Option<Self>, Vec<ReadError>) {
         let (mut stream, mut refused): (Option<Self>, _) = (None, Vec::new());
         for path in files {
@@ -214,7 +216,7 @@ impl StreamFiles {
                 Err(error) => refused.push(error),
             }
         }
-        // The first file may have no message.
+        // The first file may be empty.
         if let Some(stream) = stream.as_mut().filter(|it| it.batch.is_none() && it.failed.is_none()) {
             stream.failed = stream.next_batch().err();
         }
@@ -258,7 +260,7 @@ impl StreamFiles {
         Ok(stream)
     }
 
-    /// Begins a file that was opened before.
+    /// Goes to the start of a file that could be opened before.
     fn begin(&mut self, at_file: usize) -> Result<(), ReadError> {
         self.at_file = at_file;
         self.path.clone_from(&self.files[at_file]);
@@ -270,17 +272,17 @@ impl StreamFiles {
         Ok(())
     }
 
-    /// The batch at hand, and how its rows are read.
+    /// The plan of the current file, and the current batch.
     pub(super) fn at_hand(&self) -> Option<(&Plan, &Batch)> {
         self.schema.as_ref().map(|(_, plan)| plan).zip(self.batch.as_ref())
     }
 
-    /// Reads the batch that starts at `at` of a file.
+    /// Reads the batch at offset `at` of a file.
     pub(super) fn go_to(&mut self, file: usize, at: u64) -> Result<(), ReadError> {
         self.failed = None;
         if file != self.at_file || !self.is_open {
             self.begin(file)?;
-            // The schema comes before all batches. What is wrong with the first of these was told.
+            // Reads the schema, which comes before all batches. An error of the first batch was reported before.
             let _ = self.next_batch();
         }
         self.messages.at = at;
@@ -292,7 +294,7 @@ impl StreamFiles {
         }
     }
 
-    /// Reads a message of the batch at hand.
+    /// Reads a row of the current batch as a message.
     pub(super) fn read_row(&self, row: usize, message: &mut Message) -> Result<(), ReadError> {
         let (plan, batch) = match self.at_hand() {
             Some((plan, batch)) if row < batch.rows.num_rows() => (plan, batch),
@@ -304,7 +306,7 @@ impl StreamFiles {
         })
     }
 
-    /// Error of a batch that is not what it was when the file was opened.
+    /// Returns the error of a batch that has changed since the file was opened.
     pub(super) fn changed(&self, how: &str) -> ReadError {
         ReadError::Damaged {
             path: self.path.clone(),
@@ -322,7 +324,7 @@ impl StreamFiles {
         Some(times.value(self.row))
     }
 
-    /// Reads the next message, which there is, and goes on to the one after it.
+    /// Reads the next message, which must exist, and goes on to the message after it.
     fn read(&mut self, message: &mut Message) -> Result<(), ReadError> {
         self.read_row(self.row, message)?;
         let rows = self.batch.as_ref().map_or(0, |batch| batch.rows.num_rows());
@@ -334,7 +336,7 @@ impl StreamFiles {
     }
 
     /// Goes on to the next batch that has a row; `batch` is `None` at the end. After an error, the next call goes on
-    /// behind what can't be read.
+    /// behind the part that can't be read.
     pub(super) fn next_batch(&mut self) -> Result<(), ReadError> {
         if let Some(batch) = self.batch.take() {
             self.rows_before += batch.rows.num_rows() as u64;
@@ -376,8 +378,8 @@ impl StreamFiles {
         }
     }
 
-    /// Reads the schema, with which a file begins. If it is damaged, that of the footer is taken; without that one, nothing
-    /// of the file can be read.
+    /// Reads the schema at the start of a file. If that is damaged, the schema in the footer is used; without a footer, nothing of
+    /// the file can be read.
     fn read_schema(&mut self) -> Result<(), ReadError> {
         let at = self.messages.at;
         let stop = match self.messages.next().and_then(|frame| self.decode(&frame)) {
@@ -448,7 +450,7 @@ impl StreamFiles {
             Ok(differences) => differences,
             Err(problem) => return Ok(Decoded::Batch(Err(problem), count)),
         };
-        // Earlier versions had no column for it.
+        // Earlier versions had no column for the differences.
         for entry in header.custom_metadata().into_iter().flatten() {
             if entry.key() == Some(METADATA) {
                 differences = text::objects(entry.value().unwrap_or_default()).map_err(Stop::Bad)?;
@@ -465,7 +467,7 @@ impl StreamFiles {
         Ok(Decoded::Batch(plan.check(&batch).map(|()| batch), count))
     }
 
-    /// Handles that there was no message at `at`.
+    /// Handles the reason why no message could be read at `at`.
     fn stopped(&mut self, at: u64, stop: Stop) -> Result<(), ReadError> {
         let (path, expected, left) = (self.path.clone(), self.messages.expected(), self.messages.left());
         let unfinished = |path, problem| ReadError::Unfinished {
@@ -475,13 +477,13 @@ impl StreamFiles {
             problem,
         };
         let error = match stop {
-            // Other batches may be on sound sectors.
+            // Other batches may be on sectors that can be read.
             Stop::Io(source) => Some(ReadError::Io { path, source }),
             Stop::Compressed(codec) => {
                 self.ended = true;
                 return Err(ReadError::Compressed { path, codec });
             }
-            // The next message follows as if this one were good.
+            // The next message follows as if this message were good.
             Stop::Bad(problem) => {
                 self.batches += 1;
                 return Err(ReadError::Damaged { path, at, problem });
@@ -511,7 +513,7 @@ impl StreamFiles {
     }
 }
 
-/// The messages of a file, from its start.
+/// Opens the messages of a file, from its start.
 fn messages_of(path: &Path, leaves_elements: bool) -> Result<Messages, ReadError> {
     let opened = file::open(path).and_then(framing::open).map_err(ReadError::io(path))?;
     let mut messages = opened.ok_or_else(|| ReadError::NotArrow { path: path.to_owned() })?;
@@ -524,8 +526,8 @@ fn messages_of(path: &Path, leaves_elements: bool) -> Result<Messages, ReadError
 /// Contents of a message of a file.
 enum Decoded {
     Schema(SchemaRef),
-    /// A batch, or the row that is not a message; and the number of rows.
+    /// A batch, or its first row that is not a message, with the problem; and the number of rows.
     Batch(Result<Batch, (usize, String)>, usize),
-    /// A dictionary, which no message needs.
+    /// A dictionary, which recordings do not need.
     Other,
 }

@@ -1,4 +1,4 @@
-//! Facts that every message of a stream has in common, as the schema of its file.
+//! Facts that all messages of a stream have in common, as the schema of the stream's file.
 
 use super::text::{list_of, push_differences, push_entry};
 use super::{ARRIVAL, DATA, WriteError};
@@ -7,21 +7,22 @@ use arrow_schema::{DataType, Field, Schema};
 use robocache_device::Dtype;
 use std::collections::HashMap;
 
-/// Key of the schema's metadata for what else the first message says, and the column of what a row says instead, null if
-/// that is nothing. Earlier versions had a list of the latter under this key in the custom metadata of a batch.
+/// Key of the schema's metadata for the remaining metadata of the first message. It is also the column of a row's differences from
+/// the first message, null without differences. Earlier versions had a list of the differences under this key in the custom
+/// metadata of a batch.
 pub(super) const METADATA: &str = "metadata";
-/// In a column's metadata: the struct's field, if the column can't have its name.
+/// Key of a column's metadata for the name of the struct's field, if the column can't have that name.
 pub(super) const FIELD: &str = "field";
 
-/// Columns of whole numbers beside the payload, of those messages that have them.
+/// Columns of integer lists beside the payload, if messages have them.
 pub(super) const LISTS: [&str; 3] = [key::shape, key::timestamps_ns, key::valid];
 
-/// One column of the payload; a flat array has one without a name.
+/// One column of the payload. The only column of a flat array has an empty name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub name: String,
     pub dtype: Dtype,
-    /// Without the number of elements of all rows.
+    /// Cells without the number of elements of all rows, which is 0.
     pub cells: Cells,
 }
 
@@ -45,7 +46,7 @@ impl Part {
         }
     }
 
-    /// The name of its column. A struct's field that is called like one of a recording's own gets `data.` before it.
+    /// The name of the column in the file. A struct's field with the name of a recording's own column gets the prefix `data.`.
     pub(super) fn column(&self) -> String {
         let own = [
             key::timestamp_ns,
@@ -63,10 +64,10 @@ impl Part {
     }
 }
 
-/// Facts that the first message of a stream fixes for all of them.
+/// Facts that the first message of a stream fixes for all its messages.
 pub(super) struct Common {
     pub parts: Vec<Part>,
-    /// The metadata that no column holds. Later messages may differ.
+    /// Metadata of the first message that no column holds; later messages may differ.
     metadata: Metadata,
     /// Presence of each of [`LISTS`].
     pub has: [bool; 3],
@@ -101,7 +102,7 @@ impl Common {
         matches!(self.parts.as_slice(), [only] if only.name.is_empty())
     }
 
-    /// Checks that `message` has the same columns. Allocates only for the error.
+    /// Checks that `message` has the columns of the first message. Allocates only for the error.
     pub(super) fn check(&self, stream: &str, message: &Message) -> Result<(), WriteError> {
         let misfit = |what, came: String, recorded: String| {
             Err(WriteError::Misfit {
@@ -128,18 +129,18 @@ impl Common {
         Ok(())
     }
 
-    /// The metadata of a message that are recorded and that no column holds, in the order of the keys.
+    /// Writes to `out` the metadata of a message that are recorded but held by no column, sorted by key.
     fn metadata_of(&self, message: &Message, out: &mut Metadata) {
         out.clear();
         let is_flat_bfloat16 = message.flat().is_some_and(|values| values.dtype() == Dtype::BFloat16);
         for (name, value) in message.header.iter() {
-            // An empty row of a column is a key that is not there.
+            // An empty row of a column stands for an absent key, so an empty list stays in the metadata.
             let is_row = matches!(value, MetadataRef::ListInt([_, ..]));
             let is_in_column = LISTS.into_iter().zip(self.has).any(|(list, has)| has && list == name);
             let is_left_out = match name {
-                // The stamp has a column, and a recording outlives the process that published it.
+                // The stamp has a column, and a recording outlives the process that `sender` names.
                 key::timestamp_ns | key::sender => matches!(value, MetadataRef::Integer(_)),
-                // The column's own type says it.
+                // A reader sets `dtype` from the type of the column.
                 key::dtype => is_flat_bfloat16 && value == MetadataRef::String(Dtype::BFloat16.name()),
                 _ => is_row && is_in_column,
             };
@@ -150,7 +151,7 @@ impl Common {
         out.sort();
     }
 
-    /// Appends where the metadata of a message differs from that of the first one, as entries of an object.
+    /// Appends the keys in which the metadata of a message differ from the first message's, as entries of a JSON object.
     pub(super) fn push_differences(&self, message: &Message, scratch: &mut Metadata, out: &mut String) {
         self.metadata_of(message, scratch);
         push_differences(&self.metadata, scratch, out);
@@ -188,7 +189,7 @@ impl Common {
             metadata.insert(key::dtype.to_owned(), self.parts[0].dtype.name().to_owned());
         }
         let mut others = String::from("{");
-        // A reader takes it from the type of a column; a struct may have none of its own.
+        // A reader sets `dtype` from a column of bfloat16; a `null` undoes this for messages without `dtype`.
         let is_bfloat16 = !self.is_flat() && self.parts.iter().any(|part| part.dtype == Dtype::BFloat16);
         if is_bfloat16 && self.metadata.get(key::dtype).is_none() {
             push_entry(&mut others, key::dtype, None);
@@ -222,7 +223,7 @@ pub(super) fn lists_of(message: &Message) -> [&[i64]; 3] {
     [&header.shape, &header.timestamps_ns, &header.valid].map(|list| list.get().unwrap_or_default())
 }
 
-/// The element type of that Arrow type, `bfloat16` told from `uint16` by `named`.
+/// The element type of an Arrow type; `named` tells `bfloat16` from `uint16`. `None` if `named` contradicts the Arrow type.
 pub(super) fn dtype_of(of: &DataType, named: Option<Dtype>) -> Option<Dtype> {
     let plain = arrow::dtype_of(of)?;
     match named {

@@ -1,4 +1,4 @@
-//! Memory for a body of which only parts are read.
+//! Memory for the body of a batch of which only parts are read.
 
 use arrow_buffer::Buffer;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -6,7 +6,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Zeroed bytes: pages that nobody writes take no memory.
+/// Zeroed bytes. Pages that are never written take no memory.
 pub(super) struct Sparse {
     address: NonNull<u8>,
     bytes: usize,
@@ -19,7 +19,7 @@ unsafe impl Sync for Sparse {}
 
 impl Sparse {
     pub(super) fn new(bytes: usize) -> io::Result<Self> {
-        // There is no mapping of nothing.
+        // A mapping of 0 bytes is not allowed.
         let bytes = bytes.max(1);
         let (protection, flags) = (
             ProtFlags::READ | ProtFlags::WRITE,
@@ -36,7 +36,7 @@ impl Sparse {
         unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.bytes) }
     }
 
-    /// All of it, which nobody writes any more.
+    /// Makes all bytes a buffer, which can't be written.
     pub(super) fn into_buffer(self) -> Buffer {
         let (address, bytes) = (self.address, self.bytes);
         // SAFETY: the mapping is of that length, and lives as long as the buffer.

@@ -1,15 +1,15 @@
 //! Metadata as text: JSON objects, one for each message.
 //!
-//! Numbers with a point or an exponent are floats. What JSON has no form for is an object with one key: `{"float":
+//! Numbers with a point or an exponent are floats. A value that JSON has no form for is an object with one key: `{"float":
 //! "NaN"}`, `{"list_float": ["inf", "1.0"]}`, `{"list_int": []}`, `{"timestamp": 1700000000000000000}` in ns since 1970.
 
 use crate::{Metadata, MetadataRef as Ref, MetadataValue as Value};
 use robocache_yaml::JsonValue;
 
-/// A change of a message's metadata: the key, and its value if it has one.
+/// A change of a message's metadata: the key and its new value; `None` if the key is absent.
 pub type Change = (String, Option<Value>);
 
-/// Appends where metadata differ from those of the first message, as entries of an object.
+/// Appends the keys in which `now` differs from `first`, as entries of a JSON object.
 pub fn push_differences(first: &Metadata, now: &Metadata, out: &mut String) {
     for (key, value) in now.iter() {
         if !first.get(key).is_some_and(|first| is_same(first, value)) {
@@ -23,7 +23,7 @@ pub fn push_differences(first: &Metadata, now: &Metadata, out: &mut String) {
     }
 }
 
-/// True if two values are of one type and have the same bits.
+/// True if two values have the same type and the same bits.
 fn is_same(a: &Value, b: &Value) -> bool {
     let bits = |list: &[f64]| list.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
     match (a, b) {
@@ -33,7 +33,7 @@ fn is_same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Appends `"key": value` to an object that ends with `{` or a value.
+/// Appends `"key": value` to the text of an object, which ends with `{` or a value.
 pub fn push_entry(out: &mut String, key: &str, value: Option<Ref<'_>>) {
     if !out.ends_with('{') {
         out.push_str(", ");
@@ -99,22 +99,22 @@ fn push_string(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// Names as a list.
+/// Formats names as a JSON list.
 pub(super) fn list_of(names: &[String]) -> String {
     let mut text = String::new();
     push_list(&mut text, names, |out, name| push_string(out, name));
     text
 }
 
-/// Reads an object.
+/// Parses a JSON object of changes.
 ///
 /// # Errors
-/// No JSON, no object, or a value that is none of metadata.
+/// The text is not JSON or not an object, or has a value that metadata can't have.
 pub fn object(text: &str) -> Result<Vec<Change>, String> {
     JsonValue::parse(text).and_then(changes_of)
 }
 
-/// Reads a list of objects.
+/// Parses a JSON list of objects of changes.
 pub(super) fn objects(text: &str) -> Result<Vec<Vec<Change>>, String> {
     match JsonValue::parse(text)? {
         JsonValue::List(items) => items.into_iter().map(changes_of).collect(),
@@ -164,7 +164,7 @@ fn float(value: &JsonValue) -> Option<f64> {
     }
 }
 
-/// A list of one kind; one without items is of strings.
+/// Converts a list whose items have one type; an empty list is one of strings.
 fn list(items: &[JsonValue]) -> Option<Value> {
     let texts = items.iter().map(|item| item.text().map(str::to_owned));
     let strings = texts.collect::<Option<_>>().map(Value::ListString);
@@ -173,7 +173,7 @@ fn list(items: &[JsonValue]) -> Option<Value> {
     strings.or_else(integers).or_else(floats)
 }
 
-/// An object that stands for what JSON has no form for.
+/// Converts an object that stands for a value that JSON has no form for.
 fn tagged(entries: &[(String, JsonValue)]) -> Option<Value> {
     let [(tag, content)] = entries else { return None };
     let parsed = |text: &JsonValue| text.text()?.parse().ok();
@@ -223,7 +223,7 @@ mod tests {
             push_entry(&mut text, key, value.as_ref().map(Value::as_ref));
         }
         text.push('}');
-        // NaN is not equal to itself, and 0 is to -0.
+        // NaN is not equal to itself, and 0 is equal to -0.
         let bits = |changes: &[Change]| format!("{changes:?}");
         assert_eq!(bits(&object(&text).unwrap()), bits(&changes), "{text}");
         let rows = objects(&format!("[{text}, {{}}]")).unwrap();

@@ -11,25 +11,25 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::error;
 
-/// The oldest message of a batch waits no longer than this before it is written.
+/// Longest time that the oldest message of a batch waits before the batch is written.
 const FLUSH_AFTER: Duration = Duration::from_millis(500);
-/// A batch is written when its payloads have reached this, whatever their age.
+/// Bytes of payloads at which a batch is written, whatever their age.
 const FLUSH_BYTES: usize = 8 << 20;
-/// A footer grows with the recording, so one after every batch would make the work quadratic. All footers together take at
-/// most this share of the recording, and [`FOOTER_CREDIT`].
+/// Ratio of the recording's size to the bytes that all footers may take, beyond [`FOOTER_CREDIT`]. A footer grows with the
+/// recording, so a footer after every batch would make the work quadratic.
 const FOOTER_SHARE: u64 = 4;
-/// Bytes of footers beyond their share, so that a recording of minutes has one after every batch.
+/// Bytes of footers beyond their share, so that a recording of minutes has a footer after every batch.
 const FOOTER_CREDIT: u64 = 1 << 20;
 
-/// Records streams into a folder, one file each.
+/// Recorder of streams into a folder, one file for each stream.
 ///
 /// Messages are collected and written as a batch half a second after the first of them at the latest, if
 /// [`tick`](Self::tick) is called when [`due`](Self::due) says. A process that dies leaves files that
-/// [`Reader`](super::Reader) reads up to their last whole batch, and any Arrow reader as a stream, from byte 8 on.
+/// [`Reader`](super::Reader) reads up to their last whole batch, and any Arrow reader reads as a stream, from byte 8 on.
 ///
-/// [`finish`](Self::finish) puts a footer behind the last batch, which makes the file one that any Arrow reader opens.
-/// In the first minutes every batch is followed by a footer, which says that the file goes on, and which the next batch
-/// overwrites; later only some are, so that the bytes written stay in proportion to what is recorded.
+/// [`finish`](Self::finish) puts a footer behind the last batch, so that any Arrow reader opens the file. In the first minutes a
+/// footer follows every batch: it says that the file goes on, and the next batch overwrites it. Later a footer follows only some
+/// batches, so that the bytes written stay in proportion to the recording.
 ///
 /// Data that was written survives the process. It survives a loss of power once the system has put it on the disk, which
 /// [`finish`](Self::finish) waits for.
@@ -51,7 +51,7 @@ enum Arrivals {
     OfMessages,
 }
 
-/// Arrival of messages, by the host's real-time clock at the start and its monotonic one since.
+/// Clock of arrivals: the host's real-time clock at the start, continued by its monotonic clock.
 struct Clock {
     start: Instant,
     start_ns: i64,
@@ -59,7 +59,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// The time `now`, and after that of every earlier call.
+    /// Returns the time `now`, ns since 1970, but at least 1 ns after the time of the last call.
     fn next(&mut self, now: Instant) -> i64 {
         let since = now.saturating_duration_since(self.start).as_nanos();
         let now_ns = self.start_ns.saturating_add(i64::try_from(since).unwrap_or(i64::MAX));
@@ -76,15 +76,15 @@ struct StreamFile {
     first_pending: Option<Instant>,
     encoder: StreamWriter<Vec<u8>>,
     blocks: Vec<Block>,
-    /// Position of the next batch: the end of the last one.
+    /// Offset of the next batch in the file: the end of the last batch.
     end: u64,
-    /// Bytes that footers may take until the next one.
+    /// Bytes that the next footer may take.
     credit: u64,
-    /// Bytes of a footer without batches.
+    /// Bytes of a footer without its entries for batches.
     footer: u64,
     /// Contents of the file after `end`.
     tail: Tail,
-    /// Size that no batch of several messages exceeds.
+    /// Most bytes of a batch of several messages.
     most_bytes: Option<usize>,
 }
 
@@ -100,10 +100,10 @@ enum Tail {
 }
 
 impl Writer {
-    /// A recording in `folder`, which is made if it is not there.
+    /// Begins a recording in `folder`, which is created if it does not exist.
     ///
     /// # Errors
-    /// If the folder can't be made.
+    /// If the folder can't be created.
     pub fn create(folder: impl Into<PathBuf>) -> Result<Self, WriteError> {
         let folder = folder.into();
         fs::create_dir_all(&folder).map_err(WriteError::io(&folder))?;
@@ -116,12 +116,11 @@ impl Writer {
         })
     }
 
-    /// The recording of a run, such as that of a dataflow, in `folder`, which is made if it is not there. A process that
-    /// comes after another one of the same run goes on where that ended: each stream in a file of its own, behind those that
-    /// are there.
+    /// Begins or continues the recording of a run, such as the run of a dataflow, in `folder`, which is created if it does not
+    /// exist. A later process of the same run continues each stream in a new file, behind the files that exist.
     ///
     /// # Errors
-    /// If the folder can't be made, or has a recording of another run, or of none.
+    /// If the folder can't be created, or has a recording of another run or of no run.
     pub fn create_or_resume(folder: impl Into<PathBuf>, run: &str) -> Result<Self, WriteError> {
         let mut new = Self::create(folder)?;
         let io = || WriteError::io(&new.folder);
@@ -132,7 +131,7 @@ impl Writer {
             if let Some(path) = there.into_values().flatten().next() {
                 return Err(WriteError::OtherRun { path, of: known() });
             }
-            // Renamed, so that nobody reads half of it.
+            // The file is written under another name and renamed, so that no process reads half of it.
             let half = new.folder.join(format!("{}-{}", files::RUN, std::process::id()));
             fs::write(&half, format!("{run}\n")).map_err(io())?;
             fs::rename(&half, &file).map_err(io())?;
@@ -145,8 +144,8 @@ impl Writer {
         Ok(new)
     }
 
-    /// Keeps when each message is appended, in a column `arrival_ns`: ns since 1970, ascending over all streams, so that
-    /// [`Order::Arrival`](super::Order::Arrival) gives them in this order.
+    /// Records the time at which each message is appended, in a column `arrival_ns`: ns since 1970, ascending over all streams.
+    /// [`Order::Arrival`](super::Order::Arrival) then gives the messages in this order.
     pub fn with_arrivals(mut self) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.arrivals = Arrivals::Of(Clock {
@@ -157,8 +156,8 @@ impl Writer {
         self
     }
 
-    /// Keeps the `arrival_ns` that messages come with, in streams whose first message has one. So what is converted keeps
-    /// when it came.
+    /// Records the `arrival_ns` that messages have, in streams whose first message has one, so that converted recordings keep
+    /// their arrivals.
     pub fn with_arrivals_of_messages(mut self) -> Self {
         self.arrivals = Arrivals::OfMessages;
         self
@@ -173,8 +172,8 @@ impl Writer {
     /// Checks that a stream of that name can be recorded.
     ///
     /// # Errors
-    /// If the name can't be that of a file, or there is a recording of it already; of a run that is gone on with, if another
-    /// process is still at it.
+    /// If the name can't be a file name, or a recording of the stream exists; in a continued run, only if another process still
+    /// records the stream.
     pub fn can_record(&self, stream: &str) -> Result<(), WriteError> {
         let path = next_file(&self.folder, stream, self.goes_on)?;
         if path.exists() {
@@ -183,13 +182,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds a message of `stream` that came at `now`, by the monotonic clock: how long messages wait for each other is
-    /// counted from there, and so is `arrival_ns`. The first one decides what the file's columns are. Metadata may change
-    /// from message to message.
+    /// Adds a message of `stream` that came at `now`, by the monotonic clock. From `now` the wait of a batch is counted, and
+    /// `arrival_ns` is computed. The first message fixes the columns of the file. Metadata may change from message to message.
     ///
     /// # Errors
-    /// If the message does not fit the stream's first one or has no form that can be recorded: it is not recorded, and
-    /// the recording can go on. If the file exists or can't be written.
+    /// If the message does not fit the stream's first message or has a form that can't be recorded: it is left out, and the
+    /// recording can go on. If the file exists or can't be written.
     pub fn append(&mut self, stream: &str, message: &Message, now: Instant) -> Result<(), WriteError> {
         let arrival_ns = match &mut self.arrivals {
             Arrivals::Not => None,
@@ -210,7 +208,7 @@ impl Writer {
         self.streams[at].append(message, arrival_ns, now)
     }
 
-    /// Writes every batch whose time has come.
+    /// Writes every batch that is due at `now`.
     ///
     /// # Errors
     /// If a file can't be written. The other streams are written nevertheless.
@@ -218,7 +216,7 @@ impl Writer {
         self.each(|stream| stream.tick(now))
     }
 
-    /// Writes every batch whose time has come, and calls `failed` for each stream that can't be written.
+    /// Writes every batch that is due at `now`, and calls `failed` for each stream that can't be written.
     pub fn tick_each(&mut self, now: Instant, mut failed: impl FnMut(&str, WriteError)) {
         for stream in &mut self.streams {
             if let Err(error) = stream.tick(now) {
@@ -232,7 +230,7 @@ impl Writer {
         self.streams.iter().filter_map(StreamFile::due).min()
     }
 
-    /// Writes what waits, and waits until the system has put it on the disk. More messages may follow.
+    /// Writes all messages that wait, and blocks until the system has put them on the disk. More messages may follow.
     ///
     /// # Errors
     /// If a file can't be written. The other streams are written nevertheless.
@@ -268,7 +266,7 @@ impl StreamFile {
             .and_then(|options| StreamWriter::try_new_with_options(START.to_vec(), &pending.schema, options))
             .map_err(|error| io(io::Error::other(error)))?;
         let file = File::create_new(&path).map_err(&io)?;
-        // A file system without locks has nobody who asks for one.
+        // A failure does no harm: on a file system without locks no process finds a lock.
         let _ = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
         let mut stream = Self {
             name: name.to_owned(),
@@ -298,7 +296,7 @@ impl StreamFile {
             stream: self.name.clone(),
             problem,
         };
-        // Offsets of a List column have 32 bits. An element takes at least a byte, unless the rows have none.
+        // Offsets of a List column have 32 bits. An element takes at least a byte, unless the rows are empty.
         let size = message.bytes().max(message.rows);
         if size > i32::MAX as usize - FLUSH_BYTES {
             let problem = format!("a message of {size} bytes or rows (allowed: 2 GiB less 8 MiB)");
@@ -329,7 +327,7 @@ impl StreamFile {
         }
     }
 
-    /// Writes the rows that wait. They are dropped even if that fails, so that a full disk does not fill memory.
+    /// Writes the rows that wait. They are dropped even if writing fails, so that a full disk does not fill memory.
     fn flush(&mut self) -> Result<(), WriteError> {
         self.first_pending = None;
         let rows = self.pending.rows();
@@ -371,8 +369,8 @@ impl StreamFile {
         written
     }
 
-    /// Writes what the encoder made over the footer, and a new footer after it if one is due, in one write. The footer says
-    /// if the file `goes_on`.
+    /// Writes the encoder's bytes over the old footer, followed by a new footer if the credit allows it, in one write. The footer
+    /// says if the file `goes_on`.
     fn write_encoded(&mut self, goes_on: bool) -> io::Result<()> {
         let bytes = self.encoder.get_mut();
         let added = bytes.len() as u64;
@@ -384,7 +382,7 @@ impl StreamFile {
             self.credit = self.credit.saturating_sub(footer);
             self.footer = footer.saturating_sub((BLOCK * self.blocks.len()) as u64);
         }
-        // Cut the old footer off first: a write that breaks off must not look like a whole file.
+        // Cut the old footer off first: an interrupted write must not look like a whole file.
         let cleared = match self.tail {
             Tail::Nothing => Ok(()),
             Tail::Footer | Tail::End | Tail::Rest => self.file.set_len(self.end),
@@ -405,7 +403,7 @@ impl StreamFile {
     }
 }
 
-/// The file in which a stream is recorded: its first, or where a recording is gone on with the one behind all that are there.
+/// The path of the file in which a stream is recorded: the first file or, in a continued recording, the next file of the stream.
 fn next_file(folder: &Path, stream: &str, goes_on: bool) -> Result<PathBuf, WriteError> {
     if stream.is_empty() || stream.starts_with('.') || stream.contains(['/', '\\']) {
         let name = stream.to_owned();
@@ -422,7 +420,7 @@ fn next_file(folder: &Path, stream: &str, goes_on: bool) -> Result<PathBuf, Writ
     }
 }
 
-/// True if a living process writes a file.
+/// True if a process holds the lock of a file, as the writer of the file does.
 fn is_locked(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| {
         let locked = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockShared);

@@ -1,6 +1,6 @@
 use serde::Deserialize;
 
-/// Paths of an input's samples or points in a struct, and of its stamp: the key `from`.
+/// Configuration `from` of an input: the paths of its samples or points in a struct, and of its stamp.
 ///
 /// ```
 /// use robocache_stream::FromConfig;
@@ -14,20 +14,20 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FromConfig {
-    /// Dotted paths into a struct of one row, in the order of the values. Empty: what is recognised, or the payload as it
-    /// came.
+    /// Dotted paths into a struct of one row, in the order of the values; empty for the fields of a recognised struct, or for the
+    /// unchanged payload.
     #[serde(default)]
     pub columns: Vec<String>,
     /// Names of the elements that are taken from the lists in `columns`.
     #[serde(default)]
     pub names: Option<NamesConfig>,
-    /// Place of the capture time. `None`: `timestamp_ns`, else the one that is recognised.
+    /// Place of the capture time; `None` for `timestamp_ns`, else for a stamp that is recognised.
     #[serde(default)]
     pub stamp: Option<StampConfig>,
 }
 
 impl FromConfig {
-    /// The `fields` of what is taken by name; empty if nothing is.
+    /// The `fields` of samples whose values are taken by name; empty without names.
     pub fn fields(&self) -> Vec<String> {
         let order = self.names.as_ref().map_or(&[][..], |names| &names.order);
         match self.columns.as_slice() {
@@ -40,13 +40,13 @@ impl FromConfig {
     }
 }
 
-/// The elements of lists that are taken, by name.
+/// Names of the elements that are taken from lists.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamesConfig {
     /// The path of the list of names, one for each element of every list of `columns`.
     pub key: String,
-    /// The names of those that are taken, in this order.
+    /// The names of the elements that are taken, in this order.
     pub order: Vec<String>,
 }
 
@@ -57,11 +57,11 @@ pub struct NamesConfig {
     expecting = "allowed: a path such as `header.stamp`, `{ path: PATH, unit: s | ms | us | ns }`, or `{ metadata: KEY, unit: ... }`"
 )]
 pub enum StampConfig {
-    /// In the payload, at this path: a struct of `sec` and `nanosec`, an Arrow timestamp, or an integer of ns.
+    /// Path in the payload of a struct of `sec` and `nanosec`, an Arrow timestamp, or an integer of ns.
     Path(String),
-    /// In the payload, a number of a unit.
+    /// Number in the payload, with a unit.
     Number(NumberStamp),
-    /// In the metadata.
+    /// Key of the metadata, with a unit.
     Metadata(MetadataStamp),
 }
 
@@ -69,9 +69,9 @@ pub enum StampConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NumberStamp {
-    /// Its path.
+    /// Path of the number.
     pub path: String,
-    /// Its unit.
+    /// Unit of the number.
     pub unit: TimeUnit,
 }
 
@@ -103,10 +103,10 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
-    /// All of them, the greatest first.
+    /// All units, the greatest first.
     pub const ALL: [Self; 4] = [Self::Second, Self::Millisecond, Self::Microsecond, Self::Nanosecond];
 
-    /// Its name in configurations.
+    /// The name of the unit in configurations.
     pub fn name(self) -> &'static str {
         match self {
             Self::Second => "s",
@@ -116,13 +116,13 @@ impl TimeUnit {
         }
     }
 
-    /// The step from a number of it to the next float32, ns.
+    /// The step from a number of this unit to the next float32, ns.
     pub fn step_of_float32_ns(self, number: f32) -> f64 {
         let (number, next) = (number.abs(), number.abs().next_up());
         (f64::from(next) - f64::from(number)) * self.ns() as f64
     }
 
-    /// Nanoseconds in one of it.
+    /// The number of nanoseconds in this unit.
     pub fn ns(self) -> i64 {
         match self {
             Self::Second => 1_000_000_000,
@@ -143,7 +143,7 @@ pub struct FromError {
 }
 
 impl FromConfig {
-    /// Checks it. `dim` is how many values a sample has; `None` for a cloud.
+    /// Checks the configuration. `dim` is the number of values of a sample; `None` for a cloud.
     ///
     /// # Errors
     /// The first key that can't be used.

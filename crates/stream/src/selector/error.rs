@@ -1,11 +1,11 @@
 use robocache_yaml::listed;
 use std::fmt::Display;
 
-/// The reason why something can't be taken from a payload.
+/// The reason why a sample, a cloud or a stamp can't be taken from a payload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelectError {
-    /// The payload is not a struct of one row, or lacks a field, or the type or value of one can't be used.
+    /// The payload is not a struct of one row, or lacks a field, or the type or value of a field can't be used.
     #[error("{0}")]
     Refused(String),
     /// A field contradicts the rest of the payload.
@@ -14,23 +14,23 @@ pub enum SelectError {
 }
 
 impl SelectError {
-    /// The payload is not a struct of one row, but this.
+    /// Returns the error of a payload that is not a struct of one row.
     pub(super) fn payload(came: impl Display) -> Self {
         Self::Refused(format!("the payload is {came} (allowed: a struct of one row)"))
     }
 
-    /// A struct or a list, `within`, lacks the last part of a path.
+    /// Returns the error of a path whose last part is missing in the struct or the list `within`.
     pub(super) fn missing<'a>(path: &str, within: &str, there: impl Iterator<Item = &'a str>) -> Self {
         let there = listed(&there.collect::<Vec<_>>());
         Self::Refused(format!("no `{path}`: {within} has {there}"))
     }
 
-    /// The value of a field can't be used.
+    /// Returns the error of a field whose value can't be used.
     pub(super) fn value(path: impl Display, came: impl Display, allowed: impl Display) -> Self {
         Self::Refused(format!("`{path}` is {came} (allowed: {allowed})"))
     }
 
-    /// A field contradicts the rest of the payload, which allows something else.
+    /// Returns the error of a field that contradicts the rest of the payload.
     pub(super) fn broken(path: impl Display, came: impl Display, allowed: impl Display) -> Self {
         Self::Broken(format!("`{path}` is {came} (allowed: {allowed})"))
     }

@@ -1,7 +1,7 @@
-//! Inputs as they come: samples and clouds out of the structs that other software sends.
+//! Samples and clouds from the structs that other software sends.
 //!
-//! A [`Selector`] reads the payloads of one input. What it takes of a struct, and where that stands, is found out once for
-//! each Arrow type. `docs/messages.md` has the rules.
+//! A [`Selector`] reads the payloads of one input. For each Arrow type it determines once which fields to take from a struct, and
+//! where they are. `docs/messages.md` has the rules.
 
 mod cloud;
 mod config;
@@ -33,39 +33,39 @@ use types::CloudType;
 
 const XYZ: [&str; 3] = ["x", "y", "z"];
 
-/// Form in which the operations that take an input want its payloads. By default these stay as they come.
+/// Form in which the operations that take an input need its payloads. By default payloads stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Makes structs that are samples flat arrays of this width, with the names that the values have in the struct as
-    /// `fields`.
+    /// Width of samples. Structs that are samples become flat arrays of this width, with the names that the values have in the
+    /// struct as `fields`.
     pub samples: Option<Width>,
-    /// Structs that are clouds become structs of columns.
+    /// Fields of clouds. Structs that are clouds become structs of these columns.
     pub cloud: Option<CloudFields>,
-    /// Paths of the values. `None`: those that are recognised.
+    /// Paths of the values; `None` for the fields of recognised structs.
     pub from: Option<FromConfig>,
-    /// True if columns of text are skipped, as nobody can use them.
+    /// True if columns of text are skipped, as no operation uses them.
     pub skips_text: bool,
-    /// Joints that are taken of a struct that names them, in this order. Empty: those of the first message.
+    /// Joints to take from a struct with joint names, in this order; empty for the joints of the first message.
     pub joints: Vec<String>,
-    /// True if the velocities of joints are taken behind their positions, from a struct that has them.
+    /// True if the velocities of the joints follow their positions, if the struct has velocities.
     pub velocities: bool,
 }
 
 /// Number of values of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// This number; a sample of others is refused.
+    /// Exactly this number of values; samples of other widths are refused.
     Of(usize),
-    /// As many as come.
+    /// Any number of values.
     Any,
 }
 
-/// Fields of a cloud.
+/// Fields to take from a cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CloudFields {
-    /// Each that there is.
+    /// All fields.
     All,
-    /// The fields of these names, beside x, y and z.
+    /// The fields x, y and z, and the fields of these names.
     Named(Vec<String>),
 }
 
@@ -107,8 +107,8 @@ impl Selection {
         }
     }
 
-    /// Selection for the positions of these joints, of a struct that names them, or for samples of any number of values. With
-    /// `velocities` those of the joints follow, where there are any.
+    /// Selection for the positions of these joints from a struct with joint names, or for samples of any number of values. With
+    /// `velocities`, the velocities of the joints follow, if the struct has any.
     ///
     /// ```
     /// use robocache_stream::Selection;
@@ -143,12 +143,12 @@ impl Selection {
         }
     }
 
-    /// Gives a message the stamp that stands elsewhere in its metadata: where `from` says so, or in seconds under
-    /// `timestamp` if its sender gave no `timestamp_ns`. [`Selector::read`] does so; for a message of a recording it is
-    /// still to be done.
+    /// Sets the stamp of a message from another key of its metadata: from the key that `from` names, or from seconds under
+    /// `timestamp` if the sender gave no `timestamp_ns`. [`Selector::read`] calls this; for a message of a recording the caller
+    /// must.
     ///
     /// # Errors
-    /// A stamp that `from` names is not there, or is none. The message has the stamp that it had.
+    /// If the stamp that `from` names is missing or not a time. The message keeps its stamp then.
     pub fn restamp(&self, header: &mut Header) -> Result<(), SelectError> {
         let has_own = header.timestamp_ns.is_present() && !header.is_unstamped();
         let stamp_ns = match self.stamp() {
@@ -173,8 +173,8 @@ impl Selection {
         matches!(self.stamp(), Some(StampConfig::Path(_) | StampConfig::Number(_)))
     }
 
-    /// The path of the number that `from` takes as the stamp, and its unit: ns where it says none. The path may be that of
-    /// another form of stamp, too.
+    /// The path of the number that `from` takes as the stamp, and its unit; ns if `from` gives no unit. Without a unit, the path
+    /// may also lead to another form of stamp.
     pub fn number_stamp(&self) -> Option<(&str, TimeUnit)> {
         match self.stamp()? {
             StampConfig::Path(path) => Some((path, TimeUnit::Nanosecond)),
@@ -187,8 +187,8 @@ impl Selection {
         self.from.as_ref()?.stamp.as_ref()
     }
 
-    /// True if a payload of this type has the form that would be taken of a struct, as a recording has it. If values
-    /// are taken by name, their names decide.
+    /// True if a payload of this type already has the form that is made from a struct, as in a recording. If values are taken by
+    /// name, the payload must have names.
     fn is_taken(&self, schema: &DataType, header: &Header) -> bool {
         let is_named = self.from.as_ref().is_some_and(|from| from.names.is_some());
         let is_whole = match schema {
@@ -198,8 +198,8 @@ impl Selection {
         is_whole && header.timestamp_ns.is_present()
     }
 
-    /// Selection that serves two operations on one input. `None` if it can't serve both: one names paths, and the other
-    /// has different ones, or none; one takes velocities, and the other samples of a width.
+    /// Merges the selections of two operations on one input. Returns `None` if their `from` differ and neither selection is the
+    /// default, or if one takes velocities and the other takes samples of a fixed width.
     pub fn and(self, other: Self) -> Option<Self> {
         let takes_any = |selection: &Self| *selection == Self::default();
         if self.from != other.from && !takes_any(&self) && !takes_any(&other) {
@@ -213,7 +213,7 @@ impl Selection {
             true => other.samples,
             false => self.samples.or(other.samples),
         };
-        // Who names no joints wants all of them.
+        // A selection without joints takes all joints.
         let mut joints = self.joints;
         match joints.is_empty() || other.joints.is_empty() {
             true => joints.clear(),
@@ -225,7 +225,7 @@ impl Selection {
                 Some(CloudFields::Named(names))
             }
             (None, None) => None,
-            // Who takes whatever comes wants everything.
+            // A selection without a choice of fields takes all fields.
             _ => Some(CloudFields::All),
         };
         Some(Self {
@@ -239,7 +239,7 @@ impl Selection {
     }
 }
 
-/// Reads the payloads of one input.
+/// Reader of the payloads of one input.
 ///
 /// ```
 /// use arrow_array::{ArrayRef, Float64Array, StructArray};
@@ -264,33 +264,34 @@ impl Selection {
 /// ```
 pub struct Selector {
     selection: Selection,
-    /// The type of the last payload, and what is done with those of that type.
+    /// Type of the last payload; `plan` is for payloads of this type.
     schema: Option<DataType>,
     plan: Result<Plan, SelectError>,
-    /// The names of the values of a sample, which its type does not change: another type of list, or of one that is empty, still
-    /// has the same joints.
+    /// Names of the values of a sample. They stay when the type of the payload changes: another type of list, even of an empty
+    /// list, still has the same joints.
     names: Vec<String>,
-    /// Note to be logged on the type that was recognised, and the notes that were logged before.
+    /// Note about the recognised type, to be logged.
     note: Option<String>,
+    /// Notes that were logged before.
     noted: Vec<String>,
 }
 
-/// Plan for payloads of a type.
+/// Plan for payloads of one type.
 #[derive(Default)]
 struct Plan {
     take: Take,
     stamp: Option<Stamp>,
     /// Path of the coordinate frame.
     frame: Option<Path>,
-    /// Type that the struct was recognised as, and the parts that are taken.
+    /// Note that names the recognised type and the parts that are taken.
     recognised: Option<String>,
 }
 
-/// Type that a struct of these fields is recognised as.
+/// Kind of struct that is recognised by its fields.
 pub enum Recognised {
     /// A `PointCloud2`, or a struct of points.
     Cloud,
-    /// The paths of what a sample is made of, and that of the names of its values.
+    /// A sample: the paths of its values, and the path of their names.
     Sample(Vec<&'static str>, Option<&'static str>),
 }
 
@@ -302,7 +303,7 @@ pub fn recognise(fields: &Fields) -> Option<Recognised> {
 
 #[derive(Default)]
 enum Take {
-    /// The payload as it came.
+    /// The unchanged payload.
     #[default]
     Everything,
     Samples(samples::Samples, Width),
@@ -312,7 +313,7 @@ enum Take {
 }
 
 impl Selector {
-    /// For payloads that are wanted like this.
+    /// Creates a selector for this selection.
     pub fn new(selection: Selection) -> Self {
         Self {
             selection,
@@ -324,12 +325,12 @@ impl Selector {
         }
     }
 
-    /// Note for the log on the parts that are taken of a struct that was recognised: once for each kind that comes.
+    /// Takes the note for the log about the parts that are taken from a recognised struct: one note for each kind of struct.
     pub fn take_note(&mut self) -> Option<String> {
         self.note.take()
     }
 
-    /// Numbers that could not be taken as they are, up to now.
+    /// The counts of rounded and missing numbers so far.
     pub fn losses(&self) -> Losses<'_> {
         match self.taken() {
             Some(Take::Samples(samples, _)) => samples.losses(),
@@ -337,7 +338,7 @@ impl Selector {
         }
     }
 
-    /// Number of messages with elements or fields that the first did not have, in words.
+    /// Describes how many messages have elements or fields that the first message did not have.
     pub fn others(&self) -> Option<String> {
         match self.taken()? {
             Take::Samples(samples, _) => samples.others(),
@@ -346,7 +347,7 @@ impl Selector {
         }
     }
 
-    /// The forms that the times of the points of a cloud were taken for, in words, if they are not those usual by their name.
+    /// Describes the forms in which the times of a cloud's points were read, if they are not the usual forms of the field.
     pub fn times(&self) -> Option<String> {
         match self.taken()? {
             Take::PointCloud2(cloud) => cloud.times.as_ref()?.unusual(),
@@ -355,7 +356,7 @@ impl Selector {
         }
     }
 
-    /// The fields of the last cloud that are in no column, in words.
+    /// Describes the fields of the clouds so far that are not in a column.
     pub fn left_out(&self) -> Vec<String> {
         match self.taken() {
             Some(Take::PointCloud2(cloud)) => cloud.left_out.clone(),
@@ -367,11 +368,11 @@ impl Selector {
         self.plan.as_ref().ok().map(|plan| &plan.take)
     }
 
-    /// Makes `message` what is wanted of an Arrow array with this metadata, keeping its memory. Everything that is not to be
-    /// taken apart is read as by [`Message::read`].
+    /// Reads the selected parts of an Arrow array with this metadata into the allocated memory of `message`. A payload of which no
+    /// parts are selected is read as by [`Message::read`].
     ///
     /// # Errors
-    /// As [`Message::read`]; [`SelectError`]. The payload is of no use then.
+    /// The errors of [`Message::read`]; [`SelectError`]. The payload can't be used then.
     pub fn read<'a>(
         &mut self,
         metadata: impl IntoIterator<Item = (&'a str, MetadataRef<'a>)>,
@@ -435,7 +436,7 @@ impl Selector {
                 None => format!("a cloud, {of_times}"),
             });
         }
-        // A payload in a ring is a tensor or columns, without parts that could be named.
+        // A payload in a ring is a tensor or columns, and `from` can't name parts of these.
         if self.selection.from.is_some() && message.header.is_resident() {
             return Err(SelectError::payload("in a ring").into());
         }
@@ -460,7 +461,7 @@ impl Selector {
             Some(StampConfig::Path(path)) => Some(Stamp::find(path, fields)?),
             Some(StampConfig::Number(stamp)) => Some(Stamp::number(stamp, fields)?),
             Some(StampConfig::Metadata(_)) => None,
-            // A field of that name that is not a stamp is none of ours.
+            // A field of that name that is not a stamp is ignored.
             None => Stamp::find("header.stamp", fields).ok(),
         };
         let frame = types::FRAMES.into_iter().find_map(|path| {
@@ -493,7 +494,7 @@ impl Selector {
         Ok(Take::Lists(cloud::Lists::find(paths, fields, wanted)?))
     }
 
-    /// Parts that are taken of a struct that is recognised, and the words for it.
+    /// Chooses the parts to take from a recognised struct, and the note about them.
     fn take_recognised(&self, fields: &Fields) -> Result<(Take, Option<String>), SelectError> {
         if let Some(dim) = self.selection.samples
             && let Some(known) = types::sample(fields)
@@ -528,12 +529,12 @@ impl Selector {
 }
 
 impl Plan {
-    /// True if something is taken out of the one row of a struct. A struct of another form may have points in its rows.
+    /// True if parts are taken from the one row of a struct. A struct that stays unchanged may have points in its rows.
     fn needs_a_row(&self, payload: &StructArray) -> bool {
         !matches!(self.take, Take::Everything) || payload.len() == 1 && payload.is_valid(0)
     }
 
-    /// Reads a payload. `is_configured`: the configuration says where the stamp stands, whatever the metadata say.
+    /// Reads a payload. If `is_configured`, the configured stamp of the payload goes before that of the metadata.
     fn read(
         &mut self,
         payload: &StructArray,
@@ -548,13 +549,13 @@ impl Plan {
             Some(Err(error)) if is_needed => return Err(error.into()),
             stamp_ns => stamp_ns.and_then(Result::ok),
         };
-        // A 0 may be none: then another stamp of the message stands for it.
+        // A stamp of 0 may mean a missing stamp: another stamp of the message goes before it.
         let has_other = header.timestamp_ns.is_present();
         if let Some(stamp_ns) = stamp_ns.filter(|&ns| is_needed && !(ns == 0 && has_other)) {
             header.timestamp_ns.set(stamp_ns);
         }
         self.read_frame(payload, header);
-        // The times of points are by the clock of the payload's own stamp.
+        // The times of points count by the clock of the payload's own stamp.
         let stamp_ns = stamp_ns.filter(|&ns| ns != 0);
         let stamp_ns = stamp_ns.or(header.timestamp_ns.get()).unwrap_or(0);
         match &mut self.take {

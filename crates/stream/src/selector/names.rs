@@ -1,4 +1,4 @@
-//! Elements of lists by name.
+//! Choice of list elements by name.
 
 use super::SelectError;
 use super::path::{Path, is_text, item_of, text};
@@ -6,7 +6,7 @@ use arrow_array::{ArrayRef, StructArray};
 use arrow_schema::{DataType, Fields};
 use std::ops::Range;
 
-/// Messages that have names which the first did not have.
+/// Count of messages with names that the first message did not have, and these names.
 #[derive(Debug, Default)]
 pub(super) struct NewNames {
     messages: u64,
@@ -16,7 +16,7 @@ pub(super) struct NewNames {
 impl NewNames {
     const MOST: usize = 64;
 
-    /// Counts a message with such names.
+    /// Counts a message with these new names.
     pub(super) fn add<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
         self.messages += 1;
         for name in names {
@@ -26,7 +26,7 @@ impl NewNames {
         }
     }
 
-    /// Number of messages with a problem, and the problem, if there are any.
+    /// Describes the messages that were counted: their number, `what` they have, and the new names. `None` if there are none.
     pub(super) fn line(&self, what: &str) -> Option<String> {
         let names: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
         let new = match names.is_empty() {
@@ -41,19 +41,20 @@ impl NewNames {
 #[derive(Debug)]
 pub(super) struct Names {
     path: Path,
-    /// The names of the elements that are taken. Empty until a message has said which there are.
+    /// The names of the elements that are taken; empty until the first message gives them.
     order: Vec<String>,
-    /// The names in the last message, and where in it those of `order` are.
+    /// Names in the last message.
     last: Vec<String>,
+    /// Indices of the names of `order` in `last`.
     places: Vec<usize>,
     is_known: bool,
-    /// True if the first message decides which elements are taken; the note is then about the messages with more.
+    /// True if the first message decides which elements are taken; `others` then counts messages with more elements.
     is_of_first: bool,
     others: NewNames,
 }
 
 impl Names {
-    /// Names at a path, of which `order` are taken; without any, those of the first message, in its order.
+    /// Finds the names at a path. The elements of `order` are taken; if `order` is empty, those of the first message in its order.
     pub(super) fn find(path: &str, order: Vec<String>, fields: &Fields) -> Result<Self, SelectError> {
         let is_list = |data_type: &DataType| item_of(data_type).is_some_and(|item| is_text(item.data_type()));
         let (path, _) = Path::typed(path, fields, is_list, "a list of texts")?;
@@ -73,12 +74,12 @@ impl Names {
         self.path.text()
     }
 
-    /// The names of the elements that are taken, as far as they are known.
+    /// The names of the elements that are taken; empty if not yet known.
     pub(super) fn order(&self) -> &[String] {
         &self.order
     }
 
-    /// Finds the elements that are taken in a message.
+    /// Finds the elements of a message that are taken.
     pub(super) fn look(&mut self, payload: &StructArray) -> Result<(), SelectError> {
         let (values, range) = self.path.list(payload)?;
         let is_last = self.is_known
@@ -100,12 +101,12 @@ impl Names {
         Ok(())
     }
 
-    /// Takes the names of the message that was looked at last in later ones, too, if nothing has said yet which.
+    /// Makes the names of the last message the `order` for later messages, if `order` is empty. Counts a message with new names.
     pub(super) fn keep(&mut self) {
         if self.order.is_empty() {
             self.order.clone_from(&self.last);
         }
-        // Each name that is taken is there once.
+        // Each name of `order` is in `last` once, so more names are new names.
         if self.is_of_first && self.last.len() > self.order.len() {
             let order = &self.order;
             let is_new = |name: &&str| !order.iter().any(|known| known == name);
@@ -113,7 +114,7 @@ impl Names {
         }
     }
 
-    /// Number of messages with elements that the first did not have, in words.
+    /// Describes how many messages have elements that the first message did not have.
     pub(super) fn others(&self) -> Option<String> {
         let what = format!(
             "have names in `{}` that the first did not have, whose values are left out",
@@ -122,12 +123,12 @@ impl Names {
         self.others.line(&what)
     }
 
-    /// Number of names that the message has.
+    /// The number of names in the last message.
     pub(super) fn len(&self) -> usize {
         self.last.len()
     }
 
-    /// Indices of the elements that are taken in a list of the message.
+    /// Indices of the elements that are taken in the lists of the last message.
     pub(super) fn places(&self) -> &[usize] {
         &self.places
     }

@@ -17,7 +17,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// Finds a field below `fields`, and says what it is.
+    /// Finds the path of a field below `fields`, and the field.
     pub fn find(text: &str, fields: &Fields) -> Result<(Self, FieldRef), SelectError> {
         let (mut steps, mut at, mut fields) = (Vec::new(), 0, fields);
         loop {
@@ -38,7 +38,7 @@ impl Path {
         }
     }
 
-    /// Finds a field below `fields` whose type `fits`.
+    /// Finds the path of a field below `fields`, and the field, whose type must fit.
     pub(super) fn typed(
         text: &str,
         fields: &Fields,
@@ -52,7 +52,7 @@ impl Path {
         }
     }
 
-    /// One field further down.
+    /// The path of a field in the struct at this path.
     pub fn child(&self, step: usize, name: &str) -> Self {
         let steps = self.steps.iter().copied().chain([step]).collect();
         let text = format!("{}.{name}", self.text);
@@ -64,7 +64,7 @@ impl Path {
         &self.text
     }
 
-    /// The array of its field, of a payload of the schema that it was found in; null if the struct around it is.
+    /// The array of the field in a payload of the schema in which the path was found. Fails if a struct around the field is null.
     pub fn follow<'a>(&self, payload: &'a StructArray) -> Result<&'a ArrayRef, SelectError> {
         let mut within = payload;
         for (depth, &step) in self.steps.iter().enumerate() {
@@ -80,33 +80,33 @@ impl Path {
         Err(self.is_null())
     }
 
-    /// The elements of its field, a list, as a range of an array.
+    /// The elements of the field, which is a list, as a range of an array.
     pub(super) fn list<'a>(&self, payload: &'a StructArray) -> Result<(&'a ArrayRef, Range<usize>), SelectError> {
         first_row(self.follow(payload)?).ok_or_else(|| self.is_null())
     }
 
-    /// The bytes of its field.
+    /// The bytes of the field.
     pub(super) fn bytes<'a>(&self, payload: &'a StructArray) -> Result<&'a [u8], SelectError> {
         bytes(self.follow(payload)?).ok_or_else(|| self.is_null())
     }
 
-    /// The integer of its field.
+    /// The integer of the field.
     pub(super) fn integer(&self, payload: &StructArray) -> Result<i128, SelectError> {
         integer(self.follow(payload)?, 0).ok_or_else(|| self.is_null())
     }
 
-    /// The integer of its field, which counts something.
+    /// The integer of the field, as a size.
     pub(super) fn size(&self, payload: &StructArray) -> Result<usize, SelectError> {
         size(self.integer(payload)?, || self.text.clone())
     }
 
-    /// The refusal of a null.
+    /// Returns the error of a null at this path.
     pub fn is_null(&self) -> SelectError {
         SelectError::value(self.text(), "null", "a value")
     }
 }
 
-/// Takes an integer that counts something, and stands at `path`.
+/// Converts the integer at `path` to a size.
 pub(super) fn size(value: i128, path: impl FnOnce() -> String) -> Result<usize, SelectError> {
     let no_size = |_| SelectError::value(path(), value, "0 or more");
     Ok(u32::try_from(value).map_err(no_size)? as usize)
@@ -127,7 +127,7 @@ pub(super) struct Numbers {
     pub is_list: bool,
 }
 
-/// The elements of a kind of list; the kinds are taken alike.
+/// The element field of a list of any kind; `None` for other types.
 pub(super) fn item_of(data_type: &DataType) -> Option<&FieldRef> {
     match data_type {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Some(item),
@@ -135,7 +135,7 @@ pub(super) fn item_of(data_type: &DataType) -> Option<&FieldRef> {
     }
 }
 
-/// The elements of the first row of an array of lists, as a range of an array. `None` if it is null.
+/// The elements of the first row of an array of lists, as a range of an array; `None` if the row is null.
 fn first_row(array: &ArrayRef) -> Option<(&ArrayRef, Range<usize>)> {
     fn ends<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> (&ArrayRef, Range<usize>) {
         let offsets = lists.value_offsets();
@@ -156,7 +156,7 @@ fn first_row(array: &ArrayRef) -> Option<(&ArrayRef, Range<usize>)> {
 }
 
 impl Numbers {
-    /// The numbers of a field. `None` if it holds none.
+    /// The numbers of a field; `None` if the field does not hold numbers.
     pub(super) fn of(path: &Path, field: &FieldRef) -> Option<Self> {
         let item = item_of(field.data_type());
         Some(Self {
@@ -166,7 +166,7 @@ impl Numbers {
         })
     }
 
-    /// The numbers of a message, as a range of an array. A number that is null is one of the array's nulls.
+    /// The numbers of a message, as a range of an array. Null numbers are nulls of the array.
     pub(super) fn find<'a>(&self, payload: &'a StructArray) -> Result<(&'a ArrayRef, Range<usize>), SelectError> {
         match self.is_list {
             true => self.path.list(payload),
@@ -188,7 +188,7 @@ pub fn number(array: &dyn Array, i: usize) -> f64 {
     }
 }
 
-/// Element `i` of an array of integers; `None` if it is null or no integer.
+/// Element `i` of an array of integers; `None` if the element is null or not an integer.
 pub fn integer(array: &dyn Array, i: usize) -> Option<i128> {
     if array.is_null(i) {
         return None;
@@ -196,7 +196,7 @@ pub fn integer(array: &dyn Array, i: usize) -> Option<i128> {
     downcast_integer_array!(array => Some(array.value(i).into()), _ => None)
 }
 
-/// True if elements of an array are texts.
+/// True if the elements of an array of this type are texts.
 pub(super) fn is_text(data_type: &DataType) -> bool {
     match data_type {
         DataType::Dictionary(_, values) => is_text(values),
@@ -204,7 +204,7 @@ pub(super) fn is_text(data_type: &DataType) -> bool {
     }
 }
 
-/// Element `i` of an array of texts; `None` if it is null.
+/// Element `i` of an array of texts; `None` if the element is null.
 pub(super) fn text(array: &dyn Array, i: usize) -> Option<&str> {
     if array.is_null(i) {
         return None;
@@ -224,7 +224,7 @@ pub(super) fn text(array: &dyn Array, i: usize) -> Option<&str> {
     }
 }
 
-/// True if the first row of an array of this type is bytes.
+/// True if the rows of an array of this type are bytes.
 pub(super) fn is_bytes(data_type: &DataType) -> bool {
     match item_of(data_type) {
         Some(item) => item.data_type() == &DataType::UInt8,
@@ -232,7 +232,7 @@ pub(super) fn is_bytes(data_type: &DataType) -> bool {
     }
 }
 
-/// The bytes of the first row, if they are bytes, and none of them is null.
+/// The bytes of the first row; `None` if the row is not bytes, or if the row or a byte is null.
 fn bytes(array: &ArrayRef) -> Option<&[u8]> {
     if array.is_null(0) {
         return None;

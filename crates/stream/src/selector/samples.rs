@@ -1,4 +1,4 @@
-//! A sample out of a struct of one row.
+//! Samples from structs of one row.
 
 use super::names::Names;
 use super::path::{Numbers, Path, integer, number};
@@ -16,29 +16,30 @@ const ALLOWED: &str = "a number, a list of numbers, or a struct of these";
 #[derive(Debug)]
 pub(super) struct Samples {
     numbers: Vec<Numbers>,
-    /// True if a message need not have the last of them.
+    /// True if the last list may be empty in a message.
     may_lack_last: bool,
-    /// Number of those that the message has which is read.
+    /// Number of `numbers` that the current message has.
     taken: usize,
     names: Option<Names>,
-    /// float32 if every number is that, else float64.
+    /// float32 if all numbers are float32, else float64.
     dtype: Dtype,
-    /// Names of the values, if they have any, and the number of values of each path.
+    /// Names of the values, if they have any.
     labels: Vec<String>,
+    /// Number of values of each path.
     labelled: Vec<usize>,
     losses: [Loss; 2],
 }
 
-/// Numbers that could not be taken as they are.
+/// Counts of numbers that were rounded or missing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Losses<'a> {
-    /// Integers that are rounded: how many, and where the first of them stands.
+    /// Integers that were rounded: their number, and the path of the first.
     pub rounded: (u64, &'a str),
-    /// Nulls, which are NaN.
+    /// Nulls, which became NaN: their number, and the path of the first.
     pub missing: (u64, &'a str),
 }
 
-/// Number of losses, and the field of the first of them.
+/// Number of losses, and the index of the field of the first loss.
 #[derive(Debug, Default)]
 struct Loss {
     count: u64,
@@ -55,14 +56,14 @@ impl Loss {
 }
 
 impl Samples {
-    /// Samples that a configuration names.
+    /// Finds the samples that a configuration names.
     pub(super) fn find(config: &FromConfig, fields: &Fields) -> Result<Self, SelectError> {
         let names = config.names.as_ref();
         let names = names.map(|names| Names::find(&names.key, names.order.clone(), fields));
         Self::new(config.columns.iter().map(String::as_str), names.transpose()?, fields)
     }
 
-    /// Samples at these paths. With names, each path is that of a list.
+    /// Finds the samples at these paths. With names, each path must lead to a list.
     pub(super) fn new<'a>(
         paths: impl IntoIterator<Item = &'a str>,
         names: Option<Names>,
@@ -91,17 +92,17 @@ impl Samples {
         })
     }
 
-    /// Takes messages whose last list of numbers is empty, too, as those without that list.
+    /// Accepts messages whose last list of numbers is empty, and reads them without that list.
     pub(super) fn let_last_be_empty(&mut self) {
         self.may_lack_last = true;
     }
 
-    /// The places of the numbers that the message has which is read.
+    /// The places of the numbers that the current message has.
     fn taken(&self) -> &[Numbers] {
         &self.numbers[..self.taken]
     }
 
-    /// Finds out which numbers a message has.
+    /// Determines which numbers a message has.
     fn look(&mut self, payload: &StructArray) -> Result<(), SelectError> {
         self.taken = self.numbers.len();
         if let (true, Some(last)) = (self.may_lack_last, self.numbers.last())
@@ -112,7 +113,7 @@ impl Samples {
         Ok(())
     }
 
-    /// Numbers that could not be taken as they are, up to now.
+    /// The counts of rounded and missing numbers so far.
     pub(super) fn losses(&self) -> Losses<'_> {
         let [rounded, missing] = &self.losses;
         let place = |loss: &Loss| self.numbers.get(loss.first).map_or("", |numbers| numbers.path.text());
@@ -123,7 +124,7 @@ impl Samples {
         }
     }
 
-    /// Counts the numbers that are not taken as they are.
+    /// Counts the numbers of a message that are rounded or missing.
     fn tally(&mut self, payload: &StructArray) -> Result<(), SelectError> {
         for (i, numbers) in self.numbers[..self.taken].iter().enumerate() {
             let (array, range) = numbers.find(payload)?;
@@ -139,12 +140,12 @@ impl Samples {
         Ok(())
     }
 
-    /// The names of the values, as far as they have names that are known.
+    /// The names of the values; empty if unnamed or not yet known.
     pub(super) fn names(&self) -> &[String] {
         self.names.as_ref().map_or(&[], Names::order)
     }
 
-    /// Number of messages with elements that the first did not have, in words.
+    /// Describes how many messages have elements that the first message did not have.
     pub(super) fn others(&self) -> Option<String> {
         let (names, numbers) = (self.names.as_ref()?, self.numbers.first()?);
         names
@@ -152,7 +153,7 @@ impl Samples {
             .map(|words| format!("`{}`: {words}", numbers.path.text()))
     }
 
-    /// Makes the payload of `message` a flat array of the values, of which there are to be as many as `width` says.
+    /// Writes the values to `message` as a flat array. Refuses another number of values than `width`.
     pub(super) fn read(
         &mut self,
         payload: &StructArray,
@@ -177,7 +178,7 @@ impl Samples {
         if let Some(names) = &mut self.names {
             names.keep();
         }
-        // The mask of the one sample stays; those of the rows and parts of something else are not its.
+        // A mask of one entry is that of the sample, and stays. A longer mask belongs to rows of another payload.
         let mask = match message.header.valid.get() {
             Some(&[mask]) => Some(mask),
             _ => None,
@@ -198,7 +199,7 @@ impl Samples {
         }
     }
 
-    /// Names the values: by their own names, else by where they stand. The elements of a single list without names have none.
+    /// Names the values: by their own names, else by their paths. The elements of a single list without names stay unnamed.
     fn label(&mut self, payload: &StructArray, header: &mut Header) -> Result<(), SelectError> {
         let names = self.names.as_ref().map_or(&[][..], Names::order);
         let taken = &self.numbers[..self.taken];
@@ -233,7 +234,7 @@ impl Samples {
         Ok(())
     }
 
-    /// Number of values of a message.
+    /// The number of values of a message.
     fn count(&self, payload: &StructArray) -> Result<usize, SelectError> {
         let mut values = 0;
         for numbers in self.taken() {
@@ -282,7 +283,7 @@ impl Samples {
     }
 }
 
-/// Adds the numbers of a field, of a struct those of its fields in their order.
+/// Adds the numbers of a field; if the field is a struct, the numbers of its fields in their order.
 fn add(path: &Path, field: &FieldRef, numbers: &mut Vec<Numbers>) -> Result<(), SelectError> {
     if let DataType::Struct(fields) = field.data_type() {
         for (step, field) in fields.iter().enumerate() {

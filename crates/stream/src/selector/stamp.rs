@@ -13,14 +13,14 @@ pub(super) const S: i64 = 1_000_000_000;
 /// The key under which other nodes send a time in seconds.
 const TIMESTAMP: &str = "timestamp";
 
-/// A stamp in the payload.
+/// Place of a stamp in the payload.
 #[derive(Debug)]
 pub(super) enum Stamp {
-    /// Seconds, and nanoseconds on top of them.
+    /// Paths of the seconds, and of the nanoseconds beyond them.
     Parts([Path; 2]),
-    /// A number of ns, or an Arrow timestamp.
+    /// Path of an integer of ns, or of an Arrow timestamp.
     Whole(Path),
-    /// A number of units, each of this many ns.
+    /// Path of a number, and its unit in ns.
     Number(Path, i64),
 }
 
@@ -46,13 +46,13 @@ impl Stamp {
         ))
     }
 
-    /// The number at a path.
+    /// Finds the number at a path that a configuration names.
     pub(super) fn number(stamp: &NumberStamp, fields: &Fields) -> Result<Self, SelectError> {
         let (path, _) = Path::typed(&stamp.path, fields, DataType::is_numeric, "a number")?;
         Ok(Self::Number(path, stamp.unit.ns()))
     }
 
-    /// The time, ns.
+    /// Reads the stamp of a payload, ns.
     pub(super) fn read(&self, payload: &StructArray) -> Result<i64, SelectError> {
         let (path, ns) = match self {
             Self::Parts([sec, nanosec]) => {
@@ -86,7 +86,7 @@ impl Stamp {
     }
 }
 
-/// The time in the first row, ns.
+/// Reads the time in the first row of an array, ns.
 fn whole(array: &ArrayRef) -> Option<i128> {
     match array.data_type() {
         DataType::Timestamp(unit, _) => {
@@ -98,7 +98,7 @@ fn whole(array: &ArrayRef) -> Option<i128> {
 }
 
 impl MetadataStamp {
-    /// The time that the metadata have under the key, ns.
+    /// Reads the time that the metadata have under the key, ns.
     pub(super) fn read(&self, header: &Header) -> Result<i64, SelectError> {
         let unit = self.unit.ns();
         let value = header.get(&self.metadata);
@@ -116,7 +116,7 @@ impl MetadataStamp {
     }
 }
 
-/// Seconds under the key `timestamp`, as nodes that have a time of their own send them: ns, if they are.
+/// Reads the seconds that other nodes send as a Float under the key `timestamp`, as ns.
 pub(super) fn from_seconds(header: &Header) -> Option<i64> {
     match header.other.get(TIMESTAMP)?.as_ref() {
         MetadataRef::Float(seconds) => ns_of(seconds, S),
@@ -124,7 +124,7 @@ pub(super) fn from_seconds(header: &Header) -> Option<i64> {
     }
 }
 
-/// Nanoseconds of `value` units. The whole units are taken exactly.
+/// Converts `value` units to nanoseconds, whole units exactly; `None` beyond int64.
 pub fn ns_of(value: f64, unit_ns: i64) -> Option<i64> {
     const MAX: f64 = i64::MAX as f64;
     let whole = value.floor();

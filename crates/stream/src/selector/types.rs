@@ -7,21 +7,21 @@ pub const FRAMES: [&str; 2] = [ROS_FRAME, STD_FRAME];
 const ROS_FRAME: &str = "header.frame_id";
 const STD_FRAME: &str = "frame_id";
 
-/// A struct of which a sample is made.
+/// Type of struct that is read as a sample.
 #[derive(Debug)]
 pub(super) struct SampleType {
     /// Name of the type.
     pub name: &'static str,
-    /// Fields that are taken.
+    /// Paths of the fields that are taken.
     pub columns: Vec<&'static str>,
-    /// The names of the elements of what is taken.
+    /// Field with the names of the elements that are taken.
     pub names: Option<&'static str>,
-    /// The velocities of these elements.
+    /// Field with the velocities of these elements.
     pub velocities: Option<&'static str>,
 }
 
-/// Every struct of which samples are made: its name, its fields in any order, those that are taken, that of the names of
-/// their elements, and that of the velocities. The arrays of every other type have the fields of `std_msgs/Float64MultiArray`.
+/// Structs that are read as samples, one a line: name of the type, fields in any order, paths that are taken, field of element
+/// names, and field of velocities. Multi-arrays of every other element type have the fields of `std_msgs/Float64MultiArray`.
 const SAMPLES: &str = "\
 std/control/v1/JointState      | names positions velocities efforts | positions | names | velocities
 std/math/v1/Pose               | position orientation | position orientation |
@@ -39,7 +39,7 @@ geometry_msgs/TwistStamped     | header twist | twist.linear twist.angular |
 nav_msgs/Odometry              | header child_frame_id pose twist \
                                | pose.pose.position pose.pose.orientation twist.twist.linear twist.twist.angular |";
 
-/// Every struct that is a cloud: its name and its fields.
+/// Structs that are read as clouds: type, name and fields.
 const CLOUDS: [(CloudType, &str, &str); 4] = [
     (
         CloudType::PointCloud2,
@@ -59,7 +59,7 @@ const CLOUDS: [(CloudType, &str, &str); 4] = [
     (CloudType::Std, "std/media/v1/PointCloud", "points width height"),
 ];
 
-/// A struct that is a cloud.
+/// Type of struct that is read as a cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CloudType {
     PointCloud2,
@@ -68,7 +68,7 @@ pub(super) enum CloudType {
     Std,
 }
 
-/// The struct of samples that has these fields.
+/// Finds the type of sample that has these fields.
 pub(super) fn sample(fields: &Fields) -> Option<SampleType> {
     SAMPLES.lines().find_map(|line| {
         let mut parts = line.split('|').map(str::trim);
@@ -85,7 +85,7 @@ pub(super) fn sample(fields: &Fields) -> Option<SampleType> {
     })
 }
 
-/// The cloud that has these fields, and its name.
+/// Finds the type of cloud that has these fields, and its name.
 pub(super) fn cloud(fields: &Fields) -> Option<(CloudType, &'static str)> {
     let found = CLOUDS.iter().find(|(_, _, names)| are(fields, names));
     found.map(|&(cloud, name, _)| (cloud, name))

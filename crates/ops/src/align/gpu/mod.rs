@@ -75,7 +75,7 @@ struct Pass {
 }
 
 /// List of copies of samples into their rings, in the staging block.
-struct FreshList<'a> {
+struct CopyList<'a> {
     list: DevicePtr<'a>,
     count: usize,
     /// The most elements of one copy.
@@ -331,18 +331,18 @@ impl GpuFuser {
     }
 
     /// Puts a list of copies into the staging block.
-    fn put_list<'a>(&'a self, count: usize, fresh: impl Iterator<Item = Fresh<'a>>) -> FreshList<'a> {
+    fn put_list<'a>(&'a self, count: usize, fresh: impl Iterator<Item = Fresh<'a>>) -> CopyList<'a> {
         let mut most = 0;
         let fresh = fresh.inspect(|fresh| most = most.max(fresh.elements()));
         let list = self.staging.put_each(count, fresh);
-        FreshList { list, count, most }
+        CopyList { list, count, most }
     }
 
     /// Launches copies of samples into their rings.
     ///
     /// # Safety
     /// The list, the samples and the rings must live until the stream is synchronized.
-    unsafe fn append(&self, fresh: &FreshList<'_>) -> Result<(), DeviceFault> {
+    unsafe fn append(&self, fresh: &CopyList<'_>) -> Result<(), DeviceFault> {
         let blocks = fresh.most.div_ceil(BLOCK).min(4 * self.gpu.multiprocessors());
         let params = AppendParams { fresh: fresh.list };
         // SAFETY: the parameters are those of the kernel; the rest is the caller's promise.

@@ -3,7 +3,7 @@
 use super::params::{ALL_FINITE, BLOCK, Fresh, INSERT, InsertParams, TAKE, TAKEN_AT_ONCE, TakeParams, Verdict};
 use super::{GpuFuser, put_samples, sample_room};
 use crate::align::timeline::check_rotation;
-use crate::align::{Pushed, SampleError, Timeline};
+use crate::align::{PushOutcome, SampleError, Timeline};
 use robocache_device::gpu::staging::room;
 use robocache_device::gpu::{DeviceBuf, DeviceFault, DevicePtr, DeviceSlice, SliceError};
 use robocache_device::{Dtype, HostBuf, Values};
@@ -14,7 +14,7 @@ use std::ops::Range;
 const TAKING_BLOCKS: u32 = 8;
 
 /// Most channels of a rotation.
-const MOST_WIDTH: usize = 6;
+const MAX_ROTATION_CHANNELS: usize = 6;
 
 /// The reason why a sample was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +31,7 @@ pub enum FuserError {
         /// The driver's error.
         error: DeviceFault,
         /// Result of the sample's arrival.
-        pushed: Pushed,
+        pushed: PushOutcome,
     },
 }
 
@@ -88,7 +88,7 @@ impl GpuFuser {
         modality: usize,
         stamp_ns: i64,
         sample: DeviceSample<'_>,
-    ) -> Result<Pushed, FuserError> {
+    ) -> Result<PushOutcome, FuserError> {
         self.gpu.check(sample.memory.gpu())?;
         timeline.check(modality, stamp_ns, sample.values.len())?;
         if let Some(Verdict { channel, value }) = self.take(sample.values)? {
@@ -107,7 +107,7 @@ impl GpuFuser {
 
     /// Checks that the channels in `row` that must be rotations are rotations. They are few, and are copied to the host for it.
     fn check_rotations(&self, timeline: &Timeline, modality: usize) -> Result<(), FuserError> {
-        let mut channels = [0f32; MOST_WIDTH];
+        let mut channels = [0f32; MAX_ROTATION_CHANNELS];
         for group in timeline
             .groups(modality)
             .iter()
@@ -148,9 +148,9 @@ impl GpuFuser {
         &mut self,
         modality: usize,
         place: Option<Place>,
-        pushed: Pushed,
+        pushed: PushOutcome,
         inserted: Result<(), DeviceFault>,
-    ) -> Result<Pushed, FuserError> {
+    ) -> Result<PushOutcome, FuserError> {
         inserted.map(|()| pushed).map_err(|error| {
             self.lost_row = place.map(|place| (modality, place));
             FuserError::Lost { error, pushed }
@@ -167,7 +167,7 @@ impl GpuFuser {
         modality: usize,
         stamp_ns: i64,
         sample: Values<'_>,
-    ) -> Result<Pushed, FuserError> {
+    ) -> Result<PushOutcome, FuserError> {
         if !timeline.are_rows_on_device(modality) {
             return Ok(timeline.push(modality, stamp_ns, sample)?);
         }

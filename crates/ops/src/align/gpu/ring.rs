@@ -41,13 +41,13 @@ impl Ring {
     pub(super) fn lacking(&mut self, history: &History) -> Result<Range<usize>, DeviceFault> {
         let held = history.times().len();
         let (first, end) = (history.first(), history.first() + held as u64);
-        let mut known = self.end.min(history.take_rewritten());
+        let mut copied_until = self.end.min(history.take_rewritten());
         if !self.has_room(held) {
-            known = 0;
+            copied_until = 0;
             self.grow(held)?;
         }
         self.end = end;
-        Ok(known.saturating_sub(first).min(held as u64) as usize..held)
+        Ok(copied_until.saturating_sub(first).min(held as u64) as usize..held)
     }
 
     /// Creates an empty ring with room for `held` samples.

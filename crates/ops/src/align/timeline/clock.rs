@@ -9,7 +9,7 @@ const DEFAULT_JUMP: i64 = 10_000_000_000;
 const MOVING_SAMPLES: u32 = 8;
 
 /// Lead over G, ns, up to which a stream leads again after a move of G left it aside.
-const LEADS_AGAIN: i64 = 1_000_000_000;
+const MAX_LEAD_AGAIN: i64 = 1_000_000_000;
 
 /// Relation of a stream to G: whether it is aside, and how far it went on without an observation.
 #[derive(Default)]
@@ -97,7 +97,7 @@ impl Timeline {
     }
 
     /// Returns G, but with each stream that leads counted as newer than its newest sample by [`InputStream::ahead`].
-    pub(super) fn clock_with_ahead(&self) -> Option<i64> {
+    pub(super) fn clock_with_lead(&self) -> Option<i64> {
         let all_are_closed = self.waited_for().next().is_none();
         let leading = self
             .streams
@@ -215,11 +215,11 @@ impl Timeline {
 
     /// True if a tick or a request would be answered at `due`.
     fn is_new(&self, due: i64) -> bool {
-        !matches!(self.spec.trigger, Trigger::Timer(_)) || self.not_again().is_none_or(|sent| due > sent)
+        !matches!(self.spec.trigger, Trigger::Timer(_)) || self.sent_until().is_none_or(|sent| due > sent)
     }
 
     /// True if `due` is a period or more away from `mark`, the due time when samples were last counted anew.
-    fn is_elsewhere(&self, due: i64, mark: Option<i64>) -> bool {
+    fn is_period_away(&self, due: i64, mark: Option<i64>) -> bool {
         mark.is_none_or(|mark| due.saturating_sub(mark).saturating_abs() >= self.period_ns())
     }
 
@@ -243,7 +243,7 @@ impl Timeline {
         let was_behind = self.last_sent.is_some_and(|sent| reached < sent);
         self.notices.push(Notice::Moved { modality, by_ns });
         for i in 0..self.streams.len() {
-            let limit = self.jump_limit(i).unwrap_or(DEFAULT_JUMP).min(LEADS_AGAIN);
+            let limit = self.jump_limit(i).unwrap_or(DEFAULT_JUMP).min(MAX_LEAD_AGAIN);
             let stream = &mut self.streams[i];
             let ahead_ns = stream.history.newest().map_or(0, |newest| newest.saturating_sub(to));
             let is_aside = stream.spec.waits && i != modality && ahead_ns > 0;
@@ -258,7 +258,7 @@ impl Timeline {
         self.clock = Some(to);
         let due = to.saturating_sub(wait);
         self.next = match self.spec.trigger {
-            Trigger::Grid => Some(self.at_or_before(due)),
+            Trigger::Grid => Some(self.grid_time_at_or_before(due)),
             Trigger::Stream { .. } => None,
             Trigger::Timer(_) | Trigger::Request(_) => Some(due),
         };
@@ -269,14 +269,14 @@ impl Timeline {
             self.next = Some(next.max(sent.saturating_add(self.spec.grid.period())));
         }
         // If the move made nothing due, the others go on counting: a stream that closes and opens must not silence them.
-        let comes_of_it = match self.spec.trigger {
+        let makes_due = match self.spec.trigger {
             Trigger::Grid => self.is_next_due(),
             _ => self
                 .due_until()
-                .is_none_or(|due| self.is_new(due) && self.is_elsewhere(due, mark)),
+                .is_none_or(|due| self.is_new(due) && self.is_period_away(due, mark)),
         };
         for (i, stream) in self.streams.iter_mut().enumerate() {
-            if comes_of_it || i == modality {
+            if makes_due || i == modality {
                 stream.pace.restart();
             }
         }

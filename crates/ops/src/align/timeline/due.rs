@@ -3,7 +3,7 @@
 
 use super::{InputStream, Notice, Target, Timeline, Trigger};
 use crate::align::Rows;
-use crate::align::spec::LOOKS_BACK;
+use crate::align::spec::MAX_LOOK_BACK;
 
 /// Most targets that may fall due at once: more count as a clock jump, because nobody could take them. Without `max_wait_ms` a
 /// stream may have waited for another for days, so the bound is wide; with it, `jump_ms` is the bound.
@@ -13,7 +13,7 @@ const MAX_TARGETS_AT_ONCE: i64 = 1 << 32;
 const START_HORIZON: i64 = 1_000_000_000;
 
 /// The target that comes next, due or not.
-pub(super) struct Next {
+pub(super) struct NextTarget {
     pub time_ns: i64,
     /// True if targets start without the streams that are behind.
     pub leaves_behind: bool,
@@ -22,7 +22,7 @@ pub(super) struct Next {
     pub is_deterministic: bool,
 }
 
-impl Next {
+impl NextTarget {
     pub(super) fn at(time_ns: i64) -> Self {
         Self {
             time_ns,
@@ -68,8 +68,8 @@ impl Timeline {
     }
 
     /// Counts a target as sent.
-    fn send(&mut self, next: Next) -> Target {
-        let (time, sent) = (next.time_ns, self.not_again());
+    fn send(&mut self, next: NextTarget) -> Target {
+        let (time, sent) = (next.time_ns, self.sent_until());
         if next.leaves_behind {
             self.notice_streams_behind(time);
         }
@@ -82,7 +82,7 @@ impl Timeline {
         self.begins_anew &= self.next.is_none();
         self.last_sent = Some(sent.map_or(time, |sent| sent.max(time)));
         if next.request.is_some() {
-            self.asks.pop_front();
+            self.pending.pop_front();
         }
         if self.spec.trigger == Trigger::Grid {
             self.count_anew();
@@ -96,11 +96,11 @@ impl Timeline {
         }
     }
 
-    fn next_on_grid(&mut self, until: Option<i64>) -> Option<Next> {
+    fn next_on_grid(&mut self, until: Option<i64>) -> Option<NextTarget> {
         if let (Some(next), Some(until)) = (self.next, until)
             && until.saturating_sub(next) / self.spec.grid.period() > MAX_TARGETS_AT_ONCE
         {
-            let anew = self.at_or_before(until);
+            let anew = self.grid_time_at_or_before(until);
             let targets = (anew - next) / self.spec.grid.period();
             self.notices.push(Notice::Skipped { targets });
             self.epoch += 1;
@@ -110,7 +110,7 @@ impl Timeline {
             return self.first_target();
         };
         self.forget(self.earliest(next));
-        Some(Next::at(next))
+        Some(NextTarget::at(next))
     }
 
     /// Returns the earliest target that may come in place of `next`: after a clock jump the grid starts anew right after the
@@ -122,8 +122,8 @@ impl Timeline {
     /// Returns the next target of the leader's samples: the first that is at least the `every`-th after the last target, and at
     /// least `min_interval` later. If targets begin anew, it is the first sample at or after the [start](Self::start) that
     /// follows the last target by `min_interval` or more.
-    fn next_of_leader(&mut self, leader: usize, every: usize, min_interval: i64) -> Option<Next> {
-        let sent = self.not_again();
+    fn next_of_leader(&mut self, leader: usize, every: usize, min_interval: i64) -> Option<NextTarget> {
+        let sent = self.sent_until();
         let runs = self.next.is_some();
         if let Some(sent) = sent.filter(|_| runs) {
             self.forget_for_leader(leader, sent);
@@ -136,7 +136,7 @@ impl Timeline {
             let follows = history.until(sent) + if runs { every - 1 } else { 0 };
             at = at.max(follows).max(first_at(sent.saturating_add(min_interval)));
         }
-        let mut next = Next::at(*times.get(at)?);
+        let mut next = NextTarget::at(*times.get(at)?);
         if let Some(due) = self.due_at_start(next.time_ns).filter(|_| !runs) {
             next.time_ns = times[history.until(due) - 1];
             next.leaves_behind = true;
@@ -145,16 +145,16 @@ impl Timeline {
     }
 
     /// Returns the newest time that is due, if the timer has ticked and the time is after the last target.
-    fn next_at_tick(&mut self, until: i64) -> Option<Next> {
+    fn next_at_tick(&mut self, until: i64) -> Option<NextTarget> {
         if !self.has_begun(until) {
             return None;
         }
         // The due time may go back before the next tick: if a stream opens again, or if all are closed.
-        self.forget(until - LOOKS_BACK);
-        let is_newer = self.not_again().is_none_or(|sent| until > sent);
-        (self.ticked && is_newer).then(|| Next {
+        self.forget(until - MAX_LOOK_BACK);
+        let is_newer = self.sent_until().is_none_or(|sent| until > sent);
+        (self.ticked && is_newer).then(|| NextTarget {
             is_deterministic: false,
-            ..Next::at(until)
+            ..NextTarget::at(until)
         })
     }
 
@@ -178,13 +178,13 @@ impl Timeline {
             let waits = self.streams.iter().filter(|stream| stream.spec.waits);
             waits.filter(|stream| !stream.is_aside(clock))
         };
-        let mut past = waits().filter_map(|stream| stream.past_with(time)).max();
+        let mut past = waits().filter_map(|stream| stream.newest_when_past(time)).max();
         if let Some(wait) = self.spec.max_wait {
             let over = |stream: &InputStream| {
                 let first = stream.history.until(time.saturating_add(wait).saturating_sub(1));
                 stream.history.times().get(first).copied()
             };
-            let is_missing = |stream: &InputStream| stream.open && stream.past_with(time).is_none();
+            let is_missing = |stream: &InputStream| stream.open && stream.newest_when_past(time).is_none();
             if waits().any(is_missing) {
                 past = None;
             }
@@ -212,12 +212,12 @@ impl Timeline {
     /// It is the first target not sent yet at which every stream that is waited for has a sample, or has been waited for long
     /// enough. If that lies more than a second behind what `max_wait_ms` has made due, it is the newest target that is due
     /// instead.
-    fn first_target(&self) -> Option<Next> {
+    fn first_target(&self) -> Option<NextTarget> {
         let period = self.spec.grid.period();
         let first = self.spec.grid.time(self.spec.grid.index_at_or_after(self.start()?));
-        let mut next = Next::at(self.not_again().map_or(first, |sent| first.max(sent + period)));
+        let mut next = NextTarget::at(self.sent_until().map_or(first, |sent| first.max(sent + period)));
         if let Some(due) = self.due_at_start(next.time_ns) {
-            next.time_ns = next.time_ns.max(self.at_or_before(due));
+            next.time_ns = next.time_ns.max(self.grid_time_at_or_before(due));
             next.leaves_behind = true;
         }
         Some(next)
@@ -233,7 +233,7 @@ impl Timeline {
     }
 
     /// Returns the last time of the grid at or before `time`.
-    pub(super) fn at_or_before(&self, time: i64) -> i64 {
+    pub(super) fn grid_time_at_or_before(&self, time: i64) -> i64 {
         self.spec.grid.time(self.spec.grid.index_at_or_before(time))
     }
 
@@ -273,14 +273,14 @@ impl Timeline {
 
     /// Returns the time up to which no target is sent again, ns: the newest one sent, unless targets begin anew because time
     /// itself went back. For targets that are a leader's samples, time is that of the leader's clock.
-    pub(super) fn not_again(&self) -> Option<i64> {
+    pub(super) fn sent_until(&self) -> Option<i64> {
         // With `min_period_ms`, a target may have been sent before there was a sample as new as it.
         let newest = || match self.spec.trigger {
             Trigger::Stream { leader, .. } => {
                 let leader = &self.streams[leader];
                 Some(leader.history.newest()?.saturating_add(leader.ahead()))
             }
-            _ => self.clock_with_ahead(),
+            _ => self.clock_with_lead(),
         };
         let went_back = |sent: i64| self.begins_anew && newest().is_some_and(|newest| newest < sent);
         self.last_sent.filter(|&sent| !went_back(sent))
@@ -353,7 +353,7 @@ impl Timeline {
         }
         self.forgotten_before = Some(oldest_row);
         for stream in &mut self.streams {
-            let oldest = oldest_row.min(stream.settles_from());
+            let oldest = oldest_row.min(stream.keep_from());
             stream.history.forget_before(oldest, stream.needs[0]);
         }
     }

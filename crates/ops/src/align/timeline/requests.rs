@@ -1,22 +1,22 @@
 //! Requests for observations: which are taken, which wait, and which are refused.
 
-use super::due::Next;
+use super::due::NextTarget;
 use super::{Timeline, Trigger};
-use crate::align::spec::LOOKS_BACK;
+use crate::align::spec::MAX_LOOK_BACK;
 use robocache_time::is_stamp_in_range;
 use robocache_time::ns_to_s;
 
 /// Most requests that may wait.
-const MOST_WAITING: usize = 256;
+const MAX_WAITING: usize = 256;
 
 /// Greatest lead of a request's time over the newest sample, ns.
-const MOST_AHEAD: i64 = 10_000_000_000;
+const MAX_AHEAD: i64 = 10_000_000_000;
 
 /// The reason why a request gets no observation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The limit of requests that wait is reached.
-    #[error("{MOST_WAITING} requests wait already (allowed: {MOST_WAITING})")]
+    #[error("{MAX_WAITING} requests wait already (allowed: {MAX_WAITING})")]
     TooMany,
     /// The requested time is out of range.
     #[error("it asks for {0} ns, which is out of range (allowed: +-2^61)")]
@@ -25,7 +25,7 @@ pub enum Refusal {
     #[error(
         "it asks for {asked_ns} ns, {:.3} s before the newest time that is due (allowed: up to {} s before it)",
         ns_to_s(*behind_ns),
-        LOOKS_BACK / 1_000_000_000
+        MAX_LOOK_BACK / 1_000_000_000
     )]
     LongPast {
         /// The requested time, ns.
@@ -37,7 +37,7 @@ pub enum Refusal {
     #[error(
         "it asks for {asked_ns} ns, {:.3} s ahead of the newest sample (allowed: up to {} s ahead)",
         ns_to_s(*ahead_ns),
-        MOST_AHEAD / 1_000_000_000
+        MAX_AHEAD / 1_000_000_000
     )]
     FarAhead {
         /// The requested time, ns.
@@ -55,7 +55,7 @@ pub enum Refusal {
 
 /// A request that waits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ask {
+pub(super) struct PendingRequest {
     number: u64,
     /// The requested time, ns; `None`: the newest time that is due.
     time_ns: Option<i64>,
@@ -79,18 +79,18 @@ impl Timeline {
         if let Some(time) = time_ns {
             self.judge(time)?;
         }
-        if self.asks.len() == MOST_WAITING {
+        if self.pending.len() == MAX_WAITING {
             return Err(Refusal::TooMany);
         }
         let number = self.asked;
         self.asked += 1;
-        self.asks.push_back(Ask { number, time_ns });
+        self.pending.push_back(PendingRequest { number, time_ns });
         Ok(number)
     }
 
     /// Number of requests that wait.
     pub fn waiting_requests(&self) -> usize {
-        self.asks.len()
+        self.pending.len()
     }
 
     /// Takes the next request that was refused after it waited.
@@ -105,7 +105,7 @@ impl Timeline {
         }
         self.judge_ahead(asked_ns)?;
         if let Some(behind_ns) = self.due_until().map(|until| until - asked_ns)
-            && behind_ns > LOOKS_BACK
+            && behind_ns > MAX_LOOK_BACK
         {
             return Err(Refusal::LongPast { asked_ns, behind_ns });
         }
@@ -114,51 +114,51 @@ impl Timeline {
 
     fn judge_ahead(&self, asked_ns: i64) -> Result<(), Refusal> {
         match self.clock.map(|newest| asked_ns - newest) {
-            Some(ahead_ns) if ahead_ns > MOST_AHEAD => Err(Refusal::FarAhead { asked_ns, ahead_ns }),
+            Some(ahead_ns) if ahead_ns > MAX_AHEAD => Err(Refusal::FarAhead { asked_ns, ahead_ns }),
             _ => Ok(()),
         }
     }
 
     /// Judges the requests that wait, now that the first sample of all tells the time.
     pub(super) fn judge_waiting(&mut self) {
-        let mut asks = std::mem::take(&mut self.asks);
-        asks.retain(|ask| match ask.time_ns.map(|time| self.judge(time)) {
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.retain(|ask| match ask.time_ns.map(|time| self.judge(time)) {
             Some(Err(refusal)) => {
                 self.refused.push_back((ask.number, refusal));
                 false
             }
             _ => true,
         });
-        self.asks = asks;
+        self.pending = pending;
     }
 
     /// Refuses the requests that wait for a time: after a clock jump, that may be a time of another clock.
     pub(super) fn refuse_after_jump(&mut self) {
         let refused = &mut self.refused;
-        self.asks.retain(|ask| {
+        self.pending.retain(|ask| {
             refused.extend(ask.time_ns.map(|time| (ask.number, Refusal::Jumped(time))));
             ask.time_ns.is_none()
         });
     }
 
     /// Returns the target of the first request that waits, if it is due. Refuses requests that nothing can make due.
-    pub(super) fn next_asked(&mut self, until: Option<i64>) -> Option<Next> {
+    pub(super) fn next_asked(&mut self, until: Option<i64>) -> Option<NextTarget> {
         let has_begun = until.is_some_and(|until| self.has_begun(until));
         if let Some(until) = until.filter(|_| has_begun) {
-            let asked = self.asks.iter().filter_map(|ask| ask.time_ns).min();
-            let oldest = until - LOOKS_BACK;
+            let asked = self.pending.iter().filter_map(|ask| ask.time_ns).min();
+            let oldest = until - MAX_LOOK_BACK;
             self.forget(asked.map_or(oldest, |asked| asked.min(oldest)));
         }
-        while let Some(&Ask { number, time_ns }) = self.asks.front() {
+        while let Some(&PendingRequest { number, time_ns }) = self.pending.front() {
             let due = match time_ns {
                 Some(time) => until.filter(|&until| until >= time).and(time_ns),
                 None => until.filter(|_| has_begun),
             };
             if let Some(due) = due {
-                return Some(Next {
+                return Some(NextTarget {
                     request: Some(number),
                     is_deterministic: time_ns.is_some(),
-                    ..Next::at(due)
+                    ..NextTarget::at(due)
                 });
             }
             // G may have gone back: a stream was closed, or its latency changed.
@@ -167,7 +167,7 @@ impl Timeline {
                 Some(Err(refusal)) => refusal,
                 _ => return None,
             };
-            self.asks.pop_front();
+            self.pending.pop_front();
             self.refused.push_back((number, refusal));
         }
         None

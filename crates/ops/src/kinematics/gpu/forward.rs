@@ -33,7 +33,7 @@ pub(super) const LINKS_AT_A_TIME: u32 = 8;
 const CHUNK: usize = 16;
 
 impl<R: Real + Primitive> GpuModel<R> {
-    /// The chain of a model.
+    /// Prepares the chain of a model for a device.
     pub fn new(model: &Model<R>, gpu: &Gpu) -> Self {
         Self {
             gpu: gpu.clone(),
@@ -43,11 +43,10 @@ impl<R: Real + Primitive> GpuModel<R> {
         }
     }
 
-    /// Enqueues [`Model::poses`]: `q` `[rows, n]`, `poses` `[rows, 7]`. Those of invalid rows are NaN.
+    /// Enqueues [`Model::poses`]: `q` `[rows, n]`, `poses` `[rows, 7]`. The poses of invalid rows are NaN.
     ///
     /// # Errors
-    /// [`DeviceFault::Slice`] if a slice is not as large as the other says, not of the type, or on another device; what the driver
-    /// says.
+    /// [`DeviceFault::Slice`] if a slice has the wrong size or type, or is on another device; the driver's error.
     ///
     /// # Safety
     /// The memory of the slices lives until the stream is synchronized, and the two do not overlap.
@@ -67,13 +66,13 @@ impl<R: Real + Primitive> GpuModel<R> {
         unsafe { self.gpu.launch(kernel, grid(rows, POSES_BLOCK), POSES_BLOCK, &params) }
     }
 
-    /// The choice of these links, by their indices in [`Chain::links`](robocache_kinematics::Chain::links).
+    /// Copies a choice of links to the device, by their indices in [`Chain::links`](robocache_kinematics::Chain::links).
     ///
     /// # Errors
-    /// No memory; what the driver says.
+    /// No memory; the driver's error.
     ///
     /// # Panics
-    /// If there is no link with an index.
+    /// If no link has one of the indices.
     pub fn links(&self, links: &[usize]) -> Result<GpuLinks, DeviceFault> {
         let table = links.iter().enumerate();
         let mut table: Vec<Link<R>> = table
@@ -83,9 +82,9 @@ impl<R: Real + Primitive> GpuModel<R> {
         let bytes = size_of_val(table.as_slice());
         let mut memory = DeviceBuf::new(&self.gpu, &Budget::new(None));
         memory.reserve(bytes)?;
-        // SAFETY: a `Link` is numbers of one or two sizes whose whole is a multiple of the larger: it has no padding.
+        // SAFETY: a `Link` has no padding: its numbers have one or two sizes, and its own size is a multiple of the larger.
         let table = unsafe { std::slice::from_raw_parts(table.as_ptr().cast::<u8>(), bytes) };
-        // SAFETY: the stream is synchronized before the table is given up.
+        // SAFETY: the stream is synchronized before the table is dropped.
         unsafe { memory.upload(0, table) }?;
         self.gpu.synchronize()?;
         Ok(GpuLinks {
@@ -94,13 +93,13 @@ impl<R: Real + Primitive> GpuModel<R> {
         })
     }
 
-    /// Enqueues [`Model::link_poses`]: `q` `[rows, n]`, `poses` `[rows, links, 7]`. Those of invalid rows are NaN.
+    /// Enqueues [`Model::link_poses`]: `q` `[rows, n]`, `poses` `[rows, links, 7]`. The poses of invalid rows are NaN.
     ///
     /// # Errors
-    /// As [`poses`](Self::poses).
+    /// The errors of [`poses`](Self::poses).
     ///
     /// # Safety
-    /// As [`poses`](Self::poses), of the links, too, which are of this model.
+    /// As [`poses`](Self::poses), also for the memory of the links, which are of this model.
     pub unsafe fn link_poses(
         &self,
         q: DeviceSlice<'_>,
@@ -124,10 +123,11 @@ impl<R: Real + Primitive> GpuModel<R> {
         unsafe { self.gpu.launch(kernel, [blocks, groups, 1], LINKS_BLOCK, &params) }
     }
 
-    /// Enqueues [`Model::jacobian`] of each row: `q` `[rows, n]`, `out` `[rows, 6, n]`. Those of invalid rows are NaN.
+    /// Enqueues [`Model::jacobian`] of each row: `q` `[rows, n]`, `out` `[rows, 6, n]`. The Jacobians of invalid rows are
+    /// NaN.
     ///
     /// # Errors
-    /// As [`poses`](Self::poses).
+    /// The errors of [`poses`](Self::poses).
     ///
     /// # Safety
     /// As [`poses`](Self::poses).
@@ -145,10 +145,10 @@ impl<R: Real + Primitive> GpuModel<R> {
         unsafe { self.gpu.launch(kernel, grid(rows, block), block, &params) }
     }
 
-    /// Enqueues [`Model::twists`]: `q` and `dq` `[rows, n]`, `out` `[rows, 6]`. Those of invalid rows are NaN.
+    /// Enqueues [`Model::twists`]: `q` and `dq` `[rows, n]`, `out` `[rows, 6]`. The twists of invalid rows are NaN.
     ///
     /// # Errors
-    /// As [`poses`](Self::poses).
+    /// The errors of [`poses`](Self::poses).
     ///
     /// # Safety
     /// As [`poses`](Self::poses).
@@ -168,10 +168,10 @@ impl<R: Real + Primitive> GpuModel<R> {
         unsafe { self.gpu.launch(kernel, grid(rows, block), block, &params) }
     }
 
-    /// Enqueues [`Model::manipulabilities`]: `q` `[rows, n]`, `out` `[rows]`. Those of invalid rows are NaN.
+    /// Enqueues [`Model::manipulabilities`]: `q` `[rows, n]`, `out` `[rows]`. The values of invalid rows are NaN.
     ///
     /// # Errors
-    /// As [`poses`](Self::poses).
+    /// The errors of [`poses`](Self::poses).
     ///
     /// # Safety
     /// As [`poses`](Self::poses).

@@ -9,8 +9,9 @@ use robocache_kinematics::{self as kinematics, MAX_JOINTS, Select, Task};
 
 /// Finds joints for poses in the memory of a device.
 ///
-/// Few targets are done by groups of lanes, which try a start each. Of many, most have an answer from one of the first starts: they
-/// are tried by a lane or by few lanes, and the others by more of them. The answers are the same.
+/// Few targets are solved by groups of lanes, each of which tries a start. Of many targets, most have an answer from one of
+/// the first starts. A lane or a few lanes try these starts, and more lanes the other starts of the targets that are left.
+/// The answers are the same.
 pub struct GpuSolver<R> {
     gpu: Gpu,
     solver: Solver<'static, R>,
@@ -18,9 +19,9 @@ pub struct GpuSolver<R> {
     kernels: Kernels,
     has_posture: bool,
     sizes: [usize; 3],
-    /// The starts.
+    /// Table of the starts.
     table: DeviceBuf,
-    /// Counters; two lists of the targets that are left; the least error of each target.
+    /// Counters, two lists of the targets that are left, and the least error of each target.
     left: DeviceBuf,
 }
 
@@ -29,13 +30,13 @@ pub struct GpuSolver<R> {
 pub enum DeviceStarts<'a> {
     /// The middle of the limits.
     Middle,
-    /// One for all, `[n]`.
+    /// One start for all, `[n]`.
     One(DeviceSlice<'a>),
-    /// One for each target, or for each trajectory, `[.., n]`.
+    /// One start for each target, or for each trajectory, `[.., n]`.
     Each(DeviceSlice<'a>),
 }
 
-/// The answers to targets, in the memory of a device: the joints, and what [`kinematics::Answer`] has.
+/// The answers to targets, in the memory of a device: the joints, and the values of [`kinematics::Answer`].
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceAnswers<'a> {
     /// `[targets, n]`.
@@ -137,18 +138,20 @@ pub(super) const INVERSE_ANY_BLOCK: u32 = 32;
 /// Lanes that work on one target.
 pub(super) const GROUP: u32 = 16;
 
-/// The most targets, or trajectories, of a launch: what is left of them has its place in memory of the solver's own.
+/// The most targets, or trajectories, of a launch. They bound the solver's memory for the targets that are left.
 const MOST_TARGETS: usize = 1 << 22;
-/// Blocks for each multiprocessor: those of groups go on with other targets, those of lanes take them from a queue.
+/// The most blocks for each multiprocessor. Blocks of groups loop over further targets, and blocks of lanes take targets
+/// from a queue.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 16;
-/// Bytes of the counters: of the targets that lanes have taken, and of those that each stage left.
+/// Bytes of the counters: of the targets that lanes have taken, and of the targets that each stage left.
 const COUNTERS: usize = 256;
 
-/// A part of the starts, which is tried for all targets that those before left.
+/// A part of the starts, which is tried for all targets that the stages before left.
 struct Stage {
-    /// The first start that it does not try.
+    /// The end of the starts, which is not tried.
     to: u32,
-    /// The lanes of a group, which try a start each. None: each lane tries the first start of one target after the other.
+    /// Lanes of a group, each of which tries a start. `None`: each lane tries the first start of one target after the
+    /// other.
     width: Option<u32>,
 }
 
@@ -161,7 +164,7 @@ const fn groups(width: u32, to: u32) -> Stage {
     Stage { to, width }
 }
 
-/// The batches that are done in one, two and three stages: their most targets. Larger ones take six.
+/// The most targets of the batches that take one, two and three stages. Larger batches take six.
 const SIZES: [usize; 3] = [4096, 20_000, 200_000];
 
 /// The stages for a batch. The fewer targets are left, the more lanes there are for each of them.
@@ -234,13 +237,13 @@ impl<R: Real + Primitive> Solver<'_, R> {
 /// The kernels for a task.
 #[derive(Clone, Copy)]
 struct Kernels {
-    /// A lane tries the first start of one target after the other.
+    /// Kernel in which each lane tries the first start of one target after the other.
     lanes: Kernel,
-    /// A group of lanes tries a start each.
+    /// Kernel in which each lane of a group tries a start.
     groups: Kernel,
-    /// A group of lanes goes along a trajectory.
+    /// Kernel in which a group of lanes goes along a trajectory.
     paths: Kernel,
-    /// A lane pulls an answer to its posture of rest.
+    /// Kernel in which a lane pulls an answer to its posture of rest.
     pulls: Kernel,
 }
 
@@ -270,20 +273,20 @@ impl Kernels {
 }
 
 impl<R: Real + Primitive> GpuSolver<R> {
-    /// The chain and the choices of a solver.
+    /// Copies the chain and the settings of a solver to a device.
     ///
     /// # Errors
-    /// No memory; what the driver says.
+    /// No memory; the driver's error.
     pub fn new(solver: &kinematics::Solver<R>, gpu: &Gpu) -> Result<Self, DeviceFault> {
         let budget = Budget::new(None);
         let mut table = DeviceBuf::new(gpu, &budget);
         let starts: &[u8] = bytemuck::cast_slice(solver.start_table());
         table.reserve(starts.len())?;
-        // SAFETY: the stream is synchronized before the table can be given up.
+        // SAFETY: the stream is synchronized before the table can be dropped.
         unsafe { table.upload(0, starts) }?;
         gpu.synchronize()?;
         let spec = solver.spec();
-        // The kernels for one number of joints are for whole poses without weights and posture.
+        // The kernels for a fixed number of joints are only for whole poses without weights and posture.
         let form = match spec.task {
             Task::Pose if spec.weights.is_none() && spec.posture.is_none() => Form::of(solver.model()),
             _ => Form::Any,
@@ -300,7 +303,8 @@ impl<R: Real + Primitive> GpuSolver<R> {
         })
     }
 
-    /// Sets the largest batches that are done in one, two and three stages; the answers are the same. An H200 chose the defaults.
+    /// Sets the largest batches that take one, two and three stages; the answers are the same. The defaults were chosen on
+    /// an H200.
     #[must_use]
     pub fn with_sizes(mut self, sizes: [usize; 3]) -> Self {
         self.sizes = sizes;
@@ -310,11 +314,12 @@ impl<R: Real + Primitive> GpuSolver<R> {
     /// Enqueues [`solve_batch`](kinematics::Solver::solve_batch) for `targets` `[targets, 7]`.
     ///
     /// # Errors
-    /// [`DeviceFault::Slice`] if a slice is not as large as the targets say, not of its type, or on another device; no memory; what
-    /// the driver says.
+    /// [`DeviceFault::Slice`] if a slice has the wrong size or type, or is on another device; no memory; the driver's
+    /// error.
     ///
     /// # Safety
-    /// The memory of the slices, and the solver, live until the stream is synchronized; what is written overlaps with nothing.
+    /// The memory of the slices, and the solver, live until the stream is synchronized. The answers overlap with no other
+    /// slice.
     pub unsafe fn solve_batch(
         &mut self,
         targets: DeviceSlice<'_>,
@@ -330,7 +335,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
             let part = (count - first).min(MOST_TARGETS);
             let starts = self.start_at::<R>(starts, stride, first);
             let targets = targets.offset(first * 7 * size_of::<R>());
-            // SAFETY: these targets are part of the batch, which the caller promises for.
+            // SAFETY: these targets are part of the batch, for which the caller promises.
             unsafe { self.solve_part(part, targets, (starts, stride), answers.at::<R>(first, n)) }?;
         }
         Ok(())
@@ -377,7 +382,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
         };
         let stages = match self.solver.select == select_code(Select::First) {
             true => stages_of(count, self.sizes),
-            // Of the nearest answer every start is tried.
+            // For the nearest answer every start is tried.
             false => ONE,
         };
         let list = (count * size_of::<u32>()).next_multiple_of(COUNTERS);
@@ -388,7 +393,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
         }
         let at = |offset| self.left.pointer().offset(offset);
         for (i, stage) in stages.iter().enumerate() {
-            // What the stage before left; the two lists take turns.
+            // This stage reads the list that the stage before wrote: the two lists take turns.
             (params.list, params.list_count) = (params.left, params.left_count);
             (params.from, params.to) = (params.to, stage.to.min(all));
             let is_last = params.to == all;
@@ -407,7 +412,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
                 }
             };
             let blocks = blocks(stage.width.unwrap_or(1));
-            // SAFETY: the memory of what is left has room for all; the rest is the caller's promise.
+            // SAFETY: the lists of the targets that are left have room for all; the rest is the caller's promise.
             unsafe { self.gpu.launch(kernel, blocks, block, &params) }?;
             if is_last {
                 break;
@@ -424,7 +429,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
     /// int64 `[trajectories, length]`.
     ///
     /// # Errors
-    /// As [`solve_batch`](Self::solve_batch).
+    /// The errors of [`solve_batch`](Self::solve_batch).
     ///
     /// # Panics
     /// If `length` is 0.
@@ -478,7 +483,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
         }
     }
 
-    /// The address of the first starts, and the numbers from one to the next.
+    /// The address of the first starts, and the stride from one start to the next, in values.
     fn starts<'a>(&self, starts: DeviceStarts<'a>, count: usize) -> Result<(DevicePtr<'a>, u32), DeviceFault> {
         let n = self.solver.chain.joints();
         let (slice, len, stride) = match starts {
@@ -489,7 +494,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
         Ok((slice.expect("starts", R::DTYPE, len, &self.gpu)?.pointer(), stride))
     }
 
-    /// The first start of a target.
+    /// The address of a target's first start.
     fn start_at<'a, T>(&self, starts: DevicePtr<'a>, stride: u32, target: usize) -> DevicePtr<'a> {
         starts.offset(target * stride as usize * size_of::<T>())
     }
@@ -511,7 +516,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
 }
 
 impl Answers<'_> {
-    /// The answers from a target on, of `n` joints in the type.
+    /// The answers from a target on, with `n` joints of type `R` each.
     fn at<R>(self, target: usize, n: usize) -> Self {
         let (number, count) = (target * size_of::<R>(), target * size_of::<i64>());
         Self {

@@ -1,10 +1,10 @@
-//! Parameters of the kernels of `kernels/kinematics.cu`, and the choice among these.
+//! Parameters of the kernels of `kernels/kinematics.cu`, and the choice among these kernels.
 
 use robocache_device::gpu::{DevicePtr, Params};
 use robocache_geometry::{Real, RigidTransform};
 use robocache_kinematics::{MAX_JOINTS, Model, parts};
 
-/// Bits of a segment.
+/// Flags of a segment.
 const SLIDES: u32 = 1;
 const FOLLOWS: u32 = 2;
 const IS_FIRST: u32 = 4;
@@ -127,14 +127,13 @@ impl<R: Real> Chain<R> {
         }
     }
 
-    /// Number of joints.
     pub(super) fn joints(&self) -> usize {
         self.joints as usize
     }
 }
 
 impl<R: Real> Link<R> {
-    /// The link at a place of a row of poses.
+    /// The link whose pose has this place in a row of poses.
     pub(super) fn new(link: &parts::Link<R>, place: usize) -> Self {
         Self {
             frame: Frame::new(&link.frame),
@@ -143,20 +142,20 @@ impl<R: Real> Link<R> {
         }
     }
 
-    /// Number of segments above it.
+    /// Number of segments above the link.
     pub(super) fn segments(&self) -> u32 {
         self.segments
     }
 }
 
-/// A chain as kernels know it.
+/// Kind of a chain, by the kernels that there are for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Six joints, which all turn, in the order of the chain and without mimics: they have kernels of their own.
+    /// Six joints that all turn, in the order of the chain and without mimics. These chains have kernels of their own.
     Six,
-    /// The same of seven joints.
+    /// Seven such joints.
     Seven,
-    /// Any other.
+    /// Any other chain.
     Any,
 }
 
@@ -171,7 +170,7 @@ impl Form {
     }
 }
 
-/// The kernel of a name for a type, of those in float32 and float64.
+/// The kernel of a name for a float type.
 macro_rules! kernel {
     ($R:ty, $name:expr) => {
         match <$R as robocache_device::Primitive>::DTYPE {
@@ -183,7 +182,7 @@ macro_rules! kernel {
     };
 }
 
-/// The kernel of a name for a type and a form of chain.
+/// The kernel of a name for a float type and a form of chain.
 macro_rules! kernel_for {
     ($R:ty, $form:expr, $name:literal, $any:literal) => {
         match $form {

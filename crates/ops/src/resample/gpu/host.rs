@@ -1,4 +1,4 @@
-//! Batches of the host: one block of a device's memory holds a batch and its answer.
+//! Batches in host memory: one block of a device's memory holds a copy of a batch, and its answer.
 
 use super::super::ResampleCounters;
 use super::super::spec::Spec;
@@ -13,7 +13,7 @@ struct Offsets {
     targets: usize,
     tiles: usize,
     out: usize,
-    /// The count of dropped samples; `valid` follows at once, so that both are one copy.
+    /// The count of dropped samples. `valid` follows directly, so that both are one copy.
     dropped: usize,
     bytes: usize,
 }
@@ -25,7 +25,7 @@ const ALIGNMENT: usize = 256;
 const COUNT: usize = size_of::<u64>();
 
 impl Rows<'_> {
-    /// The times, values and targets.
+    /// The bytes of the times, values and targets.
     fn inputs(&self) -> [&[u8]; 3] {
         let (times, targets) = (bytemuck::cast_slice(self.times), bytemuck::cast_slice(self.targets));
         [times, self.values.bytes(), targets]
@@ -73,7 +73,7 @@ pub(super) struct Block {
     tiles: PinnedBuf,
     /// The count of dropped samples, and the validity of the targets as the kernels write it.
     head: PinnedBuf,
-    /// Start of the values of the answer, bytes.
+    /// Byte offset of the answer's values.
     out: usize,
 }
 
@@ -95,7 +95,7 @@ impl Block {
     /// Enqueues the upload of a batch, and the work on it.
     ///
     /// # Errors
-    /// Memory that is lacking; what the driver says.
+    /// No memory; the driver's error.
     ///
     /// # Safety
     /// As [`upload`](Self::upload).
@@ -109,10 +109,11 @@ impl Block {
         }
     }
 
-    /// Enqueues the upload of a batch. Returns where it is, and the address of its count of dropped samples, which is 0.
+    /// Enqueues the upload of a batch. Returns the batch on the device, and the address of its count of dropped samples,
+    /// which is 0.
     ///
     /// # Errors
-    /// Memory that is lacking; what the driver says.
+    /// No memory; the driver's error.
     ///
     /// # Safety
     /// The batch is neither written nor freed until the stream is synchronized, also after an error.
@@ -131,7 +132,7 @@ impl Block {
             },
         };
         let regular = rows.regular();
-        // Every part is aligned for the widest vector, as the address 0 is.
+        // The addresses are still null, which is aligned for the widest vector, as every part will be.
         let tile = batch.tile_targets(self.memory.gpu(), rows.targets.len());
         let count = regular.map_or_else(|| rows.tiles(tile).count(), |_| 0);
         let offsets = rows.offsets(count);
@@ -173,7 +174,7 @@ impl Block {
         Ok((batch, at(offsets.dropped)))
     }
 
-    /// Copies the answer to the host, and waits for it. Returns what is counted of its targets.
+    /// Copies the answer to the host, and waits for it. Returns the counts of the batch, but for the rows.
     ///
     /// # Errors
     /// The driver's error.
@@ -195,10 +196,10 @@ impl Block {
     }
 }
 
-/// Writes validity, 0 or 1, from that of the kernels. Returns how many targets are not valid, and how many of these have a
-/// value that the type can't hold.
+/// Turns the validity that the kernels wrote into 0 or 1. Returns the number of targets that are not valid, and the number
+/// of these with a value that the type can't hold.
 fn write_valid(came: &[u8], valid: &mut [u8]) -> (u64, u64) {
-    // As many as a byte can count: the loop over them is of bytes alone, and so a few instructions for many of them.
+    // As many targets as a byte can count: the inner loop is of bytes alone, and so vectorizes well.
     const BLOCK: usize = 255;
     let (mut invalid, mut overflows) = (0, 0);
     for (valid, came) in valid.chunks_mut(BLOCK).zip(came.chunks(BLOCK)) {

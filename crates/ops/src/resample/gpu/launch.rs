@@ -1,4 +1,4 @@
-//! Launches of `kernels/resample.cu`: the parameters of its kernels, and which kernel and grid suit a batch.
+//! Launches of `kernels/resample.cu`: the parameters of its kernels, and the choice of the kernel and grid for a batch.
 
 use super::super::spec::Spec;
 use crate::channel_groups::{GroupParams, MOST_GROUPS, count_kinds, rotations_first};
@@ -96,16 +96,16 @@ pub(super) struct CountModesParams<'a> {
 // SAFETY: it has the fields of the kernels' struct of that name.
 unsafe impl Params for CountModesParams<'_> {}
 
-/// A batch in the memory of a device whose trajectories all have as many samples and targets.
+/// A batch in the memory of a device. All its trajectories have the same numbers of samples and targets.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceBatch<'a> {
-    /// B, trajectories.
+    /// B, the number of trajectories.
     pub rows: usize,
-    /// S, samples of each.
+    /// S, the samples of each trajectory.
     pub samples: usize,
-    /// T, targets of each.
+    /// T, the targets of each trajectory.
     pub targets: usize,
-    /// D, values of a sample.
+    /// D, the values of a sample.
     pub dim: usize,
     /// int64 `[B, S]`, ns: ascending in each trajectory, within +-2^61.
     pub times: DeviceSlice<'a>,
@@ -113,9 +113,9 @@ pub struct DeviceBatch<'a> {
     pub values: DeviceSlice<'a>,
     /// int64 `[B, T]`, ns, in any order; ascending ones are found fastest.
     pub targets_ns: DeviceSlice<'a>,
-    /// `[B, T, D]` of the type of `values`: written.
+    /// Output `[B, T, D]` of the type of `values`.
     pub out: DeviceSlice<'a>,
-    /// uint8 `[B, T]`: written, 1 if there is a value and 0 elsewhere.
+    /// Output uint8 `[B, T]`: 1 if the target has a value, else 0.
     pub valid: DeviceSlice<'a>,
 }
 
@@ -169,23 +169,23 @@ pub(super) struct Batch<'a> {
 
 /// Assignment of targets to blocks.
 pub(super) enum Tiling<'a> {
-    /// All rows have as many samples and targets: a block computes its own.
+    /// All rows have the same numbers of samples and targets: a block computes which targets it has.
     Regular {
         rows: usize,
         samples: usize,
         targets: usize,
     },
-    /// A block looks its own up in a table of `count` [`Tile`]s on the device.
+    /// Rows differ: a block looks up its targets in a table of `count` [`Tile`]s on the device.
     Ragged { tiles: DevicePtr<'a>, count: usize },
 }
 
-/// Written to `valid` if the type can't hold the result, if the launch asks for it.
+/// Value of `valid` for a target whose result the type can't hold, if the launch asks for it.
 pub(super) const OVERFLOW: u8 = 2;
 
 /// Threads of a block.
 const BLOCK: u32 = 128;
 
-/// The most vectors that the samples of a short trajectory have.
+/// The most vectors in all samples of a short trajectory.
 const SHORT_VECTORS: usize = 4 * BLOCK as usize;
 
 /// The most rows of blocks in a grid. A batch of more trajectories takes several launches.
@@ -199,7 +199,7 @@ impl Batch<'_> {
         self.dim * self.dtype.size()
     }
 
-    /// The widest vector that every row of values can be loaded and stored by, bytes.
+    /// Bytes of the widest vector in which every row of values can be loaded and stored.
     fn vector_bytes(&self) -> usize {
         let fits = |bytes: &usize| {
             let are_aligned = [self.values, self.out].iter().all(|begin| begin.is_aligned_to(*bytes));
@@ -209,8 +209,8 @@ impl Batch<'_> {
         narrower.into_iter().find(fits).unwrap_or(self.dtype.size())
     }
 
-    /// Number of targets that a block takes of `targets`. A block spends some time on brackets before it loads the
-    /// first row, so it takes many, but leaves enough for every multiprocessor.
+    /// Number of the `targets` that each block takes. A block spends some time on brackets before it loads the first row,
+    /// so it takes many, but leaves enough for every multiprocessor.
     pub(super) fn tile_targets(&self, gpu: &Gpu, targets: usize) -> usize {
         const BLOCKS_PER_MULTIPROCESSOR: usize = 2;
         const LEAST: usize = 16;
@@ -222,7 +222,7 @@ impl Batch<'_> {
         1 << tile.ilog2()
     }
 
-    /// The kernel for any batch, and the one for few and short trajectories.
+    /// The kernel for any batch, and the kernel for few and short trajectories.
     fn kernels(&self) -> [Kernel; 2] {
         macro_rules! kernels {
             ($name:literal) => {
@@ -259,7 +259,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Number of targets that a block takes, if the batch is one of few and short trajectories.
+    /// Number of targets that each block takes, if the batch has few and short trajectories.
     fn short_tile_targets(&self, gpu: &Gpu, [rows, samples, targets]: [usize; 3]) -> Option<usize> {
         const BLOCKS_PER_MULTIPROCESSOR: usize = 4;
         let row_vectors = self.row_bytes() / self.vector_bytes();
@@ -293,7 +293,7 @@ impl Spec {
         (params, self.groups.len() as u32)
     }
 
-    /// Launches the kernel, or that of [`is_grouped`](Self::is_grouped) with the groups.
+    /// Launches a kernel, which gets the groups if the configuration [is grouped](Self::is_grouped).
     ///
     /// # Safety
     /// As [`launch`](Self::launch).
@@ -322,11 +322,11 @@ impl Spec {
         unsafe { gpu.launch(kernel, grid, BLOCK, &params) }
     }
 
-    /// Enqueues the kernel.
+    /// Enqueues the work on a batch.
     ///
     /// # Safety
-    /// Every address of the batch is memory of the device that is as large as the batch says, aligned for its type, and
-    /// lives until the stream is synchronized; the times of each trajectory ascend.
+    /// Every address of the batch is memory of the device that is as large as the batch says, and aligned for its type. It
+    /// lives until the stream is synchronized. The times of each trajectory ascend.
     pub(super) unsafe fn launch(&self, gpu: &Gpu, batch: &Batch<'_>, overflow: u8) -> Result<(), DeviceFault> {
         let row_bytes = batch.row_bytes();
         if row_bytes > MOST_ROW_BYTES {
@@ -399,11 +399,11 @@ impl Spec {
         }
     }
 
-    /// Enqueues the count of those of the first `samples` samples that are dropped: not finite, or no rotation if a group
-    /// is to be one. It is added to the u64 at `dropped`.
+    /// Enqueues the count of dropped samples among the first `samples`: not finite, or not the rotation that a group needs.
+    /// The count is added to the u64 at `dropped`.
     ///
     /// # Safety
-    /// Both addresses are memory of the device, as large as that, which lives until the stream is synchronized.
+    /// The samples and `dropped` are memory of the device of that size, which lives until the stream is synchronized.
     pub(super) unsafe fn count_dropped(
         &self,
         gpu: &Gpu,
@@ -425,7 +425,7 @@ impl Spec {
             (Dtype::BFloat16, true) => const { robocache_kernels::RESAMPLE.kernel("resample_count_modes_bf16") },
             (_, true) => const { robocache_kernels::RESAMPLE.kernel("resample_count_modes_f32") },
         };
-        // A warp looks at the rotations of a sample.
+        // A whole warp checks the rotations of a sample.
         let lanes = if has_rotations {
             32
         } else {

@@ -21,27 +21,27 @@ pub struct GpuResampler {
     spec: Spec,
     gpu: Gpu,
     budget: Budget,
-    /// One, until a large batch opens the others.
+    /// A single block, until a large batch adds the others.
     blocks: Vec<Block>,
-    /// The parts of the batch.
+    /// The parts of the current batch, as ranges of rows.
     parts: Vec<Range<usize>>,
 }
 
-/// Blocks that take turns with the parts of a large batch, each with a stream of its own: while the answer of one is copied to
-/// the host, the next part is copied to the device.
+/// Number of blocks that take the parts of a large batch in turns, each with a stream of its own. While the answer of one
+/// part is copied to the host, the next part is copied to the device.
 const BLOCKS: usize = 2;
 
-/// Bytes of a batch and its answer on a device up to which it is one part.
+/// Bytes of a batch and its answer on a device up to which the batch is one part.
 const WHOLE_BYTES: usize = 8 << 20;
 
-/// The most bytes of a part of a larger batch. Its parts are of about the same size, two at least.
+/// The most bytes of a part of a larger batch, which has two or more parts of about the same size.
 const PART_BYTES: usize = 16 << 20;
 
 impl GpuResampler {
-    /// A resampler of that configuration, which holds at most `max_bytes` of the device's memory.
+    /// Checks a configuration, and makes a resampler for it that holds at most `max_bytes` of the device's memory.
     ///
     /// # Errors
-    /// The key that is not allowed, or what is not on GPUs.
+    /// The key that is not allowed, or the reason why GPUs can't do the work.
     pub fn new(config: &ResampleConfig, gpu: &Gpu, max_bytes: Option<usize>) -> Result<Self, ConfigError> {
         let budget = Budget::new(max_bytes);
         let spec = Spec::new(config)?;
@@ -57,12 +57,12 @@ impl GpuResampler {
         })
     }
 
-    /// The device it runs on.
+    /// The device that the resampler runs on.
     pub fn gpu(&self) -> &Gpu {
         &self.gpu
     }
 
-    /// Bytes of device memory that it holds.
+    /// Bytes of device memory that the resampler holds.
     pub fn bytes_in_use(&self) -> usize {
         self.budget.used()
     }
@@ -70,11 +70,11 @@ impl GpuResampler {
     /// Does what [`CpuResampler::run`](super::CpuResampler::run) does, with the same bytes and counters.
     ///
     /// # Errors
-    /// One that [`is_memory`](DeviceFault::is_memory), if the batch and its answer do not fit; what the driver says. The
+    /// A fault that [`is_memory`](DeviceFault::is_memory), if the batch and its answer do not fit; the driver's error. The
     /// outputs are then undefined.
     ///
     /// # Panics
-    /// If `values` are not [`Trajectories::output_bytes`], or `valid` is not one byte for each target.
+    /// If `values` does not have [`Trajectories::output_bytes`] bytes, or `valid` not one byte for each target.
     pub fn run(
         &mut self,
         batch: &Trajectories<'_>,
@@ -84,7 +84,7 @@ impl GpuResampler {
         self.run_rows(&batch.rows(), values, valid)
     }
 
-    /// Does some of the rows of a batch. The outputs are those of these rows.
+    /// Resamples some of the rows of a batch. `values` and `valid` are the outputs of these rows alone.
     fn run_rows(
         &mut self,
         rows: &Rows<'_>,
@@ -97,7 +97,7 @@ impl GpuResampler {
             "one value for each target and channel"
         );
         assert_eq!(valid.len(), rows.targets.len(), "one byte for each target");
-        // The calling thread copies other memory, and so has no time for the copies back.
+        // Memory that is not page-locked is copied by the calling thread, which then has no time for the copies back.
         let is_cut = rows.bytes() > WHOLE_BYTES && self.gpu.is_page_locked(rows.values.bytes());
         let parts = match is_cut {
             true => rows.bytes().div_ceil(PART_BYTES).max(2),
@@ -108,7 +108,7 @@ impl GpuResampler {
         // SAFETY: the streams are synchronized before this function returns, and until then nothing touches the batch.
         let done = unsafe { self.run_parts(rows, values, valid) };
         if done.is_err() {
-            // A device may still read the batch. The error that came first is the one to tell.
+            // A device may still read the batch. The first error is the one to report.
             for block in &self.blocks {
                 let _ = block.gpu().synchronize();
             }
@@ -116,11 +116,11 @@ impl GpuResampler {
         done
     }
 
-    /// Does the parts of some rows, each block one after the other.
+    /// Resamples the parts of some rows, each block one part after the other.
     ///
     /// # Safety
-    /// The batch is neither written nor freed until the streams of the blocks are synchronized, which they are on return but
-    /// for an error.
+    /// The batch is neither written nor freed until the streams of the blocks are synchronized. After an error they may not
+    /// be synchronized on return.
     unsafe fn run_parts(
         &mut self,
         rows: &Rows<'_>,
@@ -151,13 +151,13 @@ impl GpuResampler {
         Ok(counters)
     }
 
-    /// Enqueues the work on a batch that is on the device, if the answer stays.
+    /// Enqueues the work on a batch that is on the device, where the answer stays.
     ///
     /// Samples that are not finite are dropped, as everywhere, but not counted.
     ///
     /// # Errors
-    /// [`DeviceFault::Slice`] if a slice is not as large as the batch says, not of its type, or on another device; what the
-    /// driver says; one that [`is_memory`](DeviceFault::is_memory) if a sample takes more than 16 MiB.
+    /// [`DeviceFault::Slice`] if a slice has the wrong size or type, or is on another device. A fault that
+    /// [`is_memory`](DeviceFault::is_memory) if a sample takes more than 16 MiB. The driver's error.
     ///
     /// # Safety
     /// The memory of the slices lives until the stream is synchronized; the times of each trajectory ascend.

@@ -11,14 +11,14 @@ impl Rows<'_> {
         })
     }
 
-    /// Bytes that they and their answer take on a device, without what is small.
+    /// Bytes that the rows and their answer take on a device, without the small parts.
     pub(crate) fn bytes(&self) -> usize {
         (self.times.len() + self.targets.len()) * (size_of::<i64>() + self.row_bytes())
     }
 }
 
-/// Cuts `items` items into consecutive ranges of about the same work, one for each of `shares`. The ranges cover all
-/// items; those at the end may be empty. `work` is what an item costs, in any unit.
+/// Cuts `items` items into `shares` consecutive ranges of about the same work. The ranges cover all items; some may be
+/// empty. `work` is the cost of an item, in any unit.
 fn cut(items: usize, shares: usize, work: impl Fn(usize) -> usize) -> impl Iterator<Item = Range<usize>> {
     assert!(shares > 0, "one device at least");
     let total: usize = (0..items).map(&work).sum();

@@ -3,13 +3,14 @@ use super::GpuResampler;
 use crate::ConfigError;
 use robocache_device::gpu::{DeviceFault, Gpu};
 
-/// Resamples each batch on several devices, each of which does some of its trajectories. The bytes are those of one.
+/// Resamples each batch on several devices, each of which does some of the trajectories. The answer has the same bytes as
+/// on one device.
 pub struct ShardedResampler {
     shards: Vec<GpuResampler>,
 }
 
 impl ShardedResampler {
-    /// A resampler of that configuration on each of the devices, each of which holds at most `max_bytes`.
+    /// Checks a configuration, and makes a resampler for it on each device, which holds at most `max_bytes` there.
     ///
     /// # Errors
     /// The key that is not allowed.
@@ -20,12 +21,12 @@ impl ShardedResampler {
         })
     }
 
-    /// Bytes of device memory that it holds on all devices.
+    /// Bytes of device memory that the resampler holds, all devices added up.
     pub fn bytes_in_use(&self) -> usize {
         self.shards.iter().map(GpuResampler::bytes_in_use).sum()
     }
 
-    /// Does what [`GpuResampler::run`] does.
+    /// Does what [`GpuResampler::run`] does, on all devices.
     ///
     /// # Errors
     /// The error of the first device that fails.

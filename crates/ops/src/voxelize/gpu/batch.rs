@@ -1,4 +1,4 @@
-//! Many clouds at once, a grid for each.
+//! Makes a grid of each of many clouds at once.
 
 use super::super::spec::{GridClouds, Spec};
 use super::super::{Channel, VoxelCounters, VoxelGrid, VoxelLayout, VoxelizeConfig};
@@ -17,25 +17,25 @@ use robocache_stream::HostCloud;
 /// Grids on the host, in the order of their clouds.
 #[derive(Default)]
 pub struct VoxelBatch {
-    /// For each cloud.
+    /// Counts of the points of each cloud.
     pub counters: Vec<VoxelCounters>,
-    /// For each cloud, and each field beside x, y and z that channels are computed from, in the order in which the
-    /// channels first name them: how many values its channels leave out.
+    /// Number of values that channels leave out, for each cloud and each field beside x, y and z that channels are computed
+    /// from. The fields are in the order in which the channels first name them.
     pub unusable: Vec<u64>,
-    /// For each cloud: how many values of a dense output its type can't hold.
+    /// Number of values of each cloud's dense output that its type can't hold.
     pub saturated: Vec<u64>,
-    /// The first row of each grid, and the number of rows after the last. Of layout `coo`.
+    /// The first row of each grid, and then the number of all rows. Only in layout `coo`.
     pub rows: Vec<usize>,
-    /// x y z of each row. Of layout `coo`.
+    /// x y z of each row. Only in layout `coo`.
     pub coords: Vec<i32>,
-    /// One value for each channel of each row. Of layout `coo`.
+    /// One value for each channel of each row. Only in layout `coo`.
     pub features: Vec<f32>,
-    /// The tensors `[C, X, Y, Z]` of layout `dense`, or the bitmaps of layout `bits`, each of ceil(X * Y * Z / 8) bytes, behind
-    /// one another.
+    /// The tensors `[C, X, Y, Z]` of layout `dense`, or the bitmaps of layout `bits`, each of ceil(X * Y * Z / 8) bytes.
+    /// They lie one after the other.
     pub cells: HostBuf,
 }
 
-/// The part of a [`VoxelBatch`] that some of its clouds fill. Rows are appended.
+/// The part of a [`VoxelBatch`] that a chunk of clouds fills. Rows are appended.
 struct Slots<'a> {
     counters: &'a mut [VoxelCounters],
     unusable: &'a mut [u64],
@@ -47,7 +47,7 @@ struct Slots<'a> {
 }
 
 impl VoxelBatch {
-    /// Makes room for `clouds` clouds.
+    /// Clears the batch, and makes room for `clouds` clouds.
     fn begin(&mut self, clouds: usize, fields: usize, bytes_per_grid: usize) {
         self.counters.clear();
         self.counters.resize(clouds, VoxelCounters::default());
@@ -63,31 +63,30 @@ impl VoxelBatch {
     }
 }
 
-/// Makes grids of many clouds on a CUDA device, with the bits of [`CpuVoxelizer`](super::super::CpuVoxelizer).
+/// Makes grids of many clouds on a CUDA device, with the same bits as [`CpuVoxelizer`](super::super::CpuVoxelizer).
 ///
-/// Grids that do not fit its share of the device's memory are made in several parts, with the same result.
+/// If the grids do not fit its share of the device's memory, it makes them in several parts, with the same result.
 pub struct VoxelizeBatch {
     spec: Spec,
     grid_clouds: GridClouds,
     builder: GridBuilder,
     dtype: Dtype,
-    /// Clouds that are made at once.
+    /// The most clouds of which grids are made at once.
     chunk: usize,
     points: DeviceBuf,
     starts: Vec<u32>,
-    /// The points of each cloud of the device batch that was launched last.
+    /// Number of clouds of the device batch that was launched last, and the points of each.
     launched: [usize; 2],
     /// The rows that dense grids are made of.
     rows: PinnedBuf,
 }
 
 impl VoxelizeBatch {
-    /// For a configuration, of which the first input's extrinsic is that of all clouds, on a device, of whose memory
-    /// it holds `max_bytes` at most.
+    /// Creates a batch voxelizer on a device, of whose memory it holds at most `max_bytes`. All clouds have the extrinsic
+    /// of the configuration's first input.
     ///
     /// # Errors
-    /// As [`VoxelizeConfig::validate`]; if the channels are computed from more fields than the kernels take; what
-    /// the driver says.
+    /// The errors of [`VoxelizeConfig::validate`]; more channels or fields than the kernels take; the driver's error.
     pub fn new(config: &VoxelizeConfig, gpu: &Gpu, max_bytes: Option<usize>) -> Result<Self, VoxelizeError> {
         let spec = spec_for_device(config)?;
         let budget = Budget::new(max_bytes);
@@ -104,7 +103,7 @@ impl VoxelizeBatch {
         })
     }
 
-    /// The grid.
+    /// The grid of the configuration.
     pub fn grid(&self) -> &VoxelGrid {
         &self.spec.grid
     }
@@ -114,17 +113,17 @@ impl VoxelizeBatch {
         &self.spec.channels
     }
 
-    /// Bytes of device memory that are held.
+    /// Bytes of device memory that the batch voxelizer holds.
     pub fn used_bytes(&self) -> usize {
         self.builder.budget().used()
     }
 
-    /// Clouds that are made at once: fewer after memory ran out.
+    /// The most clouds of which grids are made at once: fewer after memory ran out.
     pub fn chunk(&self) -> usize {
         self.chunk
     }
 
-    /// Bytes of `cells` for each grid.
+    /// Bytes of [`VoxelBatch::cells`] for each grid.
     fn bytes_per_grid(&self) -> usize {
         let cells = self.spec.grid.cells();
         match self.spec.layout {
@@ -134,7 +133,7 @@ impl VoxelizeBatch {
         }
     }
 
-    /// Fields beside x, y and z that channels are computed from.
+    /// Number of fields beside x, y and z that channels are computed from.
     fn fields(&self) -> usize {
         self.spec.plan.fields.len()
     }
@@ -142,8 +141,8 @@ impl VoxelizeBatch {
     /// Makes a grid of each cloud.
     ///
     /// # Errors
-    /// The first cloud that can't be taken, before anything is made; no memory even for one cloud; what the driver
-    /// says.
+    /// The problem with the first cloud that can't be used, before any grid is made; no memory even for one cloud; the
+    /// driver's error.
     pub fn run(&mut self, clouds: &[HostCloud<'_>], out: &mut VoxelBatch) -> Result<(), VoxelizeError> {
         let (bytes, fields) = (self.bytes_per_grid(), self.fields());
         out.begin(clouds.len(), fields, bytes);
@@ -173,7 +172,7 @@ impl VoxelizeBatch {
             };
             let made = self.run_chunk(&clouds[at..at + count], &form, part);
             if made.is_err() {
-                // The clouds may still be on their way. The error that came first is the one to tell.
+                // The device may still read the clouds. The first error is the one to report.
                 let _ = self.builder.gpu().synchronize();
             }
             match made {
@@ -255,7 +254,7 @@ impl VoxelizeBatch {
         }
         for (grid, out) in out.chunks_mut(bytes).take(grids).enumerate() {
             let (bitmap, at) = self.builder.memory.bitmap(grid);
-            // SAFETY: it is borrowed until the stream is synchronized.
+            // SAFETY: `out` is borrowed until the stream is synchronized.
             unsafe { bitmap.download(at, out) }?;
         }
         self.builder.gpu().synchronize()
@@ -285,12 +284,12 @@ impl VoxelizeBatch {
                 bytemuck::cast_slice_mut(&mut features[before * columns..]),
             ),
         ])?;
-        // Last, so that what failed can be done again.
+        // Last, so that a chunk that failed can be done again.
         rows.extend((1..=grids).map(|grid| before + self.builder.readback.first_row(grid)));
         Ok(())
     }
 
-    /// Only the occupied cells come from the device: they are far fewer bytes.
+    /// Downloads the occupied cells, which are far fewer bytes than the tensors, and writes the tensors from them.
     fn download_dense(&mut self, saturated: &mut [u64], out: &mut [u8]) -> Result<(), DeviceFault> {
         let grids = saturated.len();
         let columns = self.spec.channels.len();
@@ -310,11 +309,10 @@ impl VoxelizeBatch {
         Ok(())
     }
 
-    /// Makes a grid of each cloud, on the device, of points that are there, and leaves them there: see
-    /// [`grids`](Self::grids).
+    /// Makes a grid of each cloud of points on the device, and leaves the grids there: see [`grids`](Self::grids).
     ///
     /// # Errors
-    /// The clouds can't be taken or are on another device; no memory; what the driver says.
+    /// The clouds can't be used or are on another device; no memory; the driver's error.
     pub fn run_device(&mut self, clouds: &DeviceClouds<'_>) -> Result<DeviceGrids<'_>, VoxelizeError> {
         // SAFETY: the clouds are borrowed until the stream is synchronized.
         unsafe { self.launch(clouds) }?;
@@ -323,14 +321,14 @@ impl VoxelizeBatch {
         Ok(self.grids())
     }
 
-    /// Puts the making of the grids into the stream and waits for nothing. Two states take turns, so a graph must
-    /// hold an even number of launches; one of the same size must have been done before it is captured.
+    /// Enqueues the work on the grids, and does not wait. Two states take turns, so a graph must hold an even number of
+    /// launches. A launch of the same size must have run before the graph is captured.
     ///
     /// # Errors
-    /// As [`run_device`](Self::run_device).
+    /// The errors of [`run_device`](Self::run_device).
     ///
     /// # Safety
-    /// The points, and this batch, are left alone until the stream is synchronized.
+    /// The points and this batch are neither changed nor freed until the stream is synchronized.
     pub unsafe fn launch(&mut self, clouds: &DeviceClouds<'_>) -> Result<(), VoxelizeError> {
         self.builder.gpu().check(clouds.all.buffer().gpu())?;
         let first = clouds.all.first(clouds.points).into();
@@ -356,7 +354,7 @@ impl VoxelizeBatch {
             longest: clouds.points,
             total,
         };
-        // SAFETY: the fields are within their buffer; that it is left alone is the caller's promise.
+        // SAFETY: the fields are within their buffer, and the caller promises not to change it.
         unsafe {
             self.builder.add(&self.spec, on_device)?;
             self.builder.finish(&self.spec, &self.grid_clouds, total, Head::Stays)?;
@@ -364,13 +362,13 @@ impl VoxelizeBatch {
         Ok(())
     }
 
-    /// The grids that were launched last, where they are.
+    /// The grids that were launched last, on the device.
     pub fn grids(&self) -> DeviceGrids<'_> {
         DeviceGrids { batch: self }
     }
 }
 
-/// Grids on the device that they were made on. They are there until the batch makes others.
+/// Grids on the device that made them. They stay there until the batch makes other grids.
 #[derive(Clone, Copy)]
 pub struct DeviceGrids<'a> {
     batch: &'a VoxelizeBatch,
@@ -382,53 +380,54 @@ impl<'a> DeviceGrids<'a> {
         self.batch.launched[0]
     }
 
-    /// Returns true if there are none.
+    /// True if there are no grids.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The counts of the points of a cloud, by what became of them. Known after [`VoxelizeBatch::run_device`], not after a bare launch.
+    /// Counts of a cloud's points, kept and dropped. Known after [`VoxelizeBatch::run_device`], not after a bare launch.
     pub fn counters(&self, grid: usize) -> VoxelCounters {
         self.batch.builder.readback.counters(grid, self.batch.launched[1])
     }
 
-    /// For each field beside x, y and z that channels are computed from: how many values of a cloud its channels leave
-    /// out. Known as the counters are.
+    /// Number of values of a cloud that channels leave out, for each field beside x, y and z that channels are computed
+    /// from. Known when the [`counters`](Self::counters) are.
     pub fn unusable(&self, grid: usize) -> &'a [u64] {
         self.batch.builder.readback.unusable(grid)
     }
 
-    /// The number of values of a dense output that its type can't hold. Known as the counters are.
+    /// Number of values of a dense output that its type can't hold. Known when the [`counters`](Self::counters) are.
     pub fn saturated(&self, grid: usize) -> u64 {
         self.batch.builder.readback.saturated(grid)
     }
 
-    /// The first row of a grid, or after the last one their number. Of layout `coo`. Known as the counters are.
+    /// The first row of a grid; for the index after the last grid, the number of all rows. Only in layout `coo`. Known when
+    /// the [`counters`](Self::counters) are.
     pub fn first_row(&self, grid: usize) -> usize {
         self.batch.builder.readback.first_row(grid)
     }
 
-    /// The first row of each grid and the number of all, uint32. Of layout `coo`.
+    /// The first row of each grid, and then the number of all rows, uint32. Only in layout `coo`.
     pub fn rows(&self) -> &'a DeviceBuf {
         &self.batch.builder.memory.state().rows
     }
 
-    /// x y z of each row, int32. Of layout `coo`.
+    /// x y z of each row, int32. Only in layout `coo`.
     pub fn coords(&self) -> &'a DeviceBuf {
         self.batch.builder.rows.coords()
     }
 
-    /// A value for each channel of each row, float32. Of layout `coo`.
+    /// A value for each channel of each row, float32. Only in layout `coo`.
     pub fn features(&self) -> &'a DeviceBuf {
         self.batch.builder.rows.features()
     }
 
-    /// The tensors `[C, X, Y, Z]`, behind one another. Of layout `dense`.
+    /// The tensors `[C, X, Y, Z]`, one after the other. Only in layout `dense`.
     pub fn dense(&self) -> &'a DeviceBuf {
         self.batch.builder.dense()
     }
 
-    /// The beginning of the bitmap of a grid: a buffer and a byte in it. Of layout `bits`.
+    /// The bitmap of a grid: a buffer, and the byte in it at which the bitmap begins. Only in layout `bits`.
     pub fn bitmap(&self, grid: usize) -> (&'a DeviceBuf, usize) {
         self.batch.builder.memory.bitmap(grid)
     }

@@ -1,7 +1,7 @@
-//! The order in which grids are made.
+//! The steps in which grids are made.
 //!
-//! A grid clears up after the one before it while it is made: its buffers are double-buffered (ping-pong), so that one
-//! half is written while the other half is cleared, only where it was touched.
+//! Memory is double-buffered (ping-pong): while a grid is written to one half, the other half is cleared of the grid
+//! before. Only memory that was touched is cleared.
 
 use super::super::spec::{GridClouds, Spec};
 use super::dense::Dense;
@@ -40,15 +40,15 @@ impl GridBuilder {
         &self.memory.budget
     }
 
-    /// Gives all memory back.
+    /// Frees all memory.
     pub(super) fn release(&mut self) {
         self.memory.release();
         self.rows.release();
         self.dense.release();
     }
 
-    /// Starts `grids` grids without points. `starts` says where the points of each cloud begin, and where all end, if
-    /// the clouds differ in length.
+    /// Starts `grids` grids without points. If the clouds differ in length, `starts` has the first point of each cloud, and
+    /// then the number of all points.
     pub(super) fn begin(&mut self, grids: usize, starts: Option<&[u32]>) -> Result<(), DeviceFault> {
         self.points.begin();
         if self.memory.begin(grids, starts)? {
@@ -60,23 +60,23 @@ impl GridBuilder {
     /// Adds clouds: one to the only grid, or one to each grid.
     ///
     /// # Safety
-    /// The memory of the points is left alone until the stream is synchronized after [`Self::finish`].
+    /// The memory of the points is neither written nor freed until the stream is synchronized after [`Self::finish`].
     pub(super) unsafe fn add(&mut self, spec: &Spec, clouds: CloudsOnDevice<'_>) -> Result<(), DeviceFault> {
-        // SAFETY: as this function.
+        // SAFETY: as the caller promises.
         let clouds = unsafe { clouds.outliving() };
         let (added, saving) = self.points.save(&mut self.memory, spec, clouds)?;
         let cloud = added.clouds.params(&self.memory);
         if self.memory.method == Method::PingPongOutputs {
-            // SAFETY: as this function.
+            // SAFETY: as the caller promises.
             return unsafe { self.dense.launch_cells(&self.memory, &cloud) };
         }
-        // SAFETY: the points are the caller's promise; the rest is the builder's own.
+        // SAFETY: the caller promises for the points; the rest is the builder's own memory.
         unsafe { self.points.launch(&self.memory, spec, &cloud, added.first, saving) }?;
         self.points.added.push(added);
         Ok(())
     }
 
-    /// Makes the product of what was added. Nothing is waited for; see [`Readback::wait`].
+    /// Enqueues the work that makes the product of the added clouds, and does not wait: see [`Readback::wait`].
     ///
     /// # Safety
     /// As [`Self::add`].
@@ -95,13 +95,13 @@ impl GridBuilder {
         if memory.has_rows(spec) {
             self.rows.reserve(memory, spec, points)?;
             self.rows.launch_rank(memory, spec)?;
-            // Otherwise the points past max_voxels are counted with the sums.
+            // With `max_voxels`, the points past it are only counted with the sums.
             let is_final = spec.max_voxels == usize::MAX;
             if head == Head::Read && is_final {
                 self.readback.read_head(memory, spec)?;
             }
             if spec.needs_points() {
-                // SAFETY: as this function.
+                // SAFETY: as the caller promises.
                 unsafe { self.rows.launch_sums(memory, spec, clouds, &self.points.added) }?;
             }
             if let Product::Rows { coords } = memory.product {
@@ -118,20 +118,20 @@ impl GridBuilder {
         if let Product::Dense(dtype) = memory.product
             && memory.method == Method::Bitmaps
         {
-            // SAFETY: as this function.
+            // SAFETY: as the caller promises.
             unsafe { self.dense.launch(memory, &self.rows, spec, clouds, dtype) }?;
         }
         memory.is_dirty = false;
         Ok(())
     }
 
-    /// Puts the copy of the counters and of where the rows begin into the stream, to be waited for.
+    /// Enqueues the copy of the counters and of each grid's first row to the host: see [`Readback::wait`].
     pub(super) fn read_head(&mut self, spec: &Spec) -> Result<(), DeviceFault> {
         self.readback.read_head(&self.memory, spec)
     }
 
-    /// Puts the making of a dense output of the rows of the only grid into the stream, in memory that is clear, and the copy
-    /// of the count of values that it can't hold.
+    /// Enqueues the writing of the only grid's rows to a dense output at `out`, which is clear. Also enqueues the copy of
+    /// the number of values that its type can't hold.
     ///
     /// # Safety
     /// There is an element for each channel of each cell at `out`.
@@ -142,12 +142,12 @@ impl GridBuilder {
         dtype: Dtype,
         out: DevicePtr<'_>,
     ) -> Result<(), DeviceFault> {
-        // SAFETY: as this function.
+        // SAFETY: as the caller promises.
         unsafe { self.dense.write(&self.memory, &self.rows, spec, clouds, dtype, out) }?;
         self.readback.read_saturated(&self.memory)
     }
 
-    /// The dense outputs of the grids at hand.
+    /// The dense outputs of the current grids.
     pub(super) fn dense(&self) -> &DeviceBuf {
         self.dense.output(&self.memory)
     }
@@ -157,7 +157,7 @@ impl GridBuilder {
         &self.memory.state().order
     }
 
-    /// Copies the cells of `rows` rows, and their features, of `channels` channels, to `to`, and waits for it.
+    /// Copies the cells of `rows` rows, and their features of `channels` channels, to `to`, and waits for the copy.
     pub(super) fn fetch_rows<'a>(
         &self,
         rows: usize,

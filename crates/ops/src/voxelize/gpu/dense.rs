@@ -1,4 +1,4 @@
-//! Dense grids on the device, of rows or of the cells of points themselves.
+//! Dense grids on the device, made from rows or directly from the cells of points.
 
 use super::super::spec::{GridClouds, Spec};
 use super::memory::{GridMemory, Method, Product};
@@ -10,9 +10,9 @@ use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, DevicePtr, Gpu};
 
 /// The memory of dense grids.
 pub(super) struct Dense {
-    /// Double-buffered, or always the first.
+    /// Double-buffered outputs. Without double buffering only the first is used.
     outputs: [DeviceBuf; 2],
-    /// The grids that the outputs hold; 0: they hold anything.
+    /// Number of grids that the outputs hold; 0: their content is not known.
     grids: usize,
 }
 
@@ -24,17 +24,17 @@ impl Dense {
         }
     }
 
-    /// Gives all memory back.
+    /// Frees all memory.
     pub(super) fn release(&mut self) {
         self.outputs.iter_mut().for_each(DeviceBuf::release);
         self.grids = 0;
     }
-    /// Forgets what the outputs hold.
+    /// Marks the content of the outputs as not known.
     pub(super) fn forget(&mut self) {
         self.grids = 0;
     }
 
-    /// The outputs of the grids at hand.
+    /// The outputs of the current grids.
     pub(super) fn output(&self, memory: &GridMemory) -> &DeviceBuf {
         match memory.method {
             Method::PingPongOutputs => &self.outputs[memory.half],
@@ -42,7 +42,7 @@ impl Dense {
         }
     }
 
-    /// Makes room for dense outputs, and clears them where they hold something else than the grid before.
+    /// Makes room for dense outputs, and clears them unless they hold the grids before.
     fn clear_outputs(&mut self, memory: &GridMemory, bytes: usize) -> Result<(), DeviceFault> {
         let grids = memory.laid_out();
         if self.grids == grids {
@@ -57,10 +57,10 @@ impl Dense {
         Ok(())
     }
 
-    /// Puts the writing of the occupancy of points into the stream, without bitmaps.
+    /// Enqueues the writing of the occupancy of points, without bitmaps.
     ///
     /// # Safety
-    /// The memory of the points is left alone until the stream is synchronized.
+    /// The memory of the points is neither written nor freed until the stream is synchronized.
     pub(super) unsafe fn launch_cells(
         &mut self,
         memory: &GridMemory,
@@ -74,7 +74,7 @@ impl Dense {
         let (state, old) = (memory.state(), memory.previous());
         let old_points = old.saved_points();
         let [.., end] = memory.sizes.layout(grids);
-        // Half of the threads that would take a cell each: many of the cells are none.
+        // One thread for each saved cell, although two threads clear a cell: many saved cells are empty.
         let clearing_blocks = old_points.div_ceil(POINT_BLOCK).max(1);
         let params = CellsParams {
             cloud: *cloud,
@@ -96,8 +96,8 @@ impl Dense {
         };
         let blocks = clearing_blocks + cloud.points.div_ceil(POINT_BLOCK);
         let kernel = CELLS[kernel_form(cloud) as usize];
-        // SAFETY: there is an element for each cell of each grid, and the cells before were of as many grids; the
-        // points are the caller's promise.
+        // SAFETY: there is an element for each cell of each grid, and there were as many grids before. The caller promises
+        // for the points.
         unsafe {
             memory
                 .gpu
@@ -105,7 +105,7 @@ impl Dense {
         }
     }
 
-    /// Puts the making of a dense output of the rows of the grid at hand into the stream, in memory that is clear.
+    /// Enqueues the writing of the current grid's rows to a dense output at `out`, which is clear.
     ///
     /// # Safety
     /// There is an element for each channel of each cell at `out`.
@@ -118,14 +118,14 @@ impl Dense {
         dtype: Dtype,
         out: DevicePtr<'_>,
     ) -> Result<(), DeviceFault> {
-        // The grid may have been written before.
+        // The count may be left from an earlier output of the same grid.
         memory.memory().clear(memory.sizes.saturated(1), 8)?;
         let params = scatter_params(memory, rows, spec, clouds, dtype, out);
-        // SAFETY: as this function.
+        // SAFETY: as the caller promises.
         unsafe { launch_scatter(memory, rows, &params, 1) }
     }
 
-    /// Puts the making of the dense outputs of the grids at hand into the stream.
+    /// Enqueues the writing of the dense outputs of the current grids.
     ///
     /// # Safety
     /// The grids were made, up to their rows if they have any.
@@ -199,10 +199,10 @@ fn scatter_params<'a>(
     }
 }
 
-/// Takes the rows of `states` states.
+/// Enqueues the writing of the rows of `states` states to a dense output.
 ///
 /// # Safety
-/// They are cells of the grids, and there is an element for each channel of each cell at the output of the parameters.
+/// The rows are cells of the grids. There is an element for each channel of each cell at the output of the parameters.
 unsafe fn launch_scatter(
     memory: &GridMemory,
     rows: &Rows,
@@ -216,7 +216,7 @@ unsafe fn launch_scatter(
     unsafe { memory.gpu.launch(SCATTER, [blocks, grids as u32, 1], BLOCK, params) }
 }
 
-/// The bits of 1.0.
+/// The bits of 1.0 in a float type.
 fn one(dtype: Dtype) -> u32 {
     match dtype {
         Dtype::Float16 => 0x3c00,

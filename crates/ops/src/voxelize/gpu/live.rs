@@ -1,4 +1,4 @@
-//! One grid at a time, of messages, into the caller's memory.
+//! Makes one grid at a time, of messages, in the caller's memory.
 
 use super::super::plan::Plan;
 use super::super::spec::{GridClouds, Spec};
@@ -18,17 +18,17 @@ use std::cell::{Cell, RefCell};
 /// Makes grids of clouds on a CUDA device, as [`CpuVoxelizer`](super::super::CpuVoxelizer) does on the CPU and with the same
 /// bits: [`gather`](Self::gather), then one of the `write_` methods as often as wanted.
 ///
-/// Its memory, on the device and page-locked, grows to that of the largest grid it has made, and is used again. After
-/// an error of the device the next `begin` starts anew.
+/// Its memory, on the device and page-locked, grows with the largest grid so far, and is reused. After an error of the
+/// device the next `begin` starts anew.
 pub struct GpuVoxelizer {
     spec: Spec,
     dtype: Dtype,
     grid_clouds: GridClouds,
     builder: GridBuilder,
-    /// For each cloud of a grid its points on the device.
+    /// Points of each cloud of a grid, on the device.
     points: Vec<DeviceBuf>,
     clouds: usize,
-    /// True if clouds of a grid that was not finished may still be read.
+    /// True if the device may still read the clouds of a grid that was not finished.
     is_pending: bool,
     /// The rows that a dense grid is made of.
     rows: RefCell<PinnedBuf>,
@@ -41,8 +41,7 @@ impl GpuVoxelizer {
     /// A voxelizer for a configuration on a device, of whose memory it holds `max_bytes` at most.
     ///
     /// # Errors
-    /// As [`VoxelizeConfig::validate`]; if the channels are computed from more fields than the kernels take;
-    /// what the driver says.
+    /// The errors of [`VoxelizeConfig::validate`]; more channels or fields than the kernels take; the driver's error.
     pub fn new(config: &VoxelizeConfig, gpu: &Gpu, max_bytes: Option<usize>) -> Result<Self, VoxelizeError> {
         let spec = spec_for_device(config)?;
         let budget = Budget::new(max_bytes);
@@ -68,7 +67,7 @@ impl GpuVoxelizer {
         })
     }
 
-    /// The grid.
+    /// The grid of the configuration.
     pub fn grid(&self) -> &VoxelGrid {
         &self.spec.grid
     }
@@ -78,17 +77,17 @@ impl GpuVoxelizer {
         &self.spec.channels
     }
 
-    /// The device.
+    /// The device that the voxelizer runs on.
     pub fn gpu(&self) -> &Gpu {
         self.builder.gpu()
     }
 
-    /// Bytes of device memory that are held.
+    /// Bytes of device memory that the voxelizer holds.
     pub fn used_bytes(&self) -> usize {
         self.builder.budget().used()
     }
 
-    /// Budget in which its device memory counts.
+    /// Budget in which the voxelizer's device memory counts.
     pub fn budget(&self) -> &Budget {
         self.builder.budget()
     }
@@ -96,7 +95,7 @@ impl GpuVoxelizer {
     /// Starts a grid without points.
     ///
     /// # Errors
-    /// No memory; what the driver says.
+    /// No memory; the driver's error.
     pub fn begin(&mut self) -> Result<(), DeviceFault> {
         if self.is_pending {
             self.builder.gpu().synchronize()?;
@@ -110,16 +109,16 @@ impl GpuVoxelizer {
     /// Checks that a cloud has the fields that the channels are computed from.
     ///
     /// # Errors
-    /// As [`add`](Self::add).
+    /// The error with which [`add`](Self::add) would refuse the cloud.
     pub fn check(&self, cloud: &PointCloud<'_>) -> Result<(), CloudError> {
         self.spec.check(cloud)
     }
 
-    /// Makes a grid of messages, each with the input it came by: all of [`begin`](Self::begin), [`add`](Self::add) and
-    /// [`finish`](Self::finish). Those that can't be added are handed to `refused`, and the grid is made of the others.
+    /// Makes a grid of messages, each with the index of its input, by [`begin`](Self::begin), [`add`](Self::add) and
+    /// [`finish`](Self::finish). Messages that can't be added are handed to `refused`, and the grid is made of the others.
     ///
     /// # Errors
-    /// As those.
+    /// No memory; the driver's error.
     ///
     /// # Panics
     /// If there is no such input.
@@ -159,7 +158,7 @@ impl GpuVoxelizer {
         };
         let counters = gather();
         if counters.is_err() {
-            // The messages may still be on their way. The error that came first is the one to tell.
+            // The device may still read the messages. The first error is the one to report.
             let _ = self.builder.gpu().synchronize();
         }
         counters
@@ -168,13 +167,13 @@ impl GpuVoxelizer {
     /// Adds the points of a cloud of the `input`-th input.
     ///
     /// # Errors
-    /// As `CpuVoxelizer::add`; what the driver says, after which the grid is lost.
+    /// The reason why the cloud can't be part of the grid; the driver's error, after which the grid is lost.
     ///
     /// # Panics
     /// If there is no such input.
     ///
     /// # Safety
-    /// The device reads memory that is page-locked by itself: the cloud's memory is left alone until
+    /// The device reads page-locked memory by itself: the cloud's memory is neither written nor freed until
     /// [`finish`](Self::finish) or the next [`begin`](Self::begin) has returned.
     pub unsafe fn add(&mut self, input: usize, cloud: &PointCloud<'_>) -> Result<(), VoxelizeError> {
         if let PointCloud::Device(cloud) = cloud {
@@ -195,7 +194,7 @@ impl GpuVoxelizer {
                 }
                 let points = &mut self.points[self.clouds];
                 self.clouds += 1;
-                // SAFETY: as this function.
+                // SAFETY: as the caller promises.
                 unsafe { upload(&self.spec.plan, cloud, points, &mut params, &mut fields) }?;
             }
             PointCloud::Device(cloud) => describe(&self.spec.plan, cloud, &mut params, &mut fields)?,
@@ -206,15 +205,15 @@ impl GpuVoxelizer {
             longest: cloud.len(),
             total: cloud.len(),
         };
-        // SAFETY: the points are left alone until the next grid, before which this one is waited for.
+        // SAFETY: the points stay unchanged until the next grid, which first waits for this one.
         unsafe { self.builder.add(&self.spec, clouds) }?;
         Ok(())
     }
 
-    /// Computes the cells, and says what became of the points.
+    /// Computes the cells, and returns the counts of the points.
     ///
     /// # Errors
-    /// No memory; what the driver says. The grid is then lost.
+    /// No memory; the driver's error. The grid is then lost.
     pub fn finish(&mut self) -> Result<VoxelCounters, DeviceFault> {
         let points = self.grid_clouds.points;
         // SAFETY: as in `add`.
@@ -230,9 +229,9 @@ impl GpuVoxelizer {
         Ok(self.builder.readback.counters(0, points))
     }
 
-    /// For each field beside x, y and z that channels are computed from, in the order in which the channels first name
-    /// them: how many values of points that are kept its channels leave out, as they are not finite or beyond the bound.
-    /// Waits until they are counted.
+    /// Number of values of kept points that channels leave out because they are not finite, or beyond the bound: one for
+    /// each field beside x, y and z. The fields are in the order in which the channels first name them. Waits until the
+    /// values are counted.
     ///
     /// # Errors
     /// The driver's error.
@@ -244,13 +243,13 @@ impl GpuVoxelizer {
         Ok(self.builder.readback.unusable(0))
     }
 
-    /// Number of values of the dense grid that was written last that its type can't hold: its greatest or least is
-    /// there.
+    /// Number of values that the type of the last written dense grid can't hold, and that became its greatest or least
+    /// value.
     pub fn saturated(&self) -> u64 {
         self.saturated.get()
     }
 
-    /// Number of occupied cells that the output has. They are not counted for the layout `bits`.
+    /// Number of occupied cells in the output. They are not counted in layout `bits`.
     pub fn voxels(&self) -> usize {
         self.voxels
     }
@@ -260,13 +259,14 @@ impl GpuVoxelizer {
         &self.output
     }
 
-    /// Writes the occupied cells in cell order: `coords` x y z each, `features` one value for each channel each.
+    /// Writes the occupied cells in cell order: x y z of each to `coords`, and a value for each channel of each to
+    /// `features`.
     ///
     /// # Errors
     /// The driver's error.
     ///
     /// # Panics
-    /// If `coords` has not 3, or `features` not C elements for each of [`voxels`](Self::voxels), or the layout is
+    /// If `coords` does not have 3 elements for each of the [`voxels`](Self::voxels), or `features` not C; if the layout is
     /// not `coo`.
     pub fn write_coo(&self, coords: &mut [i32], features: &mut [f32]) -> Result<(), DeviceFault> {
         let columns = self.spec.channels.len();
@@ -289,21 +289,21 @@ impl GpuVoxelizer {
     /// The driver's error.
     ///
     /// # Panics
-    /// If `out` has not ceil(X * Y * Z / 8) bytes.
+    /// If `out` does not have ceil(X * Y * Z / 8) bytes.
     pub fn write_bits(&self, out: &mut [u8]) -> Result<(), DeviceFault> {
         assert_eq!(out.len(), self.spec.grid.cells().div_ceil(8), "one bit for each cell");
         let (bitmap, at) = self.builder.memory.bitmap(0);
         DeviceBuf::fetch_each([(bitmap, at, out)])
     }
 
-    /// Writes every element of the tensor `[C, X, Y, Z]`: 0 in all channels of a cell without points. Only the
-    /// occupied cells come from the device: they are far fewer bytes.
+    /// Writes every element of the tensor `[C, X, Y, Z]`: 0 in all channels of a cell without points. Only the occupied
+    /// cells are copied from the device: they are far fewer bytes.
     ///
     /// # Errors
     /// The driver's error.
     ///
     /// # Panics
-    /// If `out` has not C * X * Y * Z elements, or the layout is not `dense`.
+    /// If `out` does not have C * X * Y * Z elements, or the layout is not `dense`.
     pub fn write_dense<E: Element>(&self, out: &mut [E]) -> Result<(), DeviceFault> {
         let columns = self.spec.channels.len();
         assert_eq!(
@@ -322,11 +322,11 @@ impl GpuVoxelizer {
         Ok(())
     }
 
-    /// Writes the grid to memory of the device: the tensor `[C, X, Y, Z]` of the configuration's type, or the bitmap,
-    /// from the beginning of `out` on, which grows to it. It is there on return.
+    /// Writes the grid to the beginning of `out`, which grows if needed: the tensor `[C, X, Y, Z]` of the configuration's
+    /// type, or the bitmap. Waits until the grid is there.
     ///
     /// # Errors
-    /// `out` is on another device; no memory; what the driver says.
+    /// `out` is on another device; no memory; the driver's error.
     ///
     /// # Panics
     /// If the layout is `coo`: see [`write_coo_on_device`](Self::write_coo_on_device).
@@ -349,7 +349,7 @@ impl GpuVoxelizer {
                 out.clear(0, bytes)?;
                 // The stream of `out` may be another one.
                 out.gpu().synchronize()?;
-                // SAFETY: it was just made as large as that, and is borrowed until the stream is synchronized.
+                // SAFETY: `out` was just made as large as that, and is borrowed until the stream is synchronized.
                 unsafe {
                     self.builder
                         .write_dense(&self.spec, &self.grid_clouds, self.dtype, out.pointer())
@@ -361,11 +361,11 @@ impl GpuVoxelizer {
         }
     }
 
-    /// Writes the occupied cells to memory of the device, as [`write_coo`](Self::write_coo) does to the host: from the
-    /// beginning of both buffers on, which grow to them. They are there on return.
+    /// Writes the occupied cells to the beginning of two buffers on the device, as [`write_coo`](Self::write_coo) does on
+    /// the host. The buffers grow if needed. Waits until the cells are there.
     ///
     /// # Errors
-    /// A buffer is on another device; no memory; what the driver says.
+    /// A buffer is on another device; no memory; the driver's error.
     ///
     /// # Panics
     /// If the layout is not `coo`.
@@ -392,10 +392,10 @@ impl GpuVoxelizer {
     }
 }
 
-/// Copies a cloud to the device, and says where its fields are there.
+/// Enqueues the copy of a cloud to the device, and writes the places of its fields to `params` and `fields`.
 ///
 /// # Safety
-/// The cloud's memory is left alone until the stream is synchronized.
+/// The cloud's memory is neither written nor freed until the stream is synchronized.
 unsafe fn upload<'a>(
     plan: &Plan,
     cloud: &HostCloud<'_>,
@@ -411,7 +411,7 @@ unsafe fn upload<'a>(
         first: 0,
         points: cloud.len(),
     };
-    // SAFETY: as this function.
+    // SAFETY: as the caller promises.
     unsafe { form.upload(plan, cloud, to) }?;
     form.describe(points.pointer(), cloud.len(), params, fields);
     Ok(())

@@ -1,4 +1,4 @@
-//! The memory of grids on a device: two states that take turns, so that a grid clears up after the one before it.
+//! The memory of grids on a device: two states that take turns, so that each grid clears the state of the grid before.
 
 use super::super::channel::Output;
 use super::super::spec::Spec;
@@ -6,20 +6,20 @@ use super::sizes::Sizes;
 use robocache_device::Dtype;
 use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, DevicePtr, Gpu};
 
-/// Bytes of a bitmap over which it is cleared where it was touched; a smaller one is cleared in whole, which is quicker.
+/// Bytes of a bitmap above which only its touched words are cleared. It is faster to clear a smaller bitmap as a whole.
 const BYTES_CLEARED_WHOLE: usize = 16 << 20;
-/// Bytes over which bitmaps are cleared before they are used; smaller ones are cleared while the others are used, which
-/// saves a launch.
+/// Bytes above which bitmaps are cleared before they are used. Smaller bitmaps are double-buffered: one half is cleared
+/// while the other is used, which saves a launch.
 const BYTES_CLEARED_MEANWHILE: usize = 4 << 20;
-/// Bytes over which dense outputs are not double-buffered.
+/// Bytes above which dense outputs are not double-buffered.
 const BYTES_DOUBLE_BUFFERED: usize = 128 << 20;
 
-/// The way in which the occupied cells are found, and those of the grid before cleared.
+/// The way in which the occupied cells are found, and the cells of the grid before are cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
-    /// In bitmaps: double-buffered if they are small, else one that is cleared first.
+    /// Bitmaps: double-buffered if they are small, else a single one that is cleared first.
     Bitmaps,
-    /// Without bitmaps, in double-buffered dense outputs.
+    /// Double-buffered dense outputs, without bitmaps.
     PingPongOutputs,
 }
 
@@ -34,11 +34,11 @@ pub(super) enum Product {
     Dense(Dtype),
 }
 
-/// The memory that a grid needs while it is made, and the next one to clear up after it.
+/// The memory that a grid needs while it is made, and that the next grid needs to clear up after it.
 pub(super) struct State {
-    /// The cell of each point, or of some by which all can be found.
+    /// Cell of each point. If several points are in one group of cells, only one of them may have a cell here.
     pub(super) cells: DeviceBuf,
-    /// The number of them; 0: none were saved.
+    /// Number of points in [`Self::cells`]; 0: no cells were saved.
     pub(super) saved: usize,
     /// The first point of each cloud, if the clouds differ in length.
     pub(super) starts: DeviceBuf,
@@ -46,7 +46,7 @@ pub(super) struct State {
     /// The occupied cells in cell order, and the first row of each grid.
     pub(super) order: DeviceBuf,
     pub(super) rows: DeviceBuf,
-    /// Points of a cloud, if all clouds have as many.
+    /// Points of a grid; the most of any grid if they differ.
     pub(super) points: usize,
     pub(super) grids: usize,
 }
@@ -66,7 +66,7 @@ impl State {
         }
     }
 
-    /// The first point of each cloud; none if the clouds don't differ in length.
+    /// The first point of each cloud; null if the clouds don't differ in length.
     pub(super) fn first_points(&self) -> DevicePtr<'_> {
         match self.has_starts {
             true => self.starts.pointer(),
@@ -74,13 +74,13 @@ impl State {
         }
     }
 
-    /// The points of a cloud whose cells were saved.
+    /// Points of a grid whose cells were saved.
     pub(super) fn saved_points(&self) -> u32 {
         if self.saved > 0 { self.points as u32 } else { 0 }
     }
 }
 
-/// The memory in which grids are made, whatever they are made into. It grows to that of the largest, and is used again.
+/// The memory in which grids are made, for any product. It grows with the largest grids so far, and is reused.
 pub(super) struct GridMemory {
     pub(super) gpu: Gpu,
     pub(super) budget: Budget,
@@ -88,11 +88,11 @@ pub(super) struct GridMemory {
     pub(super) method: Method,
     pub(super) sizes: Sizes,
     pub(super) states: [State; 2],
-    /// Counters, counts and bitmaps, those of each state or the first for both: see [`Sizes::layout`].
+    /// Counters, counts and bitmaps: a buffer for each state, or the first for both states. See [`Sizes::layout`].
     pub(super) memories: [DeviceBuf; 2],
-    /// The half of each pair that the grid at hand is in.
+    /// Index of the half of each pair that the current grids are in.
     pub(super) half: usize,
-    /// True if a call was left in the middle, so that nothing is known of the states.
+    /// True if the content of the states is not known, as after a call that failed.
     pub(super) is_dirty: bool,
 }
 
@@ -113,7 +113,7 @@ impl GridMemory {
         }
     }
 
-    /// Gives all memory back.
+    /// Frees all memory.
     pub(super) fn release(&mut self) {
         for state in &mut self.states {
             for buffer in [&mut state.cells, &mut state.starts, &mut state.order, &mut state.rows] {
@@ -124,7 +124,7 @@ impl GridMemory {
         self.is_dirty = true;
     }
 
-    /// Takes up another product, or another number of grids. What is held for those before is of no use for it.
+    /// Chooses the method for a product and a number of grids. After a change the content of the states is of no use.
     pub(super) fn prepare(&mut self, spec: &Spec, product: Product, grids: usize) {
         let cells = self.sizes.cells;
         let is_occupancy = matches!(spec.outputs[..], [Output::One]);
@@ -151,27 +151,27 @@ impl GridMemory {
         bytes > BYTES_CLEARED_MEANWHILE && !self.clears_by_cells()
     }
 
-    /// Counters, counts and bitmaps of the grids at hand.
+    /// Counters, counts and bitmaps of the current grids.
     pub(super) fn memory(&self) -> &DeviceBuf {
         &self.memories[self.memory_half()]
     }
 
-    /// The half of the memories that the grid at hand is in.
+    /// Index of the memory that the current grids are in.
     pub(super) fn memory_half(&self) -> usize {
         if self.clears_first() { 0 } else { self.half }
     }
 
-    /// The state of the grid at hand.
+    /// The state of the current grids.
     pub(super) fn state(&self) -> &State {
         &self.states[self.half]
     }
 
-    /// The state of the grid before.
+    /// The state of the grids before.
     pub(super) fn previous(&self) -> &State {
         &self.states[1 - self.half]
     }
 
-    /// The grids that the memory of the states is laid out for.
+    /// Number of grids that the memory of the states is laid out for.
     pub(super) fn laid_out(&self) -> usize {
         self.states[0].grids.max(self.states[1].grids)
     }
@@ -199,8 +199,8 @@ impl GridMemory {
         bytes <= BYTES_DOUBLE_BUFFERED && 3 * bytes <= limit
     }
 
-    /// Starts `grids` grids without points, and returns true if nothing is left of those before. `starts` says where the
-    /// points of each cloud begin, and where all end, if the clouds differ in length.
+    /// Starts `grids` grids without points. Returns true if all memory was cleared, so that no grid before is left. If the
+    /// clouds differ in length, `starts` has the first point of each cloud, and then the number of all points.
     pub(super) fn begin(&mut self, grids: usize, starts: Option<&[u32]>) -> Result<bool, DeviceFault> {
         self.half = 1 - self.half;
         let [.., bytes] = self.sizes.layout(grids);
@@ -225,19 +225,19 @@ impl GridMemory {
         state.has_starts = starts.is_some();
         if let Some(starts) = starts {
             state.starts.reserve(size_of_val(starts))?;
-            // SAFETY: the caller leaves page-locked memory alone until the stream is synchronized.
+            // SAFETY: the caller does not change page-locked memory until the stream is synchronized.
             unsafe { state.starts.upload(0, bytemuck::cast_slice(starts)) }?;
         }
         Ok(is_new)
     }
 
-    /// The bitmaps, and the byte in them at which that of a grid begins.
+    /// The buffer of the bitmaps, and the byte at which the bitmap of a grid begins.
     pub(super) fn bitmap(&self, grid: usize) -> (&DeviceBuf, usize) {
         let [_, _, words, _] = self.sizes.layout(self.laid_out());
         (self.memory(), words + grid * self.bitmap_stride())
     }
 
-    /// Bytes from the bitmap of a grid to that of the next.
+    /// Bytes from one bitmap to the next.
     pub(super) fn bitmap_stride(&self) -> usize {
         self.sizes.words * 4
     }

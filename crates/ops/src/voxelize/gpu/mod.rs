@@ -1,9 +1,9 @@
-//! The CUDA implementation. Every bit it gives is the CPU's: see the [module above](super) for the arithmetic, and
-//! `kernels/voxelize.cu` for how it is done.
+//! The CUDA implementation, with the same bits as the CPU's. See the [parent module](super) for the arithmetic, and
+//! `kernels/voxelize.cu` for the kernels.
 //!
-//! [`GpuVoxelizer`] stands where [`CpuVoxelizer`](super::CpuVoxelizer) does: clouds of messages in, one grid at a time in
-//! the caller's memory. [`VoxelizeBatch`] makes many grids at once, of messages or of points that are on the device
-//! already, and can leave them there.
+//! [`GpuVoxelizer`] works like [`CpuVoxelizer`](super::CpuVoxelizer): it makes one grid at a time, of clouds of messages,
+//! in the caller's memory. [`VoxelizeBatch`] makes many grids at once, of messages or of points on the device, and can
+//! leave the grids on the device.
 
 mod batch;
 mod builder;
@@ -28,13 +28,13 @@ use robocache_device::Element;
 use robocache_device::gpu::DeviceFault;
 use robocache_stream::PointCloudError;
 
-/// A grid that could not be made.
+/// The reason why a grid could not be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VoxelizeError {
     /// The configuration is not allowed, or asks for more than the kernels take.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The cloud is not one that the configuration takes. The grid is as it was.
+    /// The cloud can't be part of the grid, which stays as it was.
     #[error(transparent)]
     Cloud(#[from] CloudError),
     /// The device failed. The grid is lost.
@@ -49,7 +49,7 @@ impl From<PointCloudError> for VoxelizeError {
 }
 
 impl VoxelizeError {
-    /// Returns true if less memory would have done.
+    /// True if memory of the device was lacking, and the device can go on.
     pub fn is_memory(&self) -> bool {
         matches!(self, Self::Gpu(error) if error.is_memory())
     }
@@ -71,11 +71,11 @@ fn spec_for_device(config: &VoxelizeConfig) -> Result<Spec, ConfigError> {
     }
 }
 
-/// Writes every element of a dense tensor of `columns` channels: the features of the occupied cells, and zeros. Returns
-/// how many features the type can't hold.
+/// Writes every element of a dense tensor of `columns` channels: the features of the occupied cells, and zeros. Returns the
+/// number of features that the type can't hold.
 fn scatter<E: Element>(order: &[u8], features: &[u8], columns: usize, out: &mut [E]) -> u64 {
     super::write::clear(out);
-    // Nothing at all is not aligned for anything.
+    // An empty slice may not be aligned for the casts.
     if order.is_empty() {
         return 0;
     }

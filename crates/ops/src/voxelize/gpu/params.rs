@@ -8,20 +8,21 @@ use robocache_kernels::Kernel;
 pub(super) const MAX_FIELDS: usize = 16;
 const MAX_SUMS: usize = MAX_FIELDS + 3;
 const MAX_EXTREMES: usize = 2 * MAX_SUMS;
-/// Two of points, three of each coordinate and field, and room to make the structs a whole number of 16 bytes.
+/// The most channels: two of points, three of each coordinate and field, and room to make the structs a multiple of 16
+/// bytes.
 pub(super) const MAX_CHANNELS: usize = 2 + 3 * MAX_SUMS + 5;
 
-/// Threads of a block, of one of [`POINTS`] and [`CELLS`], and of one of [`RANK`].
+/// Threads of a block: of most kernels, of [`POINTS`] and [`CELLS`], and of [`RANK`].
 pub(super) const BLOCK: u32 = 256;
 pub(super) const POINT_BLOCK: u32 = 512;
 pub(super) const RANK_BLOCK: u32 = 512;
 
-/// Number of places for the counters of a grid, four each.
+/// Number of copies of a grid's four counters, which the host adds up.
 pub(super) const COUNTER_SLOTS: usize = 8;
-/// A grid is divided into no more superblocks than this.
+/// The most superblocks that a grid is divided into.
 pub(super) const MAX_SUPERBLOCKS: usize = 1024;
 
-/// Arrangement of coordinates; a kernel for each, in this order.
+/// Arrangement of coordinates. Arrays of kernels have a kernel for each, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Any,
@@ -255,7 +256,7 @@ const OUTPUT_COUNT: u8 = 1;
 const OUTPUT_MEAN: u8 = 2;
 const OUTPUT_EXTREME: u8 = 3;
 
-/// The value of [`Channels::outputs`], and the one of [`Channels::places`] that says which sum or extreme it is.
+/// The code of an output for [`Channels::outputs`], and the index of its sum or extreme for [`Channels::places`].
 pub(super) fn output_code(output: Output) -> (u8, u8) {
     match output {
         Output::One => (OUTPUT_ONE, 0),
@@ -293,7 +294,7 @@ pub(super) struct ScatterParams<'a> {
     pub(super) dtype: u32,
 }
 
-/// Marks the parameters of the kernels, and holds their sizes against those in the kernels' source.
+/// Implements [`Params`] for the parameters of kernels, and checks their sizes against the kernels' source.
 macro_rules! params {
     ($($name:ident $bytes:literal),* $(,)?) => {
         $(

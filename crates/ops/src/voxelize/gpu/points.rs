@@ -1,4 +1,4 @@
-//! The cells of points: found and counted in bitmaps, and saved for what a layout writes.
+//! The cells of points: found, counted in bitmaps, and saved for the kernels that need them later.
 
 use super::super::spec::Spec;
 use super::memory::{GridMemory, Product};
@@ -11,14 +11,14 @@ use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, DevicePtr};
 pub(super) struct CloudsOnDevice<'a> {
     pub(super) cloud: CloudParams<'a>,
     pub(super) fields: Fields<'a>,
-    /// The most points of one of them.
+    /// The most points of a cloud.
     pub(super) longest: usize,
-    /// The points of all.
+    /// Number of points of all clouds.
     pub(super) total: usize,
 }
 
 impl CloudsOnDevice<'_> {
-    /// The parameters of the clouds of the grids at hand.
+    /// The parameters of the clouds of the current grids.
     pub(super) fn params<'b>(&'b self, memory: &'b GridMemory) -> CloudParams<'b> {
         CloudParams {
             starts: memory.state().first_points(),
@@ -27,7 +27,7 @@ impl CloudsOnDevice<'_> {
         }
     }
 
-    /// The same, whatever the memory of the points is borrowed for.
+    /// The same clouds, with any lifetime of the points' memory.
     ///
     /// # Safety
     /// The points are there, and stay where they are, for as long as they are used.
@@ -37,19 +37,19 @@ impl CloudsOnDevice<'_> {
     }
 }
 
-/// Clouds that were added, and where their cells are.
+/// Clouds that were added, and the place of their cells.
 pub(super) struct Added<'a> {
     pub(super) clouds: CloudsOnDevice<'a>,
-    /// The first of their points among those of the grid; in a batch 0.
+    /// Index of their first point among the points of the grid; 0 in a batch.
     pub(super) first: usize,
 }
 
-/// The cells of points that are saved.
+/// The choice of points whose cells are saved.
 #[derive(Clone, Copy)]
 pub(super) struct Saving {
     /// One of the `SAVE_` constants.
     pub(super) which: u32,
-    /// The bits of the cells among which the first is saved, at bit 0.
+    /// Mask of a group of neighbouring cells, of which only the first is saved, shifted to bit 0.
     pub(super) group: u32,
 }
 
@@ -98,11 +98,11 @@ pub(super) fn cloud_params<'a>(spec: &Spec, input: usize) -> CloudParams<'a> {
     cloud
 }
 
-/// The clouds of the grids at hand, and what became of the grid before.
+/// The clouds of the current grids, and whether the state of the grids before is cleared.
 #[derive(Default)]
 pub(super) struct Points {
     pub(super) added: Vec<Added<'static>>,
-    /// True if the state of the grid before was cleared already.
+    /// True if the state of the grids before was already cleared.
     has_cleared: bool,
 }
 
@@ -113,7 +113,7 @@ impl Points {
         self.has_cleared = false;
     }
 
-    /// Makes room for the cells of clouds, and says which are to be saved.
+    /// Makes room for the cells of clouds, and chooses the points whose cells are saved.
     pub(super) fn save(
         &self,
         memory: &mut GridMemory,
@@ -133,10 +133,10 @@ impl Points {
         Ok((Added { clouds, first }, saving))
     }
 
-    /// Clears the state of the grid before, if no clouds have come with which that was done.
+    /// Clears the state of the grids before, unless the launch for a cloud has done so.
     ///
     /// # Safety
-    /// The memory is that of the grids at hand.
+    /// `memory` is the memory of the current grids.
     pub(super) unsafe fn clear(&mut self, memory: &GridMemory, spec: &Spec) -> Result<(), DeviceFault> {
         if self.has_cleared {
             return Ok(());
@@ -145,10 +145,10 @@ impl Points {
         unsafe { self.launch(memory, spec, &cloud_params(spec, 0), 0, Saving::NONE) }
     }
 
-    /// Puts the search for the cells of points into the stream. `first` is their place among those of the grid.
+    /// Enqueues the search for the cells of points. `first` is the index of their first point among the points of the grid.
     ///
     /// # Safety
-    /// The memory of the points is left alone until the stream is synchronized.
+    /// The memory of the points is neither written nor freed until the stream is synchronized.
     pub(super) unsafe fn launch(
         &mut self,
         memory: &GridMemory,
@@ -196,7 +196,7 @@ impl Points {
             params.clearing_blocks = blocks.div_ceil(grids as u64) as u32;
         }
         let blocks = params.clearing_blocks + cloud.points.div_ceil(POINT_BLOCK);
-        // SAFETY: the memory was reserved for so many grids and points; the points are the caller's promise.
+        // SAFETY: the memory was reserved for these grids and points. The caller promises for the memory of the points.
         unsafe {
             memory
                 .gpu

@@ -1,4 +1,4 @@
-//! Counters and numbers of rows on their way to the host.
+//! Copies of the counters and of each grid's first row to the host.
 
 use super::super::VoxelCounters;
 use super::super::spec::Spec;
@@ -6,22 +6,22 @@ use super::memory::GridMemory;
 use super::sizes::{COUNTER_BYTES, Sizes};
 use robocache_device::gpu::{DeviceFault, Event, Gpu, PinnedBuf};
 
-/// The fate of the counters and the number of rows once they are known.
+/// Destination of the counters and the first rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Head {
-    /// Sent to the host.
+    /// The host, to which they are copied.
     Read,
-    /// Left on the device.
+    /// The device, on which they stay.
     Stays,
 }
 
-/// The counters, as [`Sizes`] lays them out, and the first row of each grid.
+/// The counters on the host, as [`Sizes`] lays them out, and the first row of each grid.
 pub(super) struct Readback {
     memory: PinnedBuf,
     ready: Event,
-    /// Values that are counted with the sums are known later than the rest.
+    /// Event of the counts of unusable values, which come with the sums, later than the rest.
     unusable_ready: Event,
-    /// The sizes and the number of the grids whose counters these are.
+    /// Sizes and number of the grids whose counters these are.
     of: (Sizes, usize),
 }
 
@@ -35,7 +35,7 @@ impl Readback {
         })
     }
 
-    /// Puts the copy of the counters and of where the rows begin into the stream, to be waited for.
+    /// Enqueues the copy of the counters and of each grid's first row to the host, for [`Self::wait`].
     pub(super) fn read_head(&mut self, memory: &GridMemory, spec: &Spec) -> Result<(), DeviceFault> {
         let grids = memory.laid_out();
         self.of = (memory.sizes, grids);
@@ -53,7 +53,7 @@ impl Readback {
         self.ready.record()
     }
 
-    /// Puts the copy of the counts of unusable values into the stream, where the head was read before they were made.
+    /// Enqueues another copy of the counts of unusable values, for sums that came after [`Self::read_head`].
     pub(super) fn read_unusable(&mut self, memory: &GridMemory) -> Result<(), DeviceFault> {
         let grids = memory.laid_out();
         let [from, until] = [memory.sizes.unusable(grids), memory.sizes.saturated(grids)];
@@ -71,7 +71,7 @@ impl Readback {
         self.unusable_ready.wait()
     }
 
-    /// Puts the copy of the count of values that the only grid's dense output can't hold into the stream.
+    /// Enqueues the copy of the number of values that the type of the only grid's dense output can't hold.
     pub(super) fn read_saturated(&mut self, memory: &GridMemory) -> Result<(), DeviceFault> {
         let at = memory.sizes.saturated(1);
         // SAFETY: the memory is read after the stream is synchronized, and is this value's own.
@@ -96,21 +96,22 @@ impl Readback {
         }
     }
 
-    /// The numbers of values of each field that are unusable, in the order of the plan.
+    /// Number of unusable values of each field, in the order of the plan.
     pub(super) fn unusable(&self, grid: usize) -> &[u64] {
         let (sizes, grids) = self.of;
         let at = sizes.unusable(grids) + grid * sizes.fields * 8;
         bytemuck::cast_slice(&self.memory.bytes()[at..][..sizes.fields * 8])
     }
 
-    /// The number of values that a dense output on the device can't hold, if it was written before the counters were read.
+    /// Number of values that the type of a dense output on the device can't hold, if it was written before the counters
+    /// were read.
     pub(super) fn saturated(&self, grid: usize) -> u64 {
         let (sizes, grids) = self.of;
         let at = sizes.saturated(grids) + grid * 8;
         bytemuck::pod_read_unaligned(&self.memory.bytes()[at..][..8])
     }
 
-    /// The first row of a grid; of the one after the last: the number of rows.
+    /// The first row of a grid; for the index after the last grid, the number of all rows.
     pub(super) fn first_row(&self, grid: usize) -> usize {
         let (sizes, grids) = self.of;
         let [_, counts, ..] = sizes.layout(grids);

@@ -11,7 +11,7 @@ use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, DevicePtr, Gpu};
 
 /// The memory of rows.
 pub(super) struct Rows {
-    /// For each 4 words the occupied cells before them.
+    /// Number of occupied cells before each group of 4 words.
     ranks: DeviceBuf,
     sums: DeviceBuf,
     keys: DeviceBuf,
@@ -19,7 +19,7 @@ pub(super) struct Rows {
     exceptions: DeviceBuf,
     coords: DeviceBuf,
     features: DeviceBuf,
-    /// Rows that there is room for.
+    /// Number of rows that there is room for.
     pub(super) capacity: usize,
 }
 
@@ -37,7 +37,7 @@ impl Rows {
         }
     }
 
-    /// Gives all memory back.
+    /// Frees all memory.
     pub(super) fn release(&mut self) {
         for buffer in [
             &mut self.ranks,
@@ -51,7 +51,7 @@ impl Rows {
         }
     }
 
-    /// Makes room for the rows of the grids at hand, which have `points` points in all.
+    /// Makes room for the rows of the current grids, which have `points` points in all.
     pub(super) fn reserve(&mut self, memory: &mut GridMemory, spec: &Spec, points: usize) -> Result<(), DeviceFault> {
         let (grids, plan) = (memory.laid_out(), &spec.plan);
         let limit = limit(spec) as usize;
@@ -71,7 +71,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Ranks the occupied cells, and clears their sums.
+    /// Enqueues the ranking of the occupied cells, and the clearing of their sums.
     pub(super) fn launch_rank(&self, memory: &GridMemory, spec: &Spec) -> Result<(), DeviceFault> {
         let (grids, plan) = (memory.laid_out(), &spec.plan);
         let [_, counts, words, _] = memory.sizes.layout(grids);
@@ -122,10 +122,10 @@ impl Rows {
         }
     }
 
-    /// Adds the points to the sums of their cells.
+    /// Enqueues the addition of the points to the sums of their cells.
     ///
     /// # Safety
-    /// The memory of the points is left alone until the stream is synchronized.
+    /// The memory of the points is neither written nor freed until the stream is synchronized.
     pub(super) unsafe fn launch_sums(
         &self,
         memory: &GridMemory,
@@ -176,7 +176,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Makes the features of the rows, and their coordinates.
+    /// Enqueues the writing of the features of the rows, and with `coords` of their coordinates.
     pub(super) fn launch_features(
         &self,
         memory: &GridMemory,
@@ -240,18 +240,18 @@ fn limit(spec: &Spec) -> u32 {
     u32::try_from(spec.max_voxels).unwrap_or(u32::MAX)
 }
 
-/// Planes of [`Rows::exceptions`].
+/// Number of planes of [`Rows::exceptions`].
 fn planes(plan: &Plan) -> usize {
     2 * plan.field_sums()
 }
 
-/// A bit for each extreme: 1 if it is the greatest.
+/// A bit for each extreme: 1 for a greatest value, 0 for a least.
 fn greatest(plan: &Plan) -> u64 {
     let extremes = plan.extremes.iter().enumerate();
     extremes.fold(0, |bits, (i, extreme)| bits | u64::from(extreme.greatest) << i)
 }
 
-/// The sources and the scales of the values of the sums and extremes.
+/// Parameters with the sources of the sums and extremes, and the scales of the sums.
 fn sources<'a>(spec: &Spec, clouds: &GridClouds) -> SumsParams<'a> {
     let code = |source: Source| match source {
         Source::Axis(axis) => axis as u8,

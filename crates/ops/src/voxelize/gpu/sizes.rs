@@ -3,7 +3,7 @@
 use super::params::{COUNTER_SLOTS, MAX_SUPERBLOCKS, RANK_BLOCK};
 use robocache_device::Dtype;
 
-/// Words of the smallest superblock, 2^this: two for each thread of a block of [`RANK`].
+/// Binary logarithm of the words of the smallest superblock: two words for each thread of a block of [`RANK`].
 const SUPERBLOCK_SHIFT: u32 = RANK_BLOCK.ilog2() + 1;
 /// The sizes of a grid's bitmap.
 #[derive(Clone, Copy, Debug)]
@@ -44,25 +44,26 @@ impl Sizes {
         }
     }
 
-    /// The offsets of counters, counts and words in the memory of a state of `grids` grids, and its end.
+    /// Byte offsets of counters, counts and words in the memory of a state of `grids` grids, and its end.
     pub(super) fn layout(&self, grids: usize) -> [usize; 4] {
         let counts = self.saturated(grids) + grids * 8;
         let words = (counts + grids * self.superblocks * 4).next_multiple_of(ALIGNMENT);
         [0, counts, words, words + grids * self.words * 4]
     }
 
-    /// The offset, behind the counters, of the counts of unusable values of each field of each grid.
+    /// Byte offset of the counts of unusable values, one for each field of each grid, behind the counters.
     pub(super) fn unusable(&self, grids: usize) -> usize {
         grids * COUNTER_BYTES
     }
 
-    /// The offset, behind those, of the count of values of each grid that a dense output can't hold.
+    /// Byte offset of the counts of values that a dense output can't hold, one for each grid, behind the counts of unusable
+    /// values.
     pub(super) fn saturated(&self, grids: usize) -> usize {
         self.unusable(grids) + grids * self.fields * 8
     }
 
-    /// The bits of the cells that share 32 bytes of a dense output; of one cell, if the grid is not a whole
-    /// number of them.
+    /// Mask of the cells that share a sector, 32 bytes of a dense output; of a single cell, if a grid is not a whole number
+    /// of sectors.
     pub(super) fn sector_mask(&self, dtype: Dtype) -> u32 {
         match 32 / dtype.size() {
             cells if !self.cells.is_multiple_of(cells) => 1,

@@ -8,14 +8,14 @@ use robocache_stream::{DeviceCloud, DeviceCloudError, DeviceField, HostCloud, Po
 
 const MAX_COLUMNS: usize = 3 + MAX_FIELDS;
 
-/// Columns begin at multiples of this on a device.
+/// Alignment of columns on a device, bytes.
 const ALIGNMENT: usize = 256;
 
-/// A field that the channels need: x, y, z, then those of the plan.
+/// A field that the channels need: x, y or z, or a field of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Needed {
     dtype: Dtype,
-    /// The first value, in elements from the beginning of the points (interleaved), else 0.
+    /// Index of the first value among interleaved values; 0 if fields are not interleaved.
     first: usize,
 }
 
@@ -24,14 +24,14 @@ fn names(plan: &Plan) -> impl Iterator<Item = &str> {
     ["x", "y", "z"].into_iter().chain(fields)
 }
 
-/// The form of clouds that can be put behind one another on a device.
+/// Arrangement of a cloud's fields. Clouds of one form can be put one after the other on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CloudForm {
     needed: [Needed; MAX_COLUMNS],
     count: usize,
-    /// The columns of a tensor; 0: each field by itself.
+    /// Number of columns of a tensor; 0: each field has an array of its own.
     interleaved: usize,
-    /// True if only the needed columns of a tensor are sent: if it has more than twice as many.
+    /// True if only the needed columns of a tensor are sent, because it has more than twice as many.
     is_packed: bool,
 }
 
@@ -39,9 +39,9 @@ pub(super) struct CloudForm {
 #[derive(Clone, Copy)]
 pub(super) struct Destination<'a> {
     pub(super) buffer: &'a DeviceBuf,
-    /// The point of the buffer that its first one becomes.
+    /// Index in the buffer of the cloud's first point.
     pub(super) first: usize,
-    /// The points of all clouds in the buffer.
+    /// Number of points of all clouds in the buffer.
     pub(super) points: usize,
 }
 
@@ -74,7 +74,7 @@ impl CloudForm {
         if self.is_packed { self.count } else { self.interleaved }
     }
 
-    /// Start of the `i`-th needed field of `points` points, and the bytes from value to value.
+    /// Byte offset of the `i`-th needed field in a buffer of `points` points, and the bytes from value to value.
     fn offset_and_stride(&self, i: usize, points: usize) -> (usize, usize) {
         let size = self.needed[i].dtype.size();
         if self.interleaved > 0 {
@@ -86,7 +86,7 @@ impl CloudForm {
         (before.iter().map(bytes).sum(), size)
     }
 
-    /// Device memory that `points` points take.
+    /// Bytes of device memory that `points` points take.
     pub(super) fn bytes(&self, points: usize) -> usize {
         if self.interleaved > 0 {
             return (points * self.columns() * self.needed[0].dtype.size()).next_multiple_of(ALIGNMENT);
@@ -95,7 +95,7 @@ impl CloudForm {
         last + (points * size).next_multiple_of(ALIGNMENT)
     }
 
-    /// Says where the fields of `points` points are that lie from `begin` on.
+    /// Writes the places of the fields of `points` points, which lie from `begin` on, to `cloud` and `fields`.
     pub(super) fn describe<'a>(
         &self,
         begin: DevicePtr<'a>,
@@ -117,10 +117,10 @@ impl CloudForm {
         }
     }
 
-    /// Puts the copy of a cloud, which has this form, into the stream.
+    /// Enqueues the copy of a cloud, which has this form.
     ///
     /// # Safety
-    /// The message, whose memory may be page-locked, is left alone until the stream is synchronized.
+    /// The message, whose memory may be page-locked, is neither written nor freed until the stream is synchronized.
     pub(super) unsafe fn upload(
         &self,
         plan: &Plan,
@@ -132,7 +132,7 @@ impl CloudForm {
             let row = self.columns() * self.needed[0].dtype.size();
             let at = first * row;
             if !self.is_packed {
-                // SAFETY: as this function.
+                // SAFETY: as the caller promises.
                 return unsafe { buffer.upload(at, values.bytes()) };
             }
             let from_row = self.interleaved * self.needed[0].dtype.size();
@@ -140,16 +140,16 @@ impl CloudForm {
             return buffer.upload_made(at, (cloud.len() * row, row), &pack);
         }
         for (i, name) in names(plan).enumerate() {
-            // The form is made of the same fields, so they are there.
+            // The form was read from the same fields, so the field is there.
             let Ok(field) = cloud.field(name) else { continue };
             let (begin, size) = self.offset_and_stride(i, points);
-            // SAFETY: as this function.
+            // SAFETY: as the caller promises.
             unsafe { buffer.upload(begin + first * size, field.values().bytes()) }?;
         }
         Ok(())
     }
 
-    /// Copies the needed columns of a tensor's first rows, as many as there is room for.
+    /// Copies the needed columns of a tensor's first rows, as many rows as `to` has room for.
     fn pack(&self, from: &[u8], to: &mut [u8]) {
         let size = self.needed[0].dtype.size();
         let rows = from.chunks_exact(self.interleaved * size);
@@ -161,7 +161,7 @@ impl CloudForm {
     }
 }
 
-/// The quickest kernel for coordinates that lie so.
+/// The arrangement of a cloud's coordinates, which selects the fastest kernel.
 pub(super) fn kernel_form(cloud: &CloudParams<'_>) -> Form {
     let [x, y, z] = cloud.axes;
     let float32 = Dtype::Float32.code();
@@ -176,7 +176,7 @@ pub(super) fn kernel_form(cloud: &CloudParams<'_>) -> Form {
     }
 }
 
-/// Gives the kernels the fields of points on a device that the channels need.
+/// Writes the places of the fields that the channels need, of points on a device, to `cloud` and `fields`.
 pub(super) fn describe<'a>(
     plan: &Plan,
     points: &DeviceCloud<'a>,
@@ -198,28 +198,28 @@ pub(super) fn describe<'a>(
     Ok(())
 }
 
-/// Clouds of the same number of points each, behind one another in memory of a device.
+/// Clouds of the same number of points each, one after the other in the memory of a device.
 #[derive(Clone, Copy)]
 pub struct DeviceClouds<'a> {
     /// The points of all clouds.
     pub(super) all: DeviceCloud<'a>,
     pub(super) clouds: usize,
-    /// The points of each.
+    /// Number of points of each cloud.
     pub(super) points: usize,
 }
 
-/// Clouds on a device that can't be taken.
+/// The reason why clouds on a device can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceInputError {
-    /// Values would lie outside the buffer, or not aligned to their type.
+    /// Values lie outside the buffer, or are not aligned to their type.
     #[error(transparent)]
     Field(#[from] DeviceCloudError),
-    /// More points than the device counts.
+    /// More clouds or points than the kernels can count.
     #[error("{clouds} clouds of {points} points are too many (at most 65535 clouds, and 2^32 - 1 points in all)")]
     TooMany {
         /// The number of clouds.
         clouds: usize,
-        /// The points of each.
+        /// Number of points of each cloud.
         points: usize,
     },
 }
@@ -228,10 +228,10 @@ pub enum DeviceInputError {
 pub(super) const MAX_CLOUDS: usize = 65_535;
 
 impl<'a> DeviceClouds<'a> {
-    /// `clouds` clouds of `points` points in a buffer. Among the fields are `x`, `y` and `z`.
+    /// Describes `clouds` clouds of `points` points each in a buffer. Among the fields are `x`, `y` and `z`.
     ///
     /// # Errors
-    /// [`DeviceInputError`] if a field is not within the buffer.
+    /// [`DeviceInputError`] if a field is not within the buffer or not aligned, or if there are too many clouds or points.
     pub fn new(
         buffer: &'a DeviceBuf,
         clouds: usize,

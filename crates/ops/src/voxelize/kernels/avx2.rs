@@ -1,4 +1,4 @@
-//! The two loops that compilers don't make vectors of, in AVX2. Each gives the bits of the function of the same name in
+//! AVX2 versions of the two loops that compilers don't vectorize. Each gives the same bits as the function of its name in
 //! [`cells`](super::cells) or [`values`](super::values).
 
 use super::super::grid::VoxelGrid;
@@ -7,7 +7,7 @@ use super::sums::Row;
 use super::values::{TABLE, to_f64};
 use std::arch::x86_64::*;
 
-/// Points that are worked on together.
+/// Points that are processed together.
 const LANES: usize = 8;
 
 /// See [`index`](super::index).
@@ -21,7 +21,7 @@ pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept
     let [_, ny, nz] = grid.shape().map(|n| _mm256_set1_epi32(n as i32));
     let steps = _mm_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7);
     let mut indexed = Indexed::default();
-    // The missing ones of the last eight are not finite.
+    // The last eight points are padded with NaN.
     let mut tail = [[f32::NAN; LANES]; 3];
     for from in (0..points).step_by(LANES) {
         let count = LANES.min(points - from);
@@ -39,7 +39,7 @@ pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept
         let mut inside = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
         for axis in 0..3 {
             t[axis] = _mm256_mul_ps(_mm256_sub_ps(p[axis], origin[axis]), inverse[axis]);
-            // A NaN is neither, and an infinity not both.
+            // A NaN fails both comparisons, an infinity one of them.
             let from_zero = _mm256_cmp_ps::<_CMP_GE_OQ>(t[axis], _mm256_setzero_ps());
             let to_shape = _mm256_cmp_ps::<_CMP_LT_OQ>(t[axis], shape[axis]);
             inside = _mm256_and_ps(inside, _mm256_and_ps(from_zero, to_shape));
@@ -58,7 +58,7 @@ pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept
                 _mm_storeu_si128(of_indices.as_mut_ptr().cast(), indices);
             }
             for &cell in &*of_cells {
-                // SAFETY: the point is inside the grid, of which the bitmap is.
+                // SAFETY: the point is inside the grid that the bitmap is made for.
                 unsafe { set_bit(words, used, cell) };
             }
             indexed.kept += LANES;
@@ -67,7 +67,7 @@ pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept
         }
         let mut finite = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
         for p in p {
-            // Zero times anything finite is finite.
+            // Zero times a finite value is 0, and times any other value NaN.
             let zero = _mm256_mul_ps(p, _mm256_setzero_ps());
             finite = _mm256_and_ps(finite, _mm256_cmp_ps::<_CMP_ORD_Q>(zero, zero));
         }
@@ -84,7 +84,7 @@ pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept
             left &= left - 1;
             *of_cell = lanes[lane & (LANES - 1)];
             *of_index = (from + lane) as u16;
-            // SAFETY: the point is inside the grid, of which the bitmap is.
+            // SAFETY: the point is inside the grid that the bitmap is made for.
             unsafe { set_bit(words, used, *of_cell) };
         }
         indexed.kept += mask.count_ones() as usize;
@@ -107,19 +107,19 @@ pub(super) fn features(rows: &[Row], units: [f64; 3], columns: &[u8], out: &mut 
     let order = unsafe { _mm256_loadu_si256(order.as_ptr().cast()) };
     let mut at = 0;
     for row in rows {
-        // SAFETY: a row is 32 bytes, aligned to as many.
+        // SAFETY: a row is 32 bytes, aligned to 32 bytes.
         let sums = unsafe { _mm256_load_si256((row as *const Row).cast()) };
         let high = _mm256_or_si256(_mm256_srli_epi64::<32>(_mm256_xor_si256(sums, sign)), high_bits);
         let low = _mm256_blend_epi32::<0b1010_1010>(sums, low_bits);
         let sums = _mm256_add_pd(_mm256_sub_pd(_mm256_castsi256_pd(high), bias), _mm256_castsi256_pd(low));
         let count = _mm256_permute4x64_pd::<0xff>(sums);
-        // The count itself is divided by one.
+        // The count lane is divided by one.
         let over = _mm256_blend_pd::<0b1000>(count, _mm256_set1_pd(1.0));
         let means = _mm256_cvtpd_ps(_mm256_mul_pd(_mm256_div_pd(sums, over), unit));
         let table = _mm256_permutevar8x32_ps(_mm256_set_m128(one, means), order);
         let end = at + columns.len();
         if at + TABLE <= out.len() {
-            // SAFETY: there is room for eight. What is written past the row is written over by the next one.
+            // SAFETY: there is room for eight. Values past the row are overwritten by the next row.
             unsafe { _mm256_storeu_ps(out.as_mut_ptr().add(at), table) };
         } else {
             let mut values = [0.0f32; TABLE];

@@ -3,7 +3,7 @@
 use super::super::grid::VoxelGrid;
 use robocache_geometry::RigidTransform;
 
-/// A bitmap and the bitmap of its words in use: cell `i` is bit `i % 64` of word `i / 64`, and so again.
+/// A bitmap of cells, and the bitmap of its words in use. In both, item `i` is bit `i % 64` of word `i / 64`.
 pub(crate) struct Bitmap<'a> {
     pub words: &'a mut [u64],
     pub used: &'a mut [u64],
@@ -11,9 +11,9 @@ pub(crate) struct Bitmap<'a> {
 
 /// The points of a block that are in the grid.
 pub(crate) struct Kept<'a> {
-    /// Their cells.
+    /// Cells of the points.
     pub cells: &'a mut [u32],
-    /// Their indices in the block.
+    /// Indices of the points in the block.
     pub indices: &'a mut [u16],
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Indexed {
 }
 
 kernel! {
-    /// Applies a transform to coordinates, in float32 and in this order.
+    /// Applies a transform to coordinates, in float32 and with the operations in this order.
     fn transform(transform: &RigidTransform<f32>, xyz: [&[f32]; 3], out: [&mut [f32]; 3]) {
         let n = xyz[0].len();
         let [x, y, z] = xyz.map(|axis| &axis[..n]);
@@ -42,7 +42,7 @@ kernel! {
 /// Puts a cell into the bitmap.
 ///
 /// # Safety
-/// It is a cell of the grid that the bitmap was made for.
+/// `cell` is a cell of the grid that the bitmap was made for.
 #[inline(always)]
 pub(super) unsafe fn set_bit(words: &mut [u64], used: &mut [u64], cell: u32) {
     let word = cell as usize / 64;
@@ -53,17 +53,17 @@ pub(super) unsafe fn set_bit(words: &mut [u64], used: &mut [u64], cell: u32) {
     }
 }
 
-/// Number of elements for which `kept` must have room beyond the points.
+/// Number of elements that `kept` must have beyond the points.
 pub(crate) const INDEX_SLACK: usize = 16;
 
-/// Finds the cells of a block of points, puts those in the grid into the bitmap, and lists them.
+/// Finds the cells of a block of points. Puts the cells in the grid into the bitmap, and lists them in `kept`.
 pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept: Kept<'_>) -> Indexed {
     const LANES: usize = INDEX_SLACK;
     let ([ox, oy, oz], [ix, iy, iz]) = (grid.origin_m(), grid.inverse());
     let [sx, sy, sz] = grid.shape().map(|n| n as f32);
     let [_, ny, nz] = grid.shape().map(|n| n as u32);
     let mut indexed = Indexed::default();
-    // What is missing of the last lanes is not finite.
+    // The last lanes are padded with NaN.
     let mut lanes = [[f32::NAN; LANES]; 3];
     let (mut cells, mut keep) = ([0u32; LANES], [0u32; LANES]);
     for from in (0..xyz[0].len()).step_by(LANES) {
@@ -73,12 +73,12 @@ pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept
             lanes[values.len()..].fill(f32::NAN);
         }
         let [x, y, z] = &lanes;
-        // Of arrays of a fixed size the compiler makes vectors.
+        // The compiler vectorizes this loop over arrays of a fixed size.
         for i in 0..LANES {
             let finite = (x[i].abs() <= f32::MAX) & (y[i].abs() <= f32::MAX) & (z[i].abs() <= f32::MAX);
             let (tx, ty, tz) = ((x[i] - ox) * ix, (y[i] - oy) * iy, (z[i] - oz) * iz);
-            // Comparing before the conversion keeps values out of it that an integer can't hold. Where t is not
-            // negative, cutting the fraction off is the floor. A NaN is neither, and an infinity not both.
+            // Compared before the conversion, so that no value is converted that an integer can't hold. If t is not
+            // negative, truncation is the floor. A NaN fails both comparisons, an infinity one of them.
             let inside = (tx >= 0.0) & (tx < sx) & (ty >= 0.0) & (ty < sy) & (tz >= 0.0) & (tz < sz);
             let cell = |t: f32| {
                 let t = if inside { t } else { 0.0 };
@@ -93,7 +93,7 @@ pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept
             keep[i] = u32::from(inside);
             indexed.finite += u32::from(finite);
         }
-        // Without a branch: what is not kept sets no bit, and is written over by what comes next.
+        // Without a branch: a point that is not kept sets no bit, and the next point overwrites it.
         for (i, (&cell, &keep)) in cells.iter().zip(&keep).enumerate() {
             let word = cell as usize / 64;
             bitmap.words[word] |= u64::from(keep) << (cell % 64);
@@ -106,14 +106,14 @@ pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept
     indexed
 }
 
-/// Cells that are listed at a time. [`rank`] needs room for as many beyond those that there are.
+/// Cells that are listed at a time. The list of [`rank`] needs room for that many beyond the occupied cells.
 pub(crate) const LIST_STEP: usize = 4;
 
 kernel! {
-    /// Numbers the cells of a bitmap, an exclusive scan over its words; lists them, and returns how many there are.
+    /// Ranks the cells of a bitmap by an exclusive scan over its words, lists the cells, and returns their number.
     fn rank(words: &[u64], used: &[u64], ranks: &mut [u32], list: &mut [u32]) -> usize {
         let mut rank = 0;
-        // Loops and no closures: a closure is not compiled for the CPU that this is compiled for.
+        // Loops instead of closures: a closure is not compiled with the target features of this function.
         for (group, &used) in used.iter().enumerate() {
             let mut left = used;
             while left != 0 {
@@ -123,7 +123,7 @@ kernel! {
                 let mut word = words[i];
                 let (mut at, first) = (rank, (i as u32).wrapping_mul(64));
                 rank += word.count_ones() as usize;
-                // A few at a time, without a branch for each: what is too much is written over by what comes next.
+                // A few at a time, without a branch for each: the next cells overwrite the entries that are too many.
                 while at < rank {
                     for cell in &mut list[at..at + LIST_STEP] {
                         *cell = first.wrapping_add(word.trailing_zeros());
@@ -143,7 +143,7 @@ struct Divisor(u64);
 
 impl Divisor {
     /// # Panics
-    /// If it is zero.
+    /// If `divisor` is zero.
     fn new(divisor: u32) -> Self {
         Self(u64::MAX / u64::from(divisor))
     }
@@ -156,7 +156,7 @@ impl Divisor {
 }
 
 kernel! {
-    /// The coordinates of cells, x y z each.
+    /// Writes the coordinates of cells, x y z of each.
     fn coordinates(cells: &[u32], ny: u32, nz: u32, coords: &mut [i32]) {
         let (by_ny, by_nz) = (Divisor::new(ny), Divisor::new(nz));
         for (&cell, out) in cells.iter().zip(coords.chunks_exact_mut(3)) {
@@ -169,7 +169,7 @@ kernel! {
     }
 }
 
-/// The number of a cell of a bitmap.
+/// The rank of a cell in a bitmap.
 #[inline(always)]
 fn rank_of(words: &[u64], ranks: &[u32], cell: u32) -> u32 {
     let word = cell as usize / 64;
@@ -178,7 +178,8 @@ fn rank_of(words: &[u64], ranks: &[u32], cell: u32) -> u32 {
 }
 
 kernel! {
-    /// The numbers of the cells of points, `limit` for those from `limit` on. Returns how many those are.
+    /// Writes the rank of each point's cell to `slots`, and `limit` in place of a greater rank. Returns the number of
+    /// points whose rank is `limit` or greater.
     fn find(words: &[u64], ranks: &[u32], cells: &[u32], limit: u32, slots: &mut [u32]) -> usize {
         let ranks = &ranks[..words.len()];
         let mut over = 0;

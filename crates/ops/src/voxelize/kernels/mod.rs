@@ -1,7 +1,7 @@
-//! The loops that take the time, each compiled for any CPU and for AVX2; both give the same bits.
+//! The hot loops, each compiled for any CPU and for AVX2, with the same bits.
 
-/// Defines a function twice: for the target the crate is built for, and for an x86-64 CPU with AVX2, BMI and popcnt,
-/// which is taken where it is one. No feature here changes a result: FMA is not among them.
+/// Defines a function twice: for the crate's target, and for x86-64 CPUs with AVX2, BMI and popcnt. The second version runs
+/// if the CPU has these features. None of them changes a result: FMA is not among them.
 macro_rules! kernel {
     ($(#[$meta:meta])* fn $name:ident($($arg:ident: $T:ty),* $(,)?) $(-> $R:ty)? $body:block) => {
         $(#[$meta])*
@@ -42,7 +42,7 @@ pub(super) use sums::{
 };
 pub(super) use values::{TABLE_COUNT, TABLE_ONE, counts, extremes, means, means_of_axis, means_of_usable};
 
-/// Points that are worked on at a time, so that what is known of them stays in the cache.
+/// Points that are processed at a time, so that their data stays in the cache.
 pub(super) const BLOCK: usize = 1024;
 
 /// The positions of the bits that are set, ascending.
@@ -57,7 +57,7 @@ pub(super) fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// True if the CPU has the instructions that the wide ways are compiled for.
+/// True if the CPU has the features that the AVX2 versions are compiled for.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn has_avx2() -> bool {
@@ -67,7 +67,7 @@ fn has_avx2() -> bool {
         && is_x86_feature_detected!("popcnt")
 }
 
-/// Finds the cells of a block of points, puts those in the grid into the bitmap, and lists them.
+/// Finds the cells of a block of points. Puts the cells in the grid into the bitmap, and lists them in `kept`.
 pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept: Kept<'_>) -> Indexed {
     #[cfg(target_arch = "x86_64")]
     if has_avx2() {
@@ -77,7 +77,7 @@ pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept
     cells::index(grid, xyz, bitmap, kept)
 }
 
-/// Writes the features of rows: each column is the entry of the table that `columns` says.
+/// Writes the features of rows: feature `i` is entry `columns[i]` of the row's table.
 pub(super) fn features(rows: &[Row], units: [f64; 3], columns: &[u8], out: &mut [f32]) {
     debug_assert!(columns.len() <= values::TABLE && out.len() == rows.len() * columns.len());
     #[cfg(target_arch = "x86_64")]
@@ -90,7 +90,7 @@ pub(super) fn features(rows: &[Row], units: [f64; 3], columns: &[u8], out: &mut 
 
 #[cfg(test)]
 mod tests {
-    /// Numbers in -1..1 that look random, with what is not finite and what is on an edge among them.
+    /// Pseudo-random numbers in -1..1, among them values that are not finite, and values on an edge.
     pub(super) fn odd_values(seed: u64, len: usize) -> Vec<f32> {
         let value = |i: u64| {
             let bits = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_mul(seed | 1) >> 40;

@@ -2,7 +2,7 @@
 
 use super::BLOCK;
 
-/// The points of a block that are in the grid: their indices in the block, and the numbers of their cells.
+/// The points of a block that are in the grid: their indices in the block, and the ranks of their cells.
 #[derive(Clone, Copy)]
 pub(crate) struct Block<'a> {
     pub indices: &'a [u16],
@@ -10,7 +10,7 @@ pub(crate) struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// The index in the block and the number of the cell of each point.
+    /// The index in the block and the rank of the cell of each point.
     #[inline(always)]
     pub(crate) fn points(&self) -> impl Iterator<Item = (usize, usize)> {
         let indices = self.indices.iter().map(|&i| usize::from(i));
@@ -42,14 +42,14 @@ kernel! {
 
 /// Rounds to the nearest integer, ties to even. The magnitude must be less than 2^51.
 ///
-/// Adding 1.5 * 2^52 leaves no place for a fraction, and the integer in the low bits.
+/// Adding 1.5 * 2^52 leaves no room for a fraction, and puts the integer into the low bits.
 #[inline(always)]
 pub(super) fn round(value: f64) -> i64 {
     const MAGIC: f64 = 6_755_399_441_055_744.0;
     ((value + MAGIC).to_bits() as i64).wrapping_sub(MAGIC.to_bits() as i64)
 }
 
-/// Rounds as [`round`] does, for magnitudes up to 2^62. From 2^50 on there is no fraction that needs the trick.
+/// Rounds as [`round`] does below 2^50, and truncates from there on, for magnitudes up to 2^62.
 pub(crate) fn round_large(value: f64) -> i64 {
     const FROM: f64 = 1_125_899_906_842_624.0;
     if value.abs() < FROM { round(value) } else { value as i64 }
@@ -75,7 +75,7 @@ impl Row {
 }
 
 kernel! {
-    /// Sums the coordinates of points and counts them, with one addition of a row for each.
+    /// Sums the coordinates of points and counts the points, with one addition of a row for each point.
     fn add_points(rows: &mut [Row], block: Block<'_>, xyz: [&[f32]; 3], scales: [f64; 3]) {
         let n = xyz[0].len();
         let [x, y, z] = xyz.map(|axis| &axis[..n]);
@@ -92,27 +92,27 @@ kernel! {
     }
 }
 
-/// Counts points.
+/// Counts the points of each cell.
 pub(crate) fn add_ones(rows: &mut [Row], block: Block<'_>) {
     for &slot in block.slots {
         rows[slot as usize].0[Row::COUNT] += 1;
     }
 }
 
-/// Sums the values of points that are integers already.
+/// Adds values of points, which are already rounded to integers, to the sums of their cells.
 pub(crate) fn add_fixed(sums: &mut [i64], block: Block<'_>, values: &[i64; BLOCK]) {
     for (i, slot) in block.points() {
         sums[slot] += values[i];
     }
 }
 
-/// An integer that is ordered as the value is, -0 before +0. It is its own inverse on the bits.
+/// Maps the bits of a float to an integer of the same order, -0 before +0. The map is its own inverse.
 #[inline(always)]
 pub(super) fn order_key(bits: i32) -> i32 {
     bits ^ (((bits >> 31) as u32) >> 1) as i32
 }
 
-/// Keeps the greatest (or the least) key of each cell, of the values that are not NaN.
+/// Updates the greatest (or the least) key of each cell with the values that are not NaN.
 pub(crate) fn add_extreme(keys: &mut [i32], block: Block<'_>, values: &[f32], greatest: bool) {
     for (i, slot) in block.points() {
         if values[i].is_nan() {
@@ -124,12 +124,12 @@ pub(crate) fn add_extreme(keys: &mut [i32], block: Block<'_>, values: &[f32], gr
     }
 }
 
-/// Part of a field that its sum can't take in a cell.
+/// Part of a field's values in a cell that the sum can't take.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Exceptions {
-    /// Part that is summed apart, in units of 2^40.
+    /// Sum of the high parts of large values, in units of 2^40.
     pub high: i64,
-    /// The values that are unusable.
+    /// Number of unusable values.
     pub unusable: i64,
 }
 

@@ -1,4 +1,4 @@
-//! Makes the values of channels of the sums and extremes of cells.
+//! Computes the values of channels from the sums and extremes of cells.
 
 use super::super::quantum;
 use super::sums::{Exceptions, Row, order_key};
@@ -11,7 +11,7 @@ pub(super) mod to_f64 {
     pub(crate) const BIAS: f64 = 19_342_822_341_709_703_277_445_120.0;
 }
 
-/// The nearest float64, as `as f64` gives it, in operations that there are vectors for.
+/// Converts to the nearest float64, as `as f64` does, in operations that vectorize.
 ///
 /// The halves are put into the mantissas of 2^84 and 2^52, from which subtraction takes them out exactly; the addition
 /// rounds once.
@@ -23,7 +23,7 @@ fn to_f64(value: i64) -> f64 {
 }
 
 kernel! {
-    /// The counts.
+    /// Writes the counts of cells.
     fn counts(rows: &[Row], out: &mut [f32]) {
         for (Row(sums), out) in rows.iter().zip(out) {
             *out = to_f64(sums[Row::COUNT]) as f32;
@@ -32,7 +32,7 @@ kernel! {
 }
 
 kernel! {
-    /// The means of one coordinate.
+    /// Writes the means of one coordinate.
     fn means_of_axis(rows: &[Row], axis: usize, unit: f64, out: &mut [f32]) {
         for (Row(sums), out) in rows.iter().zip(out) {
             *out = (to_f64(sums[axis & 3]) / to_f64(sums[Row::COUNT]) * unit) as f32;
@@ -41,7 +41,7 @@ kernel! {
 }
 
 kernel! {
-    /// The means of a field.
+    /// Writes the means of a field.
     fn means(sums: &[i64], rows: &[Row], unit: f64, out: &mut [f32]) {
         for ((&sum, Row(of_row)), out) in sums.iter().zip(rows).zip(out) {
             *out = (to_f64(sum) / to_f64(of_row[Row::COUNT]) * unit) as f32;
@@ -49,7 +49,7 @@ kernel! {
     }
 }
 
-/// [`means`] of the usable values of cells with exceptions; 0 where there is none.
+/// Writes the means of a field's usable values for cells with exceptions; 0 for a cell without a usable value.
 pub(crate) fn means_of_usable(sums: &[i64], rows: &[Row], exceptions: &[Exceptions], unit: f64, out: &mut [f32]) {
     for (((&sum, Row(of_row)), exceptions), out) in sums.iter().zip(rows).zip(exceptions).zip(out) {
         let count = of_row[Row::COUNT] - exceptions.unusable;
@@ -61,12 +61,12 @@ pub(crate) fn means_of_usable(sums: &[i64], rows: &[Row], exceptions: &[Exceptio
     }
 }
 
-/// Columns that [`features`] can write of a row: the means of x, y and z, the count, and ones.
+/// Entries of the table that [`features`] makes of a row: the means of x, y and z, the count, and ones.
 pub(super) const TABLE: usize = 8;
 pub(crate) const TABLE_COUNT: u8 = 3;
 pub(crate) const TABLE_ONE: u8 = 4;
 
-/// Writes the features of rows: each column is the entry of the table that `columns` says.
+/// Writes the features of rows: feature `i` is entry `columns[i]` of the row's table.
 pub(super) fn features(rows: &[Row], units: [f64; 3], columns: &[u8], out: &mut [f32]) {
     let mut table = [1.0f32; TABLE];
     for (row, out) in rows.iter().zip(out.chunks_exact_mut(columns.len())) {
@@ -82,7 +82,7 @@ pub(super) fn features(rows: &[Row], units: [f64; 3], columns: &[u8], out: &mut 
 }
 
 kernel! {
-    /// The values of keys; 0 for the key that a cell begins with, which is that of a NaN.
+    /// Writes the values of keys; 0 for the key that a cell begins with, which is the key of a NaN.
     fn extremes(keys: &[i32], out: &mut [f32]) {
         for (&key, out) in keys.iter().zip(out) {
             let value = f32::from_bits(order_key(key) as u32);

@@ -5,7 +5,7 @@ use arrow_array::StructArray;
 use arrow_schema::{DataType, Fields};
 use robocache_device::Dtype;
 
-/// A `std/media/v1/PointCloud`: bytes whose form the metadata say, or twelve of them a point.
+/// A `std/media/v1/PointCloud`: bytes whose form the metadata describe; without a description, x, y, z in float32.
 #[derive(Debug)]
 pub(in crate::selector) struct Bytes {
     points: Path,

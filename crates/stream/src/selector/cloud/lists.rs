@@ -1,5 +1,5 @@
 use super::times::{Number, Times};
-use super::{Taken, check, columns};
+use super::{FieldTypes, check, columns};
 use crate::arrow::dtype_of;
 use crate::selector::path::{Path, integer, item_of, number};
 use crate::selector::{CloudFields, SelectError};
@@ -14,7 +14,7 @@ use robocache_device::Dtype;
 pub(in crate::selector) struct Lists {
     columns: Vec<ListColumn>,
     pub times: Option<Times>,
-    /// The field with the time that they count from, ns, if the cloud has one.
+    /// Path of the time that the points' times count from, ns, if the cloud has one.
     base: Option<Path>,
     wanted: CloudFields,
 }
@@ -29,8 +29,8 @@ struct ListColumn {
 }
 
 impl Lists {
-    /// The one at these paths: a list of numbers is a column by the last name of its path; of structs, each of their fields
-    /// is one.
+    /// Finds the cloud at these paths. A list of numbers becomes a column with the last name of its path; of a list of structs each
+    /// field becomes a column.
     pub(crate) fn find<'a>(
         paths: impl IntoIterator<Item = &'a str>,
         fields: &Fields,
@@ -43,7 +43,7 @@ impl Lists {
             let item = item_of(field.data_type()).ok_or_else(refused)?;
             if let DataType::Struct(parts) = item.data_type() {
                 for (part, field) in parts.iter().enumerate() {
-                    // Another one is in the way only of whoever wants it.
+                    // A field of another type is refused only if it is wanted.
                     if let Some(dtype) = dtype_of(field.data_type()) {
                         found.push((path.clone(), Some(part), field.name().clone(), dtype));
                     }
@@ -57,7 +57,7 @@ impl Lists {
         let (columns, times) = columns(&typed, wanted);
         let names: Vec<&str> = columns.iter().map(|taken| taken.name.as_str()).collect();
         check("from", typed.iter().map(|(name, _)| *name), &names, wanted)?;
-        let column = |taken: Taken| ListColumn {
+        let column = |taken: FieldTypes| ListColumn {
             path: found[taken.field].0.clone(),
             part: found[taken.field].1,
             name: taken.name,
@@ -71,7 +71,7 @@ impl Lists {
         })
     }
 
-    /// A CustomMsg of Livox, whose points count from its `timebase`.
+    /// Finds a CustomMsg of Livox, in which the times of points count from `timebase`.
     pub(crate) fn livox(fields: &Fields, wanted: &CloudFields) -> Result<Self, SelectError> {
         let (base, _) = Path::typed("timebase", fields, DataType::is_integer, "an integer")?;
         Ok(Self {
@@ -80,7 +80,8 @@ impl Lists {
         })
     }
 
-    /// As [`PointCloud2::read`].
+    /// Makes the payload of `message` a struct with a column for each field. The points' own absolute times are by the clock of
+    /// `stamp_ns`.
     pub(crate) fn read(
         &mut self,
         payload: &StructArray,

@@ -19,18 +19,18 @@ const T_NS: &str = "t_ns";
 
 /// A field that becomes a column.
 #[derive(Debug, PartialEq)]
-struct Taken {
+struct FieldTypes {
     /// Index of the field.
     field: usize,
     /// Name of the column.
     name: String,
-    /// True for the field with the times of the points. It is `t_ns` if its times can be, and where everything is taken, it stays
-    /// as it is if they can't.
+    /// True for the field with the times of the points. The field becomes `t_ns` if its times can be converted; if not, and if all
+    /// fields are taken, the field stays unchanged.
     is_time: bool,
 }
 
-/// The columns that fields of these names and types become, in their order, and their times.
-fn columns(fields: &[(&str, Dtype)], wanted: &CloudFields) -> (Vec<Taken>, Option<Times>) {
+/// Chooses the columns that fields of these names and types become, in their order, and the times of the points.
+fn columns(fields: &[(&str, Dtype)], wanted: &CloudFields) -> (Vec<FieldTypes>, Option<Times>) {
     let has_t_ns = fields.iter().any(|(name, _)| *name == T_NS);
     let mut times: Option<Times> = None;
     let mut columns = Vec::new();
@@ -41,7 +41,7 @@ fn columns(fields: &[(&str, Dtype)], wanted: &CloudFields) -> (Vec<Taken>, Optio
         };
         if is_time {
             let name = T_NS.to_owned();
-            columns.push(Taken { field, name, is_time });
+            columns.push(FieldTypes { field, name, is_time });
         } else if let Some(times) = &mut times
             && Times::of(name, dtype).is_some()
         {
@@ -50,7 +50,7 @@ fn columns(fields: &[(&str, Dtype)], wanted: &CloudFields) -> (Vec<Taken>, Optio
         if wanted.has(name) && !(is_time && *wanted == CloudFields::All) {
             let name = name.to_owned();
             let is_time = false;
-            columns.push(Taken { field, name, is_time });
+            columns.push(FieldTypes { field, name, is_time });
         }
     }
     (columns, times)

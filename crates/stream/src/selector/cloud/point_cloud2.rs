@@ -14,26 +14,28 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(in crate::selector) struct PointCloud2 {
     dialect: &'static Dialect,
-    /// `None`: the bytes are one row of points.
+    /// Rows of points; `None` if the bytes are one row.
     grid: Option<Grid>,
     point_step: Path,
     data: Path,
     fields: Path,
-    /// Indices of its `parts` in an element of `fields`.
+    /// Indices of the dialect's `parts` in an element of `fields`.
     parts: Vec<usize>,
     wanted: CloudFields,
-    /// The fields of the last message, and what is taken of them.
+    /// Fields of the last message.
     last: Vec<PointField>,
+    /// Columns that are taken from `last`.
     columns: Vec<PointColumn>,
     pub times: Option<Times>,
-    /// The fields of all messages that are in no column, as they have several values or no type that is known, in words.
+    /// Descriptions of the fields of all messages that are not in a column, because they have several values or an unknown type.
     pub left_out: Vec<String>,
-    /// The columns of the first message, and the messages of others.
+    /// Names of the columns of the first message.
     first: Vec<String>,
+    /// Count of messages with other columns than the first message.
     others: NewNames,
 }
 
-/// The rows of points of a `sensor_msgs/PointCloud2`.
+/// Paths of the fields that describe the rows of a `sensor_msgs/PointCloud2`.
 #[derive(Debug)]
 struct Grid {
     height: Path,
@@ -42,13 +44,13 @@ struct Grid {
     is_bigendian: Path,
 }
 
-/// Names of a cloud's parts, which depend on its kind.
+/// Names and types of a cloud's parts, which differ between ROS and Foxglove.
 #[derive(Debug)]
 struct Dialect {
     point_step: &'static str,
-    /// The name, offset and type of a field and, in ROS, how many values it has.
+    /// Names of the parts that give a field's name, offset and type and, in ROS, its number of values.
     parts: &'static [&'static str],
-    /// The types of fields, from 1 on.
+    /// Types of fields by their number, from 1 on.
     datatypes: [Dtype; 8],
 }
 
@@ -91,7 +93,7 @@ struct PointColumn {
     is_time: bool,
 }
 
-/// The types of a `sensor_msgs/PointField`, from 1 on.
+/// The types of a `sensor_msgs/PointField` by their `datatype`, from 1 on.
 pub const DATATYPES: [Dtype; 8] = [
     Dtype::Int8,
     Dtype::UInt8,
@@ -104,12 +106,12 @@ pub const DATATYPES: [Dtype; 8] = [
 ];
 
 impl PointCloud2 {
-    /// The one of ROS whose fields are at the places `of`, which is empty or ends with a dot.
+    /// Finds a cloud of ROS whose fields have paths with the prefix `of`, which is empty or ends with a dot.
     pub(crate) fn ros(of: &str, fields: &Fields, wanted: &CloudFields) -> Result<Self, SelectError> {
         Self::find(&ROS, of, fields, wanted)
     }
 
-    /// The one of Foxglove.
+    /// Finds a cloud of Foxglove.
     pub(crate) fn foxglove(fields: &Fields, wanted: &CloudFields) -> Result<Self, SelectError> {
         Self::find(&FOXGLOVE, "", fields, wanted)
     }
@@ -149,8 +151,8 @@ impl PointCloud2 {
         })
     }
 
-    /// Makes the payload of `message` a struct of a column for each field. `stamp_ns` is the stamp that the points' own
-    /// absolute times belong to.
+    /// Makes the payload of `message` a struct with a column for each field. The points' own absolute times are by the clock of
+    /// `stamp_ns`.
     pub(crate) fn read(
         &mut self,
         payload: &StructArray,
@@ -170,7 +172,7 @@ impl PointCloud2 {
                     let allowed = format!("at least {}, {width} points of {point_step} bytes", width * point_step);
                     return Err(SelectError::broken(grid.row_step.text(), row_step, allowed));
                 }
-                // Where there is one row, nobody needs to know if the next one is.
+                // With one row, `row_step` is not needed.
                 let row_step = if height > 1 { row_step } else { width * point_step };
                 (height, width, row_step)
             }
@@ -226,7 +228,7 @@ impl PointCloud2 {
         Ok(())
     }
 
-    /// Finds out what the times of the points are, and what their column is called.
+    /// Determines the form of the points' times, and the name of their column.
     fn look_at_times(&mut self, rows: &Rows<'_>, points: usize, stamp_ns: i64) -> Result<(), SelectError> {
         let column = self.columns.iter_mut().find(|column| column.is_time);
         let (Some(times), Some(column)) = (&mut self.times, column) else {
@@ -265,7 +267,7 @@ impl PointCloud2 {
         }
     }
 
-    /// Number of messages that have other columns than the first, in words.
+    /// Describes how many messages have other columns than the first.
     pub(crate) fn others(&self) -> Option<String> {
         let first = self.first.join(", ");
         self.others
@@ -283,7 +285,7 @@ impl PointCloud2 {
         }
     }
 
-    /// Finds out what the fields of a message are, and what is taken of them.
+    /// Reads the fields of a message, and selects its columns if the fields have changed.
     fn look(&mut self, payload: &StructArray) -> Result<(), SelectError> {
         let (fields, range) = self.fields.list(payload)?;
         let fields = fields.as_struct();
@@ -333,9 +335,9 @@ impl PointCloud2 {
         Ok((name, found))
     }
 
-    /// Says what is taken of the fields.
+    /// Selects the columns from the fields.
     fn select(&mut self) -> Result<(), SelectError> {
-        // A field of several values, or of no type, is in the way only of whoever wants it.
+        // A field of several values or of an unknown type is refused only if it is wanted.
         for (i, field) in self.last.iter().enumerate().filter(|(_, field)| !field.fits()) {
             if self.wanted.names().any(|name| name == field.name) {
                 let (part, came, allowed) = match field.dtype {
@@ -369,7 +371,7 @@ impl PointCloud2 {
 }
 
 impl PointField {
-    /// True if it can be a column.
+    /// True if the field can be a column.
     fn fits(&self) -> bool {
         self.dtype.is_some() && self.count <= 1 && !self.name.is_empty()
     }
@@ -388,7 +390,7 @@ impl Grid {
     }
 }
 
-/// Indices of a point field's parts in the elements of a list: a text, and integers.
+/// Finds the indices of a point field's parts in the elements of a list: a text, and integers.
 fn parts(item: &FieldRef, names: &[&str]) -> Option<Vec<usize>> {
     let DataType::Struct(fields) = item.data_type() else {
         return None;
@@ -404,7 +406,7 @@ fn parts(item: &FieldRef, names: &[&str]) -> Option<Vec<usize>> {
     names.iter().enumerate().map(find).collect()
 }
 
-/// Points in bytes, in rows that may have something after them.
+/// Points in bytes, in rows that may end with padding.
 struct Rows<'a> {
     data: &'a [u8],
     row_step: usize,
@@ -429,7 +431,7 @@ impl<'a> Rows<'a> {
         });
     }
 
-    /// The numbers at `offset` of each point, which are of one of the types of times.
+    /// The numbers at `offset` of each point; `dtype` is one of the types of times.
     fn numbers(&self, offset: usize, dtype: Dtype) -> impl Iterator<Item = Number> + Clone + use<'a> {
         self.points().map(move |point| match dtype {
             Dtype::Float32 => Number::Float(f32::from_le_bytes(bytes_of(point, offset)).into()),

@@ -8,7 +8,7 @@ type PointField<'a> = (&'a str, u32, u8, u32);
 const F32: u8 = 7;
 const XYZ_F32: [PointField<'static>; 3] = [("x", 0, F32, 1), ("y", 4, F32, 1), ("z", 8, F32, 1)];
 
-/// Metadata of a PointCloud2.
+/// Contents of a PointCloud2.
 #[derive(Clone)]
 struct Cloud2<'a> {
     height: u32,
@@ -362,7 +362,7 @@ fn a_point_cloud2_that_contradicts_itself_is_refused_by_what_is_wrong() {
     );
     let holes: ArrayRef = Arc::new(UInt8Array::from(vec![None::<u8>; 48]));
     assert!(with("data", list(holes)).unwrap_err().contains("`data` is null"));
-    // The bytes may come in any form.
+    // The bytes may be binary or any kind of list.
     let bytes = three().data;
     assert_eq!(with("data", Arc::new(LargeBinaryArray::from_vec(vec![&bytes]))), Ok(3));
     assert_eq!(
@@ -404,12 +404,12 @@ fn the_time_of_a_point_becomes_t_ns() {
             wanted(&format!("x y z t_ns {name}")),
             "{name}"
         );
-        // Nobody asks for it.
+        // The time is not wanted.
         assert_eq!(
             names(&read(&mut selector(&[]), &cloud.array()).unwrap()),
             ["x", "y", "z"]
         );
-        // In a type that no time has it is a field like any other.
+        // In a type that times don't have, the field is like any other field.
         cloud.fields[3].2 = 4;
         assert_eq!(
             names(&read(&mut every(), &cloud.array()).unwrap()),
@@ -418,7 +418,7 @@ fn the_time_of_a_point_becomes_t_ns() {
     }
 }
 
-/// A cloud of this stamp, whose points have these times in a field, as a number of the type of a `PointField`.
+/// A cloud of this stamp, whose points have these times in a field of this type of a `PointField`.
 fn sweep(stamp_ns: i64, name: &'static str, datatype: u8, times: &[f64]) -> ArrayRef {
     let mut cloud = padded(&[&vec![[1.0; 3]; times.len()]], 0);
     let size = if datatype == 8 { 8 } else { 4 };
@@ -443,7 +443,7 @@ fn sweep(stamp_ns: i64, name: &'static str, datatype: u8, times: &[f64]) -> Arra
     structure(fields.iter().map(|field| field.name().as_str()).zip(columns).collect())
 }
 
-/// The `t_ns` of a cloud, and what is told; the names of its columns if it has none.
+/// Reads the `t_ns` of a cloud, or the names of its columns if it has no `t_ns`; and the note.
 fn t_ns(reader: &mut Selector, cloud: &ArrayRef) -> (Result<Vec<f64>, String>, String) {
     let message = read(reader, cloud).unwrap();
     let note = reader.take_note().unwrap_or_default();
@@ -469,8 +469,8 @@ const STAMPS_NS: [i64; 6] = [
     1_700_000_000 * S + 123_456_789,
 ];
 
-/// The field, its type and unit, and whether it counts from what the stamp counts from. The last are the ns
-/// from the stamp to the first point and to the last.
+/// Lidar, field, type of the field, unit in ns, and true if the times are by the clock of the stamp. The last are the ns from the
+/// stamp to the first point and to the last.
 type Lidar = (&'static str, &'static str, u8, i64, bool, [i64; 2]);
 
 /// The forms in which lidars send times.
@@ -526,7 +526,7 @@ const LIDARS: [Lidar; 17] = [
 fn the_times_of_every_lidar_are_t_ns() {
     for stamp_ns in STAMPS_NS {
         for (lidar, name, datatype, unit_ns, is_absolute, [from, to]) in LIDARS {
-            // In its first sweeps a clock is as near to 0 as to the stamp.
+            // In the first sweeps of a clock the stamp is near 0, and the origin can't be told.
             let stamp_ns = if is_absolute == (name == "timestamp") {
                 stamp_ns
             } else {
@@ -537,7 +537,7 @@ fn the_times_of_every_lidar_are_t_ns() {
             let times: Vec<f64> = wanted
                 .iter()
                 .map(|&ns| {
-                    // To the next float64, in two steps.
+                    // The nearest float64, from the whole units and the rest.
                     let ns = i128::from(origin) + ns as i128;
                     let (whole, rest) = (ns / i128::from(unit_ns), ns % i128::from(unit_ns));
                     whole as f64 + rest as f64 / unit_ns as f64
@@ -547,7 +547,7 @@ fn the_times_of_every_lidar_are_t_ns() {
             for _ in 0..20 {
                 let (found, _) = t_ns(&mut reader, &sweep(stamp_ns, name, datatype, &times));
                 let found = found.unwrap_or_else(|names| panic!("{lidar} at {stamp_ns}: {names}"));
-                // What float32 and float64 have of these.
+                // The steps of float32 and float64 at these times, ns.
                 let most = if datatype == 7 { 8.0 } else { 256.0 };
                 for (found, wanted) in found.iter().zip(&wanted) {
                     assert!(
@@ -607,7 +607,7 @@ fn what_the_times_of_points_are_taken_for_is_told() {
 
 #[test]
 fn the_first_seconds_of_a_clock_do_not_decide() {
-    // By the clock that begins, as is usual, or since the stamp: until the clock has gone on, it may be either.
+    // Times by a clock that begins, as is usual, or since the stamp: until the clock has gone on, both are possible.
     let mut reader = every();
     for tenths in 0..100 {
         let stamp_ns = i64::from(tenths) * S / 10;
@@ -620,7 +620,7 @@ fn the_first_seconds_of_a_clock_do_not_decide() {
 
 #[test]
 fn a_few_times_that_are_none_do_not_decide() {
-    // Points that did not come back have 0, or another time that stands for none: what is usual is near for most.
+    // Points without a return have the time 0 or a time without meaning. In the usual form most times are near the stamp.
     let sweeps = |odd: f64| -> Vec<f64> {
         (0..100)
             .map(|i| if i % 9 == 4 { odd } else { i as f64 * 9e-4 })
@@ -675,7 +675,7 @@ fn the_column_of_a_stream_is_of_one_name_and_type() {
 
 #[test]
 fn times_that_are_none_are_nan() {
-    // Points that did not come back have the time 0.
+    // Points without a return have the time 0.
     let stamp_ns = 1_700_000_000 * S;
     let seconds = |ns: f64| stamp_ns as f64 / 1e9 + ns / 1e9;
     let times = [0.0, seconds(0.0), seconds(5e7), f64::NAN];
@@ -684,7 +684,7 @@ fn times_that_are_none_are_nan() {
     let found = found.unwrap();
     assert!(found[0].is_nan() && found[3].is_nan());
     assert!(found[1].abs() < 256.0 && (found[2] - 5e7).abs() < 256.0);
-    // A clock that leaves that of the stamp is told once.
+    // A clock that departs from that of the stamp is noted once.
     let late = sweep(stamp_ns + 60 * S, "timestamp", 8, &times);
     let (found, note) = t_ns(&mut reader, &late);
     assert!(found.unwrap().iter().all(|ns| ns.is_nan()));
@@ -706,7 +706,7 @@ fn integers_of_32_bits_that_count_from_the_stamp_are_none_by_its_clock() {
         note.ends_with(", without `t_ns`: `t` is 100000000 to 100100000 in a cloud of the stamp 100000000000 ns (allowed: s, ms, us or ns, since the stamp, less than 2 s from it)"),
         "{note}"
     );
-    // A stream that began otherwise keeps what it has, and it is told.
+    // A stream that began with usable times keeps its column, and a note is given.
     let mut reader = every();
     assert_eq!(
         t_ns(&mut reader, &sweep(99 * S, "t", 6, &[0.0, 1e8])).0,
@@ -744,17 +744,17 @@ fn what_is_plausible_and_may_be_wrong_is_told() {
         .map(|i| (100 * S + 2_000_000 * i, &[0.0, 1.0, 2.0][..]))
         .collect();
     assert!(told("time", 7, &packets).contains("a cloud lasts 1000000000 ns, 2000000 ns after"));
-    // A unit that changes after the usual one is kept.
+    // The usual unit is kept if the unit changes later.
     let mut changes = every_tenth(&[0.0, 5e7, 1e8]);
     changes.extend((20..40).map(|i| (100 * S + i * S / 10, &[0.0, 5e4, 1e5][..])));
     assert!(told("t", 6, &changes).contains("a cloud lasts 50000 ns, "));
-    // Points without a return hide nothing, and seconds since 1970 are too far from the stamp for a flash.
+    // Points without a return do not hide a doubt, and seconds since 1970 are too far from the stamp for a flash.
     assert!(
         told("time_stamp", 6, &every_tenth(&[4.05e8, 0.0, 4.0505e8, 0.0, 4.051e8]))
             .contains("a cloud lasts 100000 ns, ")
     );
     assert!(told("t", 6, &every_tenth(&[1.7e9])).contains("a cloud lasts 0 ns, "));
-    // Sweeps, packets, flashes and what is cut to a region now and then are what they should be.
+    // Sweeps, packets, flashes and clouds that are cut to a region now and then raise no doubt.
     assert_eq!(told("t", 6, &every_tenth(&[3e6, 3e6])), "");
     let sector: Vec<[f64; 2]> = (0..20)
         .map(|i| f64::from(i) / 10.0 + 100.0)
@@ -774,7 +774,7 @@ fn what_is_plausible_and_may_be_wrong_is_told() {
     assert_eq!(told("t", 6, &packets), "");
 }
 
-/// A cloud without a stamp has that of its message, and its times count from there.
+/// A cloud without a stamp takes the stamp of its message, and its times count from that stamp.
 #[test]
 fn times_by_the_clock_are_since_the_stamp_that_stands_for_none() {
     let cloud = sweep(0, "timestamp", 8, &[1e8 + 0.01, 1e8 + 0.06, 1e8 + 0.11]);
@@ -786,7 +786,7 @@ fn times_by_the_clock_are_since_the_stamp_that_stands_for_none() {
     assert_eq!(ms, [10.0, 60.0, 110.0]);
 }
 
-/// A sweep of 50 points in 0.1 s, in some unit: every fifth time, the others are 0.
+/// The times of a sweep of 50 points in 0.1 s, with `unit` to a second: every fifth point has its time, the others have 0.
 fn with_zeros(unit: f64) -> Vec<f64> {
     (0..50)
         .map(|i| if i % 5 == 4 { unit * f64::from(i) * 2e-3 } else { 0.0 })
@@ -795,11 +795,11 @@ fn with_zeros(unit: f64) -> Vec<f64> {
 
 #[test]
 fn points_without_a_return_do_not_decide_either() {
-    // Of a sweep in ms most times are 0, which are near in seconds.
+    // Most times of this sweep in ms are 0, which would be near the stamp in seconds, too.
     let mut reader = every();
     let (found, _) = t_ns(&mut reader, &sweep(100 * S, "time", 7, &with_zeros(1e3)));
     assert_eq!(found.unwrap()[49], 98e6);
-    // Nor do they hide that all others are lost.
+    // Zeros do not hide that all other times are too far.
     let mut reader = every();
     t_ns(&mut reader, &sweep(100 * S, "time", 7, &with_zeros(1.0)))
         .0
@@ -817,7 +817,7 @@ fn points_without_a_return_do_not_decide_either() {
 
 #[test]
 fn a_time_without_meaning_in_a_cloud_decides_nothing() {
-    // Microseconds of a sweep, whose last point is anything.
+    // Microseconds of a sweep; the time of the last point has no meaning.
     let mut reader = every();
     let mut times: Vec<f64> = (0..24).map(|i| f64::from(i) * 4e3).collect();
     times[23] = 4e9;
@@ -825,7 +825,7 @@ fn a_time_without_meaning_in_a_cloud_decides_nothing() {
         let (found, note) = t_ns(&mut reader, &sweep(100 * S + i * S / 10, "t", 6, &times));
         assert_eq!(found.unwrap()[22], 88e6, "{note}");
     }
-    // One a second is plausible in ns, and doubted all the same; so if one cloud of ten is none such.
+    // One sweep a second is plausible in ns, and doubted all the same, even if one cloud of ten is not doubtful.
     for first_of_ten in [9.2e4, 1e9] {
         let mut reader = every();
         for i in 0..60 {
@@ -850,7 +850,7 @@ fn a_short_cloud_among_sweeps_changes_no_unit() {
                 let (found, _) = t_ns(&mut reader, &sweep(begin_s * S + i * S / 10, name, datatype, &times));
                 let wanted = (from_s + lasts_s) * 1e9;
                 let came = found.unwrap()[2];
-                // A column of integers stays as it is in ns alone.
+                // A column of integers stays unchanged only in ns.
                 assert!(
                     (came - wanted).abs() < 1e4,
                     "{name} {unit} {begin_s} {i}: {came} {wanted}"
@@ -862,7 +862,7 @@ fn a_short_cloud_among_sweeps_changes_no_unit() {
 
 #[test]
 fn the_clock_of_a_lidar_that_nobody_set_is_no_sweep() {
-    // Seconds since it was switched on, and 0 for no return; the stamp is of 1970.
+    // Seconds since the lidar was switched on, and 0 for no return; the stamp counts from 1970.
     for uptime_s in [5.0, 60.0, 4000.0, 1.5e6] {
         let mut reader = every();
         let times: Vec<f64> = (0..40)
@@ -890,7 +890,7 @@ fn a_field_that_is_named_after_ns_is_in_ns() {
 
 #[test]
 fn a_cloud_that_lasts_three_times_its_distance_is_doubted() {
-    // Milliseconds of 1.5 ms, ten times a second, are plausible as seconds.
+    // Times in milliseconds of a cloud of 1.5 ms, ten clouds a second, are plausible as seconds.
     let mut reader = every();
     let times: Vec<f64> = (0..24).map(|i| f64::from(i) * 0.065).collect();
     for i in 0..20 {
@@ -920,7 +920,7 @@ fn a_doubt_outlives_the_form_that_is_found_after_it() {
     }
     let far = "without a usable `t_ns`: `timestamp` is 137 to 137.1";
     assert!(notes.contains(far) && reader.times().unwrap().contains(far), "{notes}");
-    // Nothing but zeros by the clock is no time.
+    // Zeros by the clock are not times.
     let mut reader = every();
     for second in 100..120 {
         read(&mut reader, &sweep(second * S, "timestamp", 8, &[0.0, 0.0])).unwrap();
@@ -938,7 +938,7 @@ fn a_float32_by_the_clock_is_a_time_while_its_steps_are_short() {
     };
     assert!(times(8000).unwrap()[2] > 9.9e7);
     assert_eq!(times(100_000), Err("x y z timestamp".to_owned()));
-    // Whatever the first cloud or the first point is.
+    // The first cloud or the first point does not change that.
     let mut reader = every();
     t_ns(&mut reader, &sweep(1_700_000_000 * S, "timestamp", 7, &[0.0]))
         .0
@@ -974,7 +974,7 @@ fn a_first_cloud_without_times_names_the_column() {
             let mut reader = every();
             let (found, _) = t_ns(&mut reader, &sweep(100 * S, name, datatype, first));
             assert_eq!(found.unwrap().len(), first.len());
-            // Of another clock than the stamp's: the column stays, and none of its times is near.
+            // Times of another clock than the stamp's: the column stays, and none of its times is near the stamp.
             let tai = [137.0, 137.05, 137.1].map(|time| time * unit);
             let (found, note) = t_ns(&mut reader, &sweep(100 * S, name, datatype, &tai));
             let found = found.unwrap();
@@ -982,7 +982,7 @@ fn a_first_cloud_without_times_names_the_column() {
             assert!(note.starts_with("a cloud, without a usable `t_ns`: "), "{note}");
         }
     }
-    // Where the first cloud has them, the field stays.
+    // If the first cloud has such times, the field stays unchanged.
     for (name, datatype) in [("timestamp", 8), ("time", 7)] {
         let mut reader = every();
         for times in [&[137.0, 137.05, 137.1][..], &[], &[0.0], &[0.0, 0.1]] {
@@ -1023,7 +1023,7 @@ fn absolute_times_keep_what_float64_has_of_them() {
         let columns = fields.iter().map(|field| field.name().as_str()).zip(columns).collect();
         let payload = structure(columns);
         let mut message = Message::default();
-        // The stamp of the message is by another clock, and the times of the points are not.
+        // The stamp of the message is by another clock than the times of the points.
         let metadata = [(key::timestamp_ns, MetadataRef::Integer(77))];
         every().read(metadata, &payload, &mut message).unwrap();
         assert_eq!(message.timestamp_ns(), 77);
@@ -1102,7 +1102,7 @@ fn a_list_of_structs_is_a_cloud() {
     assert_eq!(column(&message, "z"), [5.0, 6.0]);
     let message = read(&mut selector(&["reflectivity"]), &livox(0)).unwrap();
     assert_eq!(names(&message), ["x", "y", "z", "reflectivity"]);
-    // Told once, though it is so in each.
+    // The distance is noted once, although each cloud has it.
     for _ in 0..2 {
         read(&mut reader, &livox(-100_000_000)).unwrap();
     }

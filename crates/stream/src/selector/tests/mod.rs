@@ -1,4 +1,4 @@
-//! Structs as other software sends them, and odd ones.
+//! Tests with structs as other software sends them, and with odd structs.
 
 mod clouds;
 mod samples;
@@ -105,7 +105,7 @@ fn values(message: &Message) -> Vec<f64> {
     values.into_iter().map(f64::from).collect()
 }
 
-/// Reads a payload by these words of a configuration, and holds the refusal against `wanted`.
+/// Reads a payload with this configuration, and checks that the refusal contains `wanted`.
 fn refused(dim: usize, text: &str, payload: &ArrayRef, wanted: &str) {
     let words = read(&mut selector_of(dim, text), payload).err().unwrap();
     assert!(words.contains(wanted), "{text}: {words}\nnot {wanted}");
@@ -121,7 +121,7 @@ fn selections_of_one_input_go_together_where_they_can() {
             None,
         )
     };
-    // Who takes whatever comes takes text, too.
+    // A selection that takes every payload takes text, too.
     let with_text = |selection| Selection {
         skips_text: false,
         ..selection

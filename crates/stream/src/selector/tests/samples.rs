@@ -50,7 +50,7 @@ fn joints_are_taken_in_the_order_that_is_asked_for_with_their_velocities() {
         "sensor_msgs/JointState: position, velocity"
     );
 
-    // Without velocities, as many drivers send them, there are positions alone.
+    // Many drivers send no velocities: then only positions are taken.
     let unmoved = |names: &[&str], positions: &[f64], velocities: &[f64]| {
         structure(vec![
             ("names", list(texts(names))),
@@ -140,7 +140,7 @@ fn what_is_known_is_recognised() {
         ("pose", covariance("pose", pose())),
         ("twist", covariance("twist", twist())),
     ];
-    // Its type, its values, and true if it has a stamp and a frame.
+    // Note, payload, number of values, true if there is a stamp, and true if there is a frame.
     let cases = [
         (
             "std/control/v1/JointState: positions",
@@ -233,7 +233,7 @@ fn what_is_not_known_stays_as_it_came() {
     let words = message.samples(1).err().unwrap().to_string();
     assert!(words.contains("the payload is a struct"), "{words}");
     assert_eq!(selector.take_note(), None);
-    // So does whatever comes if nobody wants anything of it.
+    // Every payload stays unchanged with the default selection.
     let message = read(&mut Selector::new(Selection::default()), &pose()).unwrap();
     assert!(message.flat().is_none() && !message.header.timestamp_ns.is_present());
 }
@@ -295,7 +295,7 @@ fn elements_are_taken_by_name_in_whatever_order_they_come() {
         let message = read(&mut selector, &joint_state(names, positions)).unwrap();
         assert_eq!(values(&message), [2.0, 1.0], "{names:?}");
     }
-    // A part that has not all of them is none, and changes nothing.
+    // A message that lacks one of the names is refused, and changes nothing.
     let words = read(&mut selector, &joint_state(&["a"], &[1.0])).err().unwrap();
     assert_eq!(words, "no `b`: `name` has a");
     let words = read(&mut selector, &joint_state(&["a", "b", "a"], &[1.0, 2.0, 3.0]))
@@ -343,7 +343,7 @@ fn names_are_texts_of_any_kind() {
 #[test]
 fn joints_that_are_recognised_keep_the_order_of_the_first_message() {
     let mut selector = Selector::new(Selection::samples(2, None));
-    // A part of another length does not decide it.
+    // A refused message of another length does not decide the order.
     let words = read(&mut selector, &joint_state(&["finger"], &[0.0])).err().unwrap();
     assert_eq!(words, "`position` is 1 values (allowed: 2, the `dim` of the input)");
     for (names, positions) in [(["a", "b"], [1.0, 2.0]), (["b", "a"], [2.0, 1.0])] {
@@ -354,7 +354,7 @@ fn joints_that_are_recognised_keep_the_order_of_the_first_message() {
         .err()
         .unwrap();
     assert_eq!(words, "no `a`: `name` has c, d");
-    // Nor does a list of another type.
+    // A list of another type does not change the order.
     let of_type = |name: ArrayRef, positions: &[f64]| {
         structure(vec![
             ("header", header()),
@@ -369,7 +369,7 @@ fn joints_that_are_recognised_keep_the_order_of_the_first_message() {
     for payload in [three, two] {
         assert_eq!(values(&read(&mut selector, &payload).unwrap()), [1.0, 2.0]);
     }
-    // Without names there is no other order.
+    // Values without names keep their order.
     let message = read(
         &mut Selector::new(Selection::samples(2, None)),
         &joint_state(&[], &[5.0, 6.0]),
@@ -454,7 +454,7 @@ fn a_message_is_one_row_that_is_there() {
         &structure(vec![("a", no_list)]),
         "`a` is null (allowed: a value)",
     );
-    // A number that is null is not a number, as in a flat array.
+    // A null number becomes NaN, as in a flat array.
     let holes: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.0), None]));
     let message = read(
         &mut selector_of(2, "columns: [a]"),
@@ -525,7 +525,7 @@ fn stamps_are_what_the_payload_says() {
     }
 }
 
-/// A recording has the time of publication as the stamp, if its recorder did not know of another.
+/// A recording has the time of publication as the stamp, if its recorder did not know another stamp.
 #[test]
 fn a_recorded_message_gets_the_stamp_that_a_node_would_read() {
     let recorded = |unstamped: bool| {
@@ -601,7 +601,7 @@ fn stamps_are_what_the_metadata_say() {
             .unwrap_err()
             .contains("`metadata at` is not there")
     );
-    // Seconds under the key of other nodes, if there is no stamp of ours.
+    // Seconds under the key `timestamp` of other nodes are the stamp if there is no `timestamp_ns`.
     let seconds = ("timestamp", MetadataRef::Float(0.002));
     assert_eq!(ns(None, &[seconds]), Ok(Some(2_000_000)));
     assert_eq!(
@@ -609,7 +609,7 @@ fn stamps_are_what_the_metadata_say() {
         Ok(Some(5))
     );
     assert_eq!(ns(None, &[("timestamp", MetadataRef::Float(f64::INFINITY))]), Ok(None));
-    // Whoever takes whatever comes, such as a recorder, gets that stamp, too.
+    // The default selection, such as that of a recorder, gets that stamp, too.
     let mut message = Message::default();
     let mut selector = Selector::new(Selection::default());
     selector.read([seconds], &flat, &mut message).unwrap();
@@ -632,7 +632,7 @@ fn a_stamp_of_the_sender_goes_before_one_that_is_recognised() {
         (message.timestamp_ns(), message.header.frame_id.get()),
         (5, Some("map"))
     );
-    // The description of the struct's form does not hold for the values.
+    // The `shape` of the struct does not hold for the values.
     assert!(!message.header.shape.is_present());
     assert_eq!(
         message.header.other.get("encoding"),
@@ -658,14 +658,14 @@ fn what_was_taken_before_stays_as_it_is() {
     };
     let names = taken.header.fields.get().unwrap();
     assert_eq!(again(&mut selector, Some(7), names).unwrap(), (vec![2.0, 1.0], 7));
-    // Without a stamp, or if nobody knows which value is whose.
+    // A payload without a stamp or without names is refused.
     for (stamp_ns, names) in [(None, names), (Some(7), &[])] {
         let error = again(&mut selector, stamp_ns, names).unwrap_err().to_string();
         assert!(error.contains("a struct of one row"), "{error}");
     }
     assert!(again(&mut selector_of(2, "columns: [position]"), Some(7), &[]).is_ok());
 
-    // A message of somebody who wanted another order has the names to tell.
+    // The names of a message show that its values are in another order.
     assert_eq!(taken.check_fields(&from(BY_NAME).fields()), Ok(()));
     let other = from("{ columns: [position], names: { key: name, order: [a, b] } }");
     let error = taken.check_fields(&other.fields()).unwrap_err().to_string();

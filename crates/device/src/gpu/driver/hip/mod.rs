@@ -55,7 +55,7 @@ fn pointer(handle: u64) -> *mut c_void {
 }
 
 /// Makes a call that writes a handle, and returns the handle.
-fn made(call: impl FnOnce(*mut *mut c_void) -> Result<(), Fault>) -> Result<u64, Fault> {
+fn written_handle(call: impl FnOnce(*mut *mut c_void) -> Result<(), Fault>) -> Result<u64, Fault> {
     let mut handle = ptr::null_mut();
     call(&raw mut handle)?;
     Ok(handle as u64)
@@ -83,7 +83,7 @@ impl Hip {
         let decoder = StreamingDecoder::new(compressed).map_err(std::io::Error::other);
         let read = decoder.and_then(|mut decoder| decoder.read_to_end(&mut image));
         read.map_err(|error| fault("hipModuleLoadData", error.to_string(), INVALID_IMAGE))?;
-        let module = made(|module| call!(self.hipModuleLoadData(module, image.as_ptr().cast())))?;
+        let module = written_handle(|module| call!(self.hipModuleLoadData(module, image.as_ptr().cast())))?;
         self.images().insert(Module(module), image);
         Ok(Module(module))
     }
@@ -184,7 +184,7 @@ unsafe impl Driver for Hip {
 
     unsafe fn function(&self, module: Module, name: &str) -> Result<Loaded, Fault> {
         let symbol = CString::new(name).unwrap_or_default();
-        let function = made(|at| call!(self.hipModuleGetFunction(at, pointer(module.0), symbol.as_ptr())))?;
+        let function = written_handle(|at| call!(self.hipModuleGetFunction(at, pointer(module.0), symbol.as_ptr())))?;
         Ok(Loaded {
             function: Function(function),
             parameter_bytes: None,
@@ -209,7 +209,7 @@ unsafe impl Driver for Hip {
     }
 
     unsafe fn create_stream(&self) -> Result<Stream, Fault> {
-        made(|stream| call!(self.hipStreamCreateWithFlags(stream, NON_BLOCKING_STREAM))).map(Stream)
+        written_handle(|stream| call!(self.hipStreamCreateWithFlags(stream, NON_BLOCKING_STREAM))).map(Stream)
     }
 
     unsafe fn destroy_stream(&self, stream: Stream) {
@@ -230,7 +230,7 @@ unsafe impl Driver for Hip {
 
     unsafe fn create_event(&self, timed: bool) -> Result<Event, Fault> {
         let flags = if timed { 0 } else { EVENT_WITHOUT_TIMING };
-        made(|event| call!(self.hipEventCreateWithFlags(event, flags))).map(Event)
+        written_handle(|event| call!(self.hipEventCreateWithFlags(event, flags))).map(Event)
     }
 
     unsafe fn destroy_event(&self, event: Event) -> Result<(), Fault> {
@@ -264,11 +264,11 @@ unsafe impl Driver for Hip {
     }
 
     unsafe fn end_capture(&self, stream: Stream) -> Result<Graph, Fault> {
-        made(|graph| call!(self.hipStreamEndCapture(pointer(stream.0), graph))).map(Graph)
+        written_handle(|graph| call!(self.hipStreamEndCapture(pointer(stream.0), graph))).map(Graph)
     }
 
     unsafe fn instantiate(&self, graph: Graph) -> Result<Executable, Fault> {
-        made(|executable| call!(self.hipGraphInstantiateWithFlags(executable, pointer(graph.0), 0))).map(Executable)
+        written_handle(|executable| call!(self.hipGraphInstantiateWithFlags(executable, pointer(graph.0), 0))).map(Executable)
     }
 
     unsafe fn launch_graph(&self, executable: Executable, stream: Stream) -> Result<(), Fault> {
@@ -284,7 +284,7 @@ unsafe impl Driver for Hip {
     }
 
     unsafe fn allocate(&self, bytes: usize) -> Result<Address, Fault> {
-        made(|memory| call!(self.hipMalloc(memory, bytes))).map(Address)
+        written_handle(|memory| call!(self.hipMalloc(memory, bytes))).map(Address)
     }
 
     unsafe fn free(&self, address: Address) {
@@ -292,7 +292,7 @@ unsafe impl Driver for Hip {
     }
 
     unsafe fn allocate_host(&self, bytes: usize) -> Result<*mut u8, Fault> {
-        let memory = made(|memory| call!(self.hipHostMalloc(memory, bytes, PORTABLE_MEMORY)))?;
+        let memory = written_handle(|memory| call!(self.hipHostMalloc(memory, bytes, PORTABLE_MEMORY)))?;
         Ok(pointer(memory).cast())
     }
 

@@ -2,7 +2,7 @@
 
 use crate::selector::TimeUnit;
 
-/// Names of fields with the time of a point, and what those who use them count from.
+/// Names of fields with the time of a point, and the usual origin of the times.
 const NAMES: [(&str, Since); 9] = [
     // Velodyne, LeiShen and Unitree in seconds; datasets of Velodynes in microseconds.
     ("time", Since::Stamp),
@@ -22,7 +22,7 @@ const NAMES: [(&str, Since); 9] = [
     ("stamps", Since::Epoch),
 ];
 
-/// A point is no further from the stamp of its cloud, ns: that may be of the sweep's start or its end, or of when it came.
+/// Longest distance of a point's time from the stamp of its cloud, ns. The stamp may be the sweep's start, end or arrival.
 pub(super) const REACH_NS: f64 = 2e9;
 
 /// The origin of a time.
@@ -30,27 +30,27 @@ pub(super) const REACH_NS: f64 = 2e9;
 pub(super) enum Since {
     /// The stamp of the cloud.
     Stamp,
-    /// The origin of the stamp itself.
+    /// The origin that the stamp itself counts from.
     Epoch,
 }
 
-/// The meaning of a field's times.
+/// Unit and origin of a field's times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form {
     pub unit: TimeUnit,
     pub since: Since,
 }
 
-/// A number of a field.
+/// Value of a field of times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Number {
     Float(f64),
-    /// One beyond int64 is the greatest of it, which is near no stamp.
+    /// Integer. A value beyond int64 becomes the greatest int64, which is not near any stamp.
     Whole(i64),
 }
 
 impl Form {
-    /// The form that is usual of a field of this name, if it is one of times.
+    /// The usual form of a field of this name; `None` if the field is not one of times.
     pub(super) fn usual(name: &str, is_float: bool) -> Option<Self> {
         let (_, since) = NAMES.into_iter().find(|(known, _)| *known == name)?;
         let unit = match is_float && !name.ends_with("_ns") {
@@ -60,7 +60,7 @@ impl Form {
         Some(Self { unit, since })
     }
 
-    /// A time in ns since the stamp of the cloud. One that is not finite stays so, so that nothing uses it.
+    /// Converts a time to ns since the stamp of the cloud. A time that is not finite stays so, so that nothing uses it.
     pub(super) fn ns(self, time: Number, stamp_ns: i64) -> f64 {
         let origin = match self.since {
             Since::Stamp => 0,
@@ -70,11 +70,11 @@ impl Form {
         match time {
             Number::Float(time) if !time.is_finite() => time,
             Number::Float(time) if unit_ns == 1 => {
-                // What float64 has of it is whole, and the stamp may have more digits than float64.
+                // The stamp may have more digits than float64, so whole ns are subtracted in int64.
                 ((time.trunc() as i64).saturating_sub(origin) as f64 + time.fract()).round()
             }
             Number::Float(time) => {
-                // The whole units go first: float64 has not the digits for all.
+                // The whole units are subtracted first: float64 does not have enough digits for all ns.
                 let (whole, rest) = (origin.div_euclid(unit_ns), origin.rem_euclid(unit_ns));
                 ((time - whole as f64) * unit_ns as f64 - rest as f64).round()
             }
@@ -85,8 +85,8 @@ impl Form {
         }
     }
 
-    /// The same for the column: NaN is what lies too far from the stamp to be the time of one of its points, as 0 does that
-    /// stands for a point that came back from nowhere.
+    /// Converts a time for the column `t_ns`. Returns NaN if the time is too far from the stamp, or is a 0 by the clock, which
+    /// stands for a point without a return.
     pub(super) fn t_ns(self, time: Number, stamp_ns: i64) -> f64 {
         let ns = self.ns(time, stamp_ns);
         let is_none = self.since == Since::Epoch && stamp_ns != 0 && time.as_f64() == 0.0;
@@ -97,7 +97,7 @@ impl Form {
         }
     }
 
-    /// A whole number since the stamp in ns.
+    /// Converts a whole number since the stamp to ns.
     pub(super) fn whole_ns(self, time: Number) -> i64 {
         match time {
             Number::Whole(time) => time.saturating_mul(self.unit.ns()),

@@ -12,66 +12,70 @@ use form::{Form, REACH_NS, Since};
 use robocache_device::Dtype;
 use std::ops::RangeInclusive;
 
-/// The time that a sweep lasts, ns, and what a cloud may last in the form that is usual: packets are shorter, slow sweeps longer.
+/// Duration of a sweep, ns.
 const SWEEP_NS: RangeInclusive<f64> = 1e6..=1e9;
+/// Duration of a cloud that confirms the usual form, ns: packets are shorter than sweeps, and slow sweeps longer.
 const USUAL_NS: RangeInclusive<f64> = 2.5e5..=4e9;
 
-/// Share of the points with a time that has to be near the stamp: some did not come back, or have a time that stands for none.
+/// Least share of the points with a time that must be near the stamp: some have no return, or a time without meaning.
 const SHARE: f64 = 0.75;
 
-/// Sweeps that a form that is not the usual one of its name has to hold for.
+/// Number of sweeps that must show a form that is not the usual form of the field's name.
 const SWEEPS: u32 = 16;
 
-/// Points of a cloud that are looked at.
+/// Most points of a cloud whose times are looked at.
 const LOOKED_AT: usize = 512;
 
-/// The eighth of the times at either end of a cloud of four or more is left out: some have no meaning.
+/// Ratio of the times of a cloud to those left out at either end, because some have no meaning. Clouds of fewer than four times
+/// are not cut.
 const LEFT_OUT: usize = 8;
 
-/// Clouds that are too short or too long for their distance, before that is told: at first, and once there was one that is
-/// neither, as a cloud may be cut to a region. Each one that is neither takes two back.
+/// Number of odd clouds before a doubt is logged: at first, and after a cloud that is not odd, as a cloud may be cut to a region.
+/// An odd cloud is too short or too long for the time since the cloud before it. Each other cloud takes two off the count.
 const ODD_CLOUDS: [u32; 2] = [3, 16];
 
-/// The longest cloud that may be too short, ns, and the share of the distance that it is shorter than.
+/// Longest duration of a cloud that is too short, ns.
 const SHORT_NS: f64 = 5e6;
+/// Share of the time since the cloud before, below which a cloud is too short.
 const SHORT: f64 = 1.0 / 50.0;
 
-/// The multiple of the distance that a cloud is too long from.
+/// Multiple of the time since the cloud before, above which a cloud is too long.
 const LONG: f64 = 3.0;
 
-/// The distance from the stamp from which on points of one time can't be a flash, ns.
+/// Distance from the stamp at which points of the same time can't be a flash, ns.
 const NO_FLASH_NS: f64 = 1e9;
 
-/// The longest step of a float32 that a time is taken from, ns.
+/// Longest step between float32 values that are read as times, ns.
 const STEP_NS: f64 = 1e6;
 
-/// The distance from the stamp from which on another base of the times is told, ns.
+/// Distance of the times' base from the stamp, above which a doubt is logged, ns.
 const BASE_NS: u64 = 1_000_000;
 
-/// Lines that are told once.
+/// Doubt about the times, of which one line is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
-    /// Times are near no stamp.
+    /// Times are not near the stamp.
     Far,
-    /// Clouds last too short or too long for their distance.
+    /// Clouds last too short or too long for the time between them.
     Pace,
-    /// Their origin is not the stamp.
+    /// The base of the times is not the stamp.
     Base,
 }
 
-/// Some times of a cloud in the form that they are taken for, ns since the stamp.
+/// Extent of some times of a cloud, read in one form, ns since the stamp.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
-    /// Number of times that there are, and of those near the stamp. A 0 is none of them: it stands for no return, too.
+    /// Number of times. A 0 does not count, because it may stand for no return.
     times: usize,
+    /// Number of these times that are near the stamp.
     near: usize,
-    /// The first and the last of all near the stamp, but for the outermost; infinite without any.
+    /// First and last of the times near the stamp, without the outermost times; infinite if no time is near.
     first: f64,
     last: f64,
 }
 
 impl Extent {
-    /// The extent of numbers of a cloud, each with what it is in ns since the stamp.
+    /// The extent of numbers of a cloud, each paired with its time in ns since the stamp.
     fn of(numbers: impl Iterator<Item = (f64, f64)>) -> Self {
         let mut all = [0.0; LOOKED_AT];
         let (mut times, mut near, mut within) = (0, 0, 0);
@@ -98,7 +102,7 @@ impl Extent {
     }
 }
 
-/// The first and the last of the times of a cloud once the outermost are left out.
+/// The first and the last of the times of a cloud, without the outermost times.
 fn ends(times: &mut [f64]) -> [f64; 2] {
     let Some(last) = times.len().checked_sub(1) else {
         return [f64::INFINITY, f64::NEG_INFINITY];
@@ -107,43 +111,45 @@ fn ends(times: &mut [f64]) -> [f64; 2] {
     [cut, last - cut].map(|i| *times.select_nth_unstable_by(i, f64::total_cmp).1)
 }
 
-/// The field of times of a cloud, and what is known of them.
+/// The field with the times of a cloud's points, and what is known about the times.
 #[derive(Debug)]
 pub(in crate::selector) struct Times {
     name: String,
-    /// Fields with the name of times that come after it, and stay as they are.
+    /// Later fields with a name of times, which stay unchanged.
     passed_over: Vec<String>,
     is_float32: bool,
-    /// The type of `t_ns`: the field's own, if that is an integer of 32 bits and usually counts from the stamp.
+    /// Type of `t_ns`: that of the field, if the field is an integer of 32 bits that usually counts from the stamp; else float64.
     dtype: Dtype,
     usual: Form,
     form: Option<Form>,
     has_begun: bool,
-    /// True if the first cloud had times of no form: the field then stays as it is in all.
+    /// True if the times of the first cloud fit no form: the field then stays unchanged in all clouds.
     are_unknown: bool,
-    /// True if a sweep has shown it.
+    /// True if a sweep has shown `form`.
     is_shown: bool,
-    /// Sweeps that were of this form, since the clock's first seconds.
+    /// Number of sweeps that have shown `form`, after the clock's first seconds.
     sweeps: u32,
-    /// The forms in which they were taken, and in how many clouds.
+    /// Forms in which times were read, each with its number of clouds.
     taken: Vec<(Form, u64)>,
-    /// Some times of the last cloud, as they came and in ns since the stamp.
+    /// Some times of the last cloud, each as received and in ns since the stamp.
     looked_at: Vec<(f64, f64)>,
     /// The stamp of the last cloud with points.
     last_stamp_ns: Option<i64>,
-    /// Clouds that were too short or too long for their distance, less twice those that were neither, and whether one was.
+    /// Number of odd clouds, less two for each other cloud; see `ODD_CLOUDS`.
     odd_clouds: u32,
+    /// True if a cloud was not odd.
     had_even: bool,
-    /// Clouds without a time that is near the stamp, while there was none with one.
+    /// Number of clouds without a time near the stamp, before the first cloud with one.
     unusable: u32,
+    /// True if a cloud had a time near the stamp.
     is_usable: bool,
     doubts: Vec<(Doubt, String)>,
-    /// The line that has not been told yet.
+    /// Line that has not been logged yet.
     note: Option<String>,
 }
 
 impl Times {
-    /// The times in a field of this name and type, if it has them.
+    /// The times in a field of this name and type; `None` if the field is not one of times.
     pub(super) fn of(name: &str, dtype: Dtype) -> Option<Self> {
         let (is_float, is_short) = match dtype {
             Dtype::Float32 | Dtype::Float64 => (true, false),
@@ -178,17 +184,17 @@ impl Times {
         })
     }
 
-    /// The field.
+    /// The name of the field.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Notes another field that may have times, and comes after theirs.
+    /// Adds a later field that may have times, too, and is not read as times.
     pub(super) fn pass_over(&mut self, name: &str) {
         self.passed_over.push(name.to_owned());
     }
 
-    /// Looks whether the time that they count from, in the field `name`, is the stamp of their cloud.
+    /// Notes a doubt if the base of the times, in the field `name`, is not the stamp of the cloud.
     pub(super) fn check_base(&mut self, name: &str, base_ns: i128, stamp_ns: i64) {
         let apart_ns = base_ns - i128::from(stamp_ns);
         if apart_ns.unsigned_abs() > BASE_NS.into() {
@@ -197,12 +203,12 @@ impl Times {
         }
     }
 
-    /// A line about them that is new, to be told once.
+    /// Takes the new line about the times, to be logged once.
     pub(crate) fn take_note(&mut self) -> Option<String> {
         self.note.take()
     }
 
-    /// A line about them, if they were not in all clouds what is usual, or of no use.
+    /// Describes the times, if some clouds had an unusual form, doubtful times or no usable times.
     pub(crate) fn unusual(&self) -> Option<String> {
         let is_usual = self.passed_over.is_empty() && self.taken.iter().all(|(form, _)| *form == self.usual);
         let is_one = self.taken.len() == 1;
@@ -218,7 +224,7 @@ impl Times {
         (!all.is_empty()).then(|| all.join("; "))
     }
 
-    /// The words for the field that is taken, and those that are not.
+    /// Names the field that becomes `t_ns`, and the fields that were passed over.
     fn source(&self) -> String {
         let passed_over: String = self
             .passed_over
@@ -228,11 +234,11 @@ impl Times {
         format!("`{T_NS}` from `{}`{passed_over}", self.name)
     }
 
-    /// Finds out from the times of a cloud of `points` points what they mean, and whether they become [`T_NS`]. If not, the field
-    /// stays as it is.
+    /// Determines the form of the times from a cloud of `points` points. Returns true if the times become [`T_NS`]; if false, the
+    /// field stays unchanged.
     ///
     /// # Errors
-    /// [`T_NS`] is needed, and they don't become it.
+    /// If [`T_NS`] is needed, and the times can't become [`T_NS`].
     pub(super) fn look(
         &mut self,
         times: impl Iterator<Item = Number>,
@@ -251,7 +257,7 @@ impl Times {
         Ok(!self.are_unknown)
     }
 
-    /// Adds [`T_NS`] of the times of `points` points to a message.
+    /// Adds the column [`T_NS`] to a message, from the times of `points` points.
     pub(super) fn add_to(
         &mut self,
         message: &mut Message,
@@ -288,8 +294,8 @@ impl Times {
         self.check(form, extent, has_zero, stamp_ns);
     }
 
-    /// Looks whether a cloud lasts about as long as it is from the one before, and whether any cloud had a time. `has_zero` says
-    /// that some of its points are at 0.
+    /// Notes a doubt if clouds last much shorter or longer than the time between them, or if no cloud has a time. With `has_zero`
+    /// some points of the cloud are at 0.
     fn check(&mut self, form: Form, extent: Extent, has_zero: bool, stamp_ns: i64) {
         let before_ns = self.last_stamp_ns.replace(stamp_ns);
         if extent.near == 0 && !has_zero {
@@ -302,7 +308,7 @@ impl Times {
         (self.is_usable, self.unusable) = (true, 0);
         let apart_ns = before_ns.map_or(0, |before_ns| stamp_ns.saturating_sub(before_ns)) as f64;
         let lasts_ns = extent.lasts_ns();
-        // A number of another unit is not near the stamp by its clock, but for a clock that begins.
+        // By the clock, a number of another unit is not near the stamp, except when the clock begins.
         let is_sure = form.since == Since::Epoch && stamp_ns.unsigned_abs() as f64 > 2.0 * REACH_NS;
         if is_sure || apart_ns <= 0.0 || !lasts_ns.is_finite() {
             return;
@@ -371,7 +377,8 @@ impl Times {
         }
     }
 
-    /// True if the form that a sweep has shown is kept: in it a cloud that seems to be a sweep in the form `other` is a short one.
+    /// True if the form that a sweep has shown is kept. A cloud that seems to be a sweep in the form `other` is then a short cloud
+    /// in the form that is kept.
     fn holds(&self, other: Form, times: &[f64], stamp_ns: i64) -> bool {
         // In the clock's first seconds a sweep shows the unit, but not the origin.
         let is_shown = |form: &Form| self.sweeps > 0 || self.is_shown && form.since == other.since;
@@ -382,13 +389,13 @@ impl Times {
         other != self.usual && extent.is_some_and(|extent| extent.lasts_ns() <= *SWEEP_NS.end())
     }
 
-    /// True if their column can hold them: an integer of 32 bits that has the name of one since the stamp is none by its clock.
+    /// True if the column can hold times of this form: an integer of 32 bits can hold only times since the stamp.
     fn can_be(&self, form: Form) -> bool {
         self.dtype == Dtype::Float64 || form.since == Since::Stamp
     }
 
-    /// True if they need not be looked at any more. The usual form is taken as soon as a sweep shows it. Other forms are looked at
-    /// for longer: the few points of a cloud that is cut to a region may seem to be a sweep in another unit.
+    /// True if the form is final. The usual form is final as soon as a sweep shows it. Other forms need more sweeps: the few points
+    /// of a cloud that is cut to a region may seem to be a sweep in another unit.
     fn is_settled(&self) -> bool {
         match self.form {
             Some(form) if form == self.usual => self.sweeps > 0,
@@ -396,7 +403,7 @@ impl Times {
         }
     }
 
-    /// The form in which a cloud lasts as long as a sweep: the usual one, if it can be.
+    /// The form in which a cloud lasts as long as a sweep: the usual form if it fits, else the first form that fits.
     fn of_sweep(&self, times: &[f64], stamp_ns: i64) -> Option<Form> {
         let fits = |form: Form, lasts: &RangeInclusive<f64>| {
             let near = self.near(form, times, stamp_ns);
@@ -408,8 +415,9 @@ impl Times {
         self.forms().find(|form| fits(*form, &SWEEP_NS))
     }
 
-    /// The form of times that don't last as long as a sweep: what is usual, if that is near the stamp, else the unit in which they are
-    /// nearest to it by its clock, else the usual unit since the stamp. In some other unit since the stamp every number is near.
+    /// The form of times that don't last as long as a sweep: the usual form, the unit nearest to the stamp by clock, or the
+    /// usual unit since the stamp. The first of these that is near counts. In some other unit since the stamp every number is
+    /// near.
     fn of_short(&self, times: &[f64], stamp_ns: i64) -> Option<Form> {
         let reach = |form: Form| {
             let near = self.near(form, times, stamp_ns);
@@ -428,7 +436,7 @@ impl Times {
         found.or(Some(by_stamp).filter(is_near))
     }
 
-    /// The forms that there are for them, those that count as the usual one first.
+    /// All possible forms, first those with the usual origin.
     fn forms(&self) -> impl Iterator<Item = Form> + use<> {
         let named = self.name.ends_with("_ns").then_some(TimeUnit::Nanosecond);
         let units = move |since| {
@@ -440,7 +448,7 @@ impl Times {
         units(self.usual.since).chain(units(self.usual.since.other()))
     }
 
-    /// True if the field has the digits for times in a form near the stamp.
+    /// True if the field has enough digits for times of a form near the stamp.
     fn is_fine(&self, form: Form, stamp_ns: i64) -> bool {
         let stamp = (stamp_ns as f64 / form.unit.ns() as f64) as f32;
         !self.is_float32 || form.since == Since::Stamp || form.unit.step_of_float32_ns(stamp) <= STEP_NS
@@ -453,7 +461,7 @@ impl Times {
         }
         let of_form = |&time: &f64| (time, form.ns(Number::Float(time), stamp_ns));
         let times = times.iter().map(of_form);
-        // A 0 is the first point of a sweep only if it counts as usual: else it stands for no return.
+        // A 0 is the first point of a sweep only in a usual form since the stamp; else it stands for no return.
         let has_zeros = form == self.usual && form.since == Since::Stamp;
         let extent = Extent::of(times.filter(|(time, _)| has_zeros || *time != 0.0));
         (extent.near as f64 >= SHARE * extent.times as f64).then_some(extent)
@@ -511,7 +519,7 @@ impl Times {
     }
 }
 
-/// Writes what `convert` makes of each time, and keeps some, as they came and as they are written.
+/// Writes each time as `convert` returns it, and appends some to `seen`, each as received and as written.
 fn write<T: Pod + Into<f64>>(
     out: &mut [u8],
     times: impl Iterator<Item = Number>,
@@ -532,7 +540,7 @@ fn write<T: Pod + Into<f64>>(
     });
 }
 
-/// True if a number is a time: 0 stands for a point without a return, too.
+/// True if a number is a time. A 0 is not, as it may stand for a point without a return.
 fn is_time(number: f64) -> bool {
     number.is_finite() && number != 0.0
 }
