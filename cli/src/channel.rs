@@ -12,14 +12,14 @@ A channel is STREAM[INDEX], STREAM.FIELD or STREAM.FIELD[INDEX]. A field is one 
 struct, or a stream of an observation.";
 
 /// Parsed name of a channel: a stream, and which of its values are meant.
-struct Selection<'a> {
+struct ChannelName<'a> {
     text: &'a str,
     stream: usize,
     field: Option<&'a str>,
     index: Option<usize>,
 }
 
-impl<'a> Selection<'a> {
+impl<'a> ChannelName<'a> {
     /// Parses a channel. If several names of streams match, the longest one is meant.
     fn parse(text: &'a str, streams: &[String]) -> eyre::Result<Self> {
         let (stream, rest) = streams
@@ -113,7 +113,7 @@ pub fn read(folder: &Path, words: &[&str], most: usize) -> eyre::Result<(Vec<Cha
     let (mut reader, refused) = Reader::open_readable(folder)?;
     let mut problems: Vec<String> = refused.iter().map(ToString::to_string).collect();
     let streams: Vec<String> = reader.streams().map(str::to_owned).collect();
-    let selections = words.iter().map(|text| Selection::parse(text, &streams));
+    let selections = words.iter().map(|text| ChannelName::parse(text, &streams));
     let selections = selections.collect::<eyre::Result<Vec<_>>>();
     // The stream may be in a file that can't be read.
     let selections = selections.map_err(|error| match problems.is_empty() {

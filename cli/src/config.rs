@@ -64,7 +64,7 @@ impl Operation {
 }
 
 /// The operations of a node's configuration.
-pub struct Built {
+pub struct CheckedConfig {
     pub operations: Vec<Operation>,
     /// The inputs that have to come from the dataflow.
     pub inputs: Vec<String>,
@@ -97,11 +97,11 @@ pub fn plugins(named: Option<&str>) -> Vec<Box<dyn Plugin>> {
 ///
 /// # Errors
 /// A configuration that can't be used.
-pub fn check(file: &Path, plugins: Vec<Box<dyn Plugin>>) -> Result<Built, AppError> {
+pub fn check(file: &Path, plugins: Vec<Box<dyn Plugin>>) -> Result<CheckedConfig, AppError> {
     let read = Rc::default();
-    let graph = with_notes(App::new().with_config(Config::read(file)?), plugins, &read).check()?;
+    let graph = with_operation_log(App::new().with_config(Config::read(file)?), plugins, &read).check()?;
     let operations = read.take();
-    Ok(Built {
+    Ok(CheckedConfig {
         operations,
         inputs: graph.external_inputs().map(|(input, _)| input.to_owned()).collect(),
         residences: graph.residences().to_vec(),
@@ -137,11 +137,11 @@ pub fn graph(
         }
         .into());
     }
-    let notes = Notes::default();
+    let notes = OperationLog::default();
     let app = App::new()
         .with_config(config)
         .with_placement(Placement::cpu("to run it over a recording"));
-    let graph = with_notes(app, plugins, &notes).build(|output| is_wanted(output, &notes.borrow()))?;
+    let graph = with_operation_log(app, plugins, &notes).build(|output| is_wanted(output, &notes.borrow()))?;
     Ok((graph, notes.take()))
 }
 
@@ -164,32 +164,32 @@ pub fn selections(file: &Path) -> Result<(Selections, Vec<Operation>), AppError>
         names.sort_by_key(|name| ORDER.iter().position(|known| known == name));
         names.into_iter().filter_map(named_plugin).collect()
     };
-    let notes = Notes::default();
-    let graph = with_notes(App::new().with_config(config), plugins, &notes).check()?;
+    let notes = OperationLog::default();
+    let graph = with_operation_log(App::new().with_config(config), plugins, &notes).check()?;
     let inputs = graph.external_inputs().enumerate();
     let selections = inputs.map(|(i, (input, _))| (input.to_owned(), graph.selection(i).unwrap_or_default()));
     Ok((selections.collect(), notes.take()))
 }
 
 /// Operations in the order in which their plugins are built.
-pub type Notes = Rc<RefCell<Vec<Operation>>>;
+pub type OperationLog = Rc<RefCell<Vec<Operation>>>;
 
 /// Adds plugins whose sections are kept in `notes` as they are read.
-pub fn with_notes(app: App, plugins: Vec<Box<dyn Plugin>>, notes: &Notes) -> App {
+pub fn with_operation_log(app: App, plugins: Vec<Box<dyn Plugin>>, notes: &OperationLog) -> App {
     let noted = plugins.into_iter().map(|plugin| {
         let notes = notes.clone();
-        Box::new(Noted { plugin, notes }) as Box<dyn Plugin>
+        Box::new(LoggedPlugin { plugin, notes }) as Box<dyn Plugin>
     });
     app.add_plugins(noted)
 }
 
 /// A plugin whose sections are kept as they are read.
-struct Noted {
+struct LoggedPlugin {
     plugin: Box<dyn Plugin>,
-    notes: Notes,
+    notes: OperationLog,
 }
 
-impl Plugin for Noted {
+impl Plugin for LoggedPlugin {
     fn name(&self) -> &'static str {
         self.plugin.name()
     }

@@ -79,7 +79,7 @@ fn text(report: &Report, output: &Output) -> String {
 }
 
 /// Runs a program. Returns the first line of its output, or the reason why there is none.
-fn said(program: &str, words: &[&str]) -> Result<String, String> {
+fn first_line_of(program: &str, words: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(words).output();
     let output = output.map_err(|error| format!("`{program}` can't be run: {error}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
@@ -93,7 +93,7 @@ fn said(program: &str, words: &[&str]) -> Result<String, String> {
 /// Checks dora's command line, which contains the daemon.
 fn dora() -> Check {
     let needed = robocache::dora::VERSION;
-    match said("dora", &["--version"]) {
+    match first_line_of("dora", &["--version"]) {
         Ok(line) if line.split_whitespace().any(|word| word == needed) => Check::new(Level::Ok, "dora", line),
         Ok(line) => Check::new(
             Level::Error,
@@ -108,7 +108,7 @@ fn dora() -> Check {
 fn python() -> Check {
     let needed = env!("CARGO_PKG_VERSION");
     let program = "import robocache; print(robocache.__version__)";
-    match said("python3", &["-c", program]) {
+    match first_line_of("python3", &["-c", program]) {
         Ok(version) if version == needed => Check::new(Level::Ok, "Python package", version),
         Ok(version) => Check::new(
             Level::Warning,

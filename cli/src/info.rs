@@ -114,21 +114,21 @@ pub fn read(folder: &Path) -> eyre::Result<Info> {
     let about = (0..names.len()).map(|stream| (reader.files(stream).to_vec(), reader.is_finished(stream)));
     let about: Vec<(Vec<PathBuf>, bool)> = about.collect();
     let mut seen: Vec<StreamStatistics> = names.iter().map(|_| StreamStatistics::default()).collect();
-    let mut no_samples: Vec<NoSamples> = names.iter().map(|_| NoSamples::default()).collect();
+    let mut misfit_messages: Vec<MisfitMessages> = names.iter().map(|_| MisfitMessages::default()).collect();
     let (mut message, mut scratch) = (Message::default(), Vec::new());
     loop {
         match reader.next_into(&mut message) {
             Ok(Some(stream)) => {
                 seen[stream].message(&message, &mut scratch);
                 if let Err(error) = samples(&message) {
-                    no_samples[stream].add(error);
+                    misfit_messages[stream].add(error);
                 }
             }
             Ok(None) => break,
             Err(error) => problems.push(error.to_string()),
         }
     }
-    for ((name, seen), NoSamples { messages, first }) in names.iter().zip(&seen).zip(no_samples) {
+    for ((name, seen), MisfitMessages { messages, first }) in names.iter().zip(&seen).zip(misfit_messages) {
         let of = seen.messages;
         let words = |first| format!("stream `{name}`: of {of} messages {messages} are not samples, the first: {first}");
         problems.extend(first.map(words));
@@ -152,12 +152,12 @@ pub fn read(folder: &Path) -> eyre::Result<Info> {
 
 /// Number of messages whose values do not fit their `timestamps_ns`, and the first error.
 #[derive(Default)]
-struct NoSamples {
+struct MisfitMessages {
     messages: u64,
     first: Option<SamplesError>,
 }
 
-impl NoSamples {
+impl MisfitMessages {
     fn add(&mut self, error: SamplesError) {
         self.messages += 1;
         self.first.get_or_insert(error);

@@ -47,13 +47,13 @@ fn rules(modality: &ModalityConfig) -> Vec<(String, ChannelGroupConfig)> {
 }
 
 /// The mode of a group, if it makes values between samples.
-fn blend(group: &ChannelGroupConfig) -> Option<Interpolation> {
+fn interpolating_mode(group: &ChannelGroupConfig) -> Option<Interpolation> {
     let takes_one = |mode: &Interpolation| matches!(mode, Interpolation::Previous | Interpolation::Nearest);
     group.interpolation.filter(|mode| !takes_one(mode))
 }
 
 fn problem_of_joints(input: &str, group: &ChannelGroupConfig) -> Option<String> {
-    let mode = blend(group)?.name();
+    let mode = interpolating_mode(group)?.name();
     Some(format!(
         "`{mode}`, and `{input}` are joints that `make: joints` finds: where `branch` goes up the arm takes another posture, and joints \
          between the two reach no pose that came (allowed: previous, nearest)"
@@ -61,7 +61,7 @@ fn problem_of_joints(input: &str, group: &ChannelGroupConfig) -> Option<String> 
 }
 
 fn problem_of_pose(input: &str, group: &ChannelGroupConfig) -> Option<String> {
-    let mode = blend(group)?;
+    let mode = interpolating_mode(group)?;
     let ([first, end], [from, to]) = (group.channels, QUATERNION);
     let is_slerp = mode == Interpolation::Slerp && group.order.unwrap_or_default() == QuaternionOrder::Xyzw;
     if end <= from || first >= to || is_slerp && group.channels == QUATERNION {

@@ -115,7 +115,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     let (a, b) = (a.in_order(), b.in_order());
     let whole = correlator.latency(all(&a), all(&b));
     let minutes = minutes(&correlator, &a, &b);
-    let (latency, refused) = parted(whole.map_err(|why| why.to_string()));
+    let (latency, refused) = split_result(whole.map_err(|why| why.to_string()));
     let lag = latency.as_ref().map(Lag::of);
     let curve = latency.map(|latency| Curve {
         first_ms: latency.curve.first_ms,
@@ -138,7 +138,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     )))
 }
 
-fn parted<T>(result: Result<T, String>) -> (Option<T>, Option<String>) {
+fn split_result<T>(result: Result<T, String>) -> (Option<T>, Option<String>) {
     match result {
         Ok(value) => (Some(value), None),
         Err(why) => (None, Some(why)),
@@ -171,18 +171,18 @@ fn minutes(correlator: &Correlator, a: &Channel, b: &Channel) -> Vec<Minute> {
     let minute = |ns: i64| (i128::from(ns) - i128::from(from)) / i128::from(PART_NS);
     let mut numbers: Vec<i128> = a.times_ns.iter().map(|&ns| minute(ns)).collect();
     numbers.dedup();
-    let numbers = numbers.into_iter().filter_map(|number| i64::try_from(number).ok());
-    let parts = numbers.filter_map(|number| {
-        let start = from.checked_add(number.checked_mul(PART_NS)?)?;
+    let numbers = numbers.into_iter().filter_map(|index| i64::try_from(index).ok());
+    let parts = numbers.filter_map(|index| {
+        let start = from.checked_add(index.checked_mul(PART_NS)?)?;
         let end = start.saturating_add(PART_NS);
         let (a, b) = (between(a, start, end), between(b, start, end));
         let has_both = !a.times_ns.is_empty() && !b.times_ns.is_empty();
-        has_both.then_some((number, a, b))
+        has_both.then_some((index, a, b))
     });
-    let found = parts.map(|(number, a, b)| {
-        let (latency, refused) = parted(correlator.latency(a, b).map_err(|why| why.to_string()));
+    let found = parts.map(|(index, a, b)| {
+        let (latency, refused) = split_result(correlator.latency(a, b).map_err(|why| why.to_string()));
         Minute {
-            minute: number,
+            minute: index,
             lag: latency.as_ref().map(Lag::of),
             refused,
         }

@@ -1,7 +1,7 @@
 //! Writes results and remarks.
 
 use eyre::WrapErr;
-use robocache::stream::is_obeyed;
+use robocache::stream::needs_escape;
 pub use robocache::stream::plain;
 use serde::Serialize;
 use std::fmt::{self, Display, Write as _};
@@ -20,7 +20,7 @@ pub fn quoted(text: &str) -> String {
     for c in text.chars() {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
-            c if is_obeyed(c) => {
+            c if needs_escape(c) => {
                 let mut units = [0; 2];
                 let units = c.encode_utf16(&mut units).iter();
                 out.extend(units.map(|unit| format!("\\u{unit:04x}")));
@@ -152,10 +152,10 @@ pub fn write(path: &Path, start: &str, text: &str) -> eyre::Result<()> {
 }
 
 /// Maximum number of characters in a cell of a table.
-const WIDEST: usize = 200;
+const MAX_CELL_CHARS: usize = 200;
 
 /// Minimum number of characters to which a name is cut.
-const LEAST_NAME: usize = 10;
+const MIN_NAME_CHARS: usize = 10;
 
 /// Rows of cells below headings, with text aligned left and numbers right. A cell that is too long is cut, and ends with `...`.
 pub struct Table {
@@ -179,13 +179,13 @@ impl Table {
     }
 
     /// Lays the table out in lines of `width` characters. If it is too wide, the gaps between columns become narrow, and then names
-    /// are cut, to [`LEAST_NAME`] at least.
+    /// are cut, to [`MIN_NAME_CHARS`] at least.
     pub fn within(&self, width: usize) -> String {
         let widths = self.widths();
         let needed = |gap: usize| widths.iter().sum::<usize>() + gap * widths.len().saturating_sub(1);
         let gap = if needed(2) > width { 1 } else { 2 };
         let over = needed(gap).saturating_sub(width);
-        self.lines(gap, widths[0].saturating_sub(over).max(LEAST_NAME))
+        self.lines(gap, widths[0].saturating_sub(over).max(MIN_NAME_CHARS))
     }
 
     fn widths(&self) -> Vec<usize> {
@@ -216,8 +216,8 @@ impl Table {
 }
 
 fn cut(cell: &str) -> String {
-    match cell.char_indices().nth(WIDEST) {
-        Some(_) => cell.chars().take(WIDEST - 3).chain("...".chars()).collect(),
+    match cell.char_indices().nth(MAX_CELL_CHARS) {
+        Some(_) => cell.chars().take(MAX_CELL_CHARS - 3).chain("...".chars()).collect(),
         None => cell.to_owned(),
     }
 }

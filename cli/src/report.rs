@@ -122,7 +122,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
 /// Writes the page, and returns its figures.
 pub fn write(args: &Args) -> eyre::Result<Figures> {
     // Channels and the configuration are checked first, as reading a long recording takes time.
-    let channels = chosen(&args.recording, &args.channels)?;
+    let channels = read_channel_charts(&args.recording, &args.channels)?;
     let mut computed: Vec<Watched> = Vec::new();
     let mut trial = None;
     let mut config = None;
@@ -144,7 +144,7 @@ pub fn write(args: &Args) -> eyre::Result<Figures> {
         config = Some((file.as_path(), std::fs::read_to_string(file)?));
     }
     let info = info::read(&args.recording)?;
-    let mut recorded = look(&args.recording, &args.offsets)?;
+    let mut recorded = read_drawings(&args.recording, &args.offsets)?;
     if let Some(trial) = &mut trial {
         // The offsets of the trial take account of the configuration's latencies.
         recorded.offsets = std::mem::take(&mut trial.offsets);
@@ -181,7 +181,7 @@ pub fn write(args: &Args) -> eyre::Result<Figures> {
 }
 
 /// Reads the channels that `words` name, each as a line.
-fn chosen(folder: &Path, words: &[String]) -> eyre::Result<Vec<Chart>> {
+fn read_channel_charts(folder: &Path, words: &[String]) -> eyre::Result<Vec<Chart>> {
     if words.is_empty() {
         return Ok(Vec::new());
     }
@@ -221,7 +221,7 @@ fn verdict(trial: Option<&Trial>, recorded: &[Observations]) -> String {
 }
 
 /// Reads the recording, and collects the drawings of its streams.
-fn look(folder: &Path, args: &offsets::Args) -> eyre::Result<Recorded> {
+fn read_drawings(folder: &Path, args: &offsets::Args) -> eyre::Result<Recorded> {
     let (mut reader, _) = Reader::open_readable(folder)?;
     let names: Vec<String> = reader.streams().map(str::to_owned).collect();
     let mut seen: Vec<StreamContent> = names.iter().map(|_| StreamContent::Nothing).collect();

@@ -119,7 +119,7 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
 
     let start = Instant::now();
     let mut tally = Tally::new(watch);
-    let mut fed = Replayed::new(inputs.len());
+    let mut replayed = Replayed::new(inputs.len());
     let mut latencies = offsets::latencies(&operations);
     // A section `lerobot:` with mistakes counts as absent, as above.
     latencies.extend(lerobot::latencies(&args.config, &latencies).unwrap_or_default());
@@ -146,11 +146,11 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
                     problems.push(format!("stream `{}`: {error}", inputs[streams[stream]]));
                     continue;
                 }
-                leap = finest.and_then(|(_, period_ns)| fed.leap(streams[stream], &message, period_ns));
+                leap = finest.and_then(|(_, period_ns)| replayed.leap(streams[stream], &message, period_ns));
                 if leap.is_some() {
                     break;
                 }
-                fed.message(streams[stream], &message);
+                replayed.message(streams[stream], &message);
                 judge.message(&inputs[streams[stream]], &message);
                 tally.arrival_ns = message.arrival_ns.filter(|_| order == Order::Arrival);
                 graph.message(streams[stream], &message, &mut tally);
@@ -166,7 +166,7 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
     let run = report::Run {
         operations: &operations,
         inputs: &inputs,
-        fed: &fed,
+        replayed: &replayed,
         leap: leap.zip(finest.map(|(operation, _)| operation)),
         took: start.elapsed(),
         order,

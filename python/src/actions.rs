@@ -12,7 +12,7 @@ use robocache::kinematics::actions::{
     Conversion, ConversionConfig, ConversionError, DeltaFrame, Kind, RotationForm, StepError,
 };
 
-/// Converts chunks of actions, `[..., T, d]`. `reference` is `[r]` for all of them, or `[..., r]`.
+/// Converts chunks of actions, `[..., T, d]`. `reference` is `[r]` for all chunks, or `[..., r]` for each.
 #[pyfunction]
 #[pyo3(signature = (actions, kind, to, reference, chain, rotation, to_rotation, frame, step_ns))]
 #[allow(clippy::too_many_arguments, reason = "Python names them")]
@@ -83,14 +83,14 @@ pub fn convert_actions(
     with_type!(job.actions, job.run(py))
 }
 
-/// Distances from their poses up to which joints are answers, metres and radians: in float64, and for poses that were rounded to
-/// float32.
+/// Largest distance from a pose at which joints are an answer, metres and radians.
 const TOLERANCE: f64 = 1e-8;
+/// The same tolerance for actions in float32, whose poses are rounded.
 const SINGLE_TOLERANCE: f64 = 2e-6;
-/// The fewest chunks that a thread takes at a time. At most this many are done by the calling thread.
+/// Fewest chunks that a thread takes at a time. The calling thread converts this many or fewer by itself.
 const CHUNKS_AT_A_TIME: usize = 16;
 
-/// A conversion, and its arrays.
+/// A conversion with its arrays.
 struct Job {
     conversion: Conversion,
     actions: Rows,
@@ -114,7 +114,7 @@ impl Job {
                         return results.chunks_exact_mut(of_chunk).enumerate().try_for_each(convert);
                     }
                     let chunks = results.par_chunks_exact_mut(of_chunk).enumerate();
-                    // The first chunk that is refused, whichever thread is first.
+                    // Finds the refused chunk with the least index, whichever thread is first.
                     let refused = chunks
                         .with_min_len(CHUNKS_AT_A_TIME)
                         .map(convert)
@@ -150,7 +150,7 @@ impl Job {
         Ok(())
     }
 
-    /// Names a chunk by its place in the array.
+    /// Makes the exception for a refused chunk, which names the place in the array.
     fn refused(&self, chunk: usize, error: &StepError) -> PyErr {
         let (_, leading) = self.actions.leading().split_last().unwrap_or((&0, &[]));
         let mut rest = chunk;

@@ -1,4 +1,4 @@
-//! An argument: an array of any library, taken by DLPack where it lies.
+//! Array arguments of any library, taken by DLPack and copied only if necessary.
 
 use crate::dlpack::{self, Imported};
 use crate::element::{self, Element, Place};
@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 /// An array of the caller: row-major without gaps, on the host or on a device.
 ///
-/// An array of the host that has gaps, another order or no alignment is copied. One of a device is refused: a copy there is
-/// the library's own matter (`contiguous()`, `ascontiguousarray`).
+/// A host array that has gaps, another order or no alignment is copied. A device array like that is refused, since its own
+/// library can copy it (`contiguous()`, `ascontiguousarray`).
 pub struct Array {
     memory: Held,
     address: u64,
@@ -36,11 +36,11 @@ enum Held {
 impl Memory for Array {}
 
 impl Array {
-    /// The array that `object` is, where it is. `stream` is the one that its library lets wait for it.
+    /// Takes `object` by DLPack. Its library makes `stream`, on which the elements are used, wait for them.
     pub fn new(name: &dyn Display, object: &Bound<'_, PyAny>, place: Place, stream: Option<isize>) -> PyResult<Self> {
         let capsule = capsule_of(object, stream).or_else(|error| {
             let error = error.value(object.py());
-            // What NumPy does not hand out as it lies: elements with gaps of no whole element, or, before 2.1, read-only ones.
+            // NumPy does not export strides of a fraction of an element, nor, before 2.1, read-only arrays: a copy is taken.
             let copy = if is_numpy(object)? {
                 object.call_method0("copy").ok()
             } else {
@@ -56,7 +56,7 @@ impl Array {
         Self::of_imported(name, imported, place)
     }
 
-    /// A tensor of this package, in which everything is there.
+    /// Takes a tensor of this package, whose elements are ready.
     pub fn of_own(tensor: &Tensor) -> Self {
         let part = tensor.part();
         Self {
@@ -71,7 +71,7 @@ impl Array {
         }
     }
 
-    /// The same array, whose elements were copied to the host.
+    /// The same array, with `copy` on the host as its elements.
     pub fn copied(self, copy: HostBuf) -> Self {
         Self {
             place: Place::Host,
@@ -117,7 +117,7 @@ impl Array {
             )));
         };
         copy.resize(bytes);
-        // The last axes without gaps are copied at once.
+        // The last axes that have no gaps are copied as one run.
         let at_once =
             (0..=shape.len()).find(|&axis| self::is_contiguous(&shape[axis..], strides.get(axis..).unwrap_or(&[])));
         let (apart, at_once) = shape.split_at(at_once.unwrap_or(shape.len()));
@@ -162,7 +162,7 @@ impl Array {
         }
     }
 
-    /// Its memory, which it holds.
+    /// The memory of the elements, without its owner.
     pub fn part(&self) -> Part {
         Part {
             address: self.address(),
@@ -173,7 +173,7 @@ impl Array {
         }
     }
 
-    /// True if its library lets nobody write it.
+    /// True if the library of the array forbids writing it.
     fn is_read_only(&self) -> bool {
         match &self.memory {
             Held::Borrowed(imported) => imported.flags() & dlpack::READ_ONLY != 0,
@@ -188,8 +188,8 @@ impl Array {
     /// If they are not on the host.
     pub fn bytes(&self) -> &[u8] {
         assert_eq!(self.place, Place::Host, "an array that is not on the host");
-        // SAFETY: the array is on the host, without gaps. That nobody writes it meanwhile is the caller's duty, as with any
-        // function of NumPy's that gives the interpreter free.
+        // SAFETY: the array is on the host, without gaps. The caller must not write it meanwhile, as with any NumPy function
+        // that releases the GIL.
         unsafe { element::bytes(self.address(), self.len() * self.element.size()) }
     }
 
@@ -202,7 +202,7 @@ impl Array {
         bytemuck::cast_slice(self.bytes())
     }
 
-    /// Refuses elements that are not of one of these types.
+    /// Returns the type of the elements, and refuses types that are not allowed.
     pub fn expect_dtype(&self, name: &dyn Display, allowed: &[Dtype]) -> PyResult<Dtype> {
         match self.element {
             Element::Number(dtype) if allowed.contains(&dtype) => Ok(dtype),
@@ -230,7 +230,7 @@ fn is_numpy(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     object.is_instance(&object.py().import("numpy")?.getattr("ndarray")?)
 }
 
-/// The refusal of a NumPy array whose elements DLPack has no type for.
+/// The exception for a NumPy array whose dtype does not exist in DLPack.
 fn wrong_dtype(name: &dyn Display, object: &Bound<'_, PyAny>) -> PyErr {
     let dtype = object.getattr("dtype").and_then(|dtype| dtype.str());
     let dtype = dtype.map_or_else(|_| "unknown".to_owned(), |dtype| dtype.to_string());
@@ -244,7 +244,7 @@ fn wrong_dtype(name: &dyn Display, object: &Bound<'_, PyAny>) -> PyErr {
     ))
 }
 
-/// Memory that holds the elements of an argument.
+/// Finds the memory that holds the elements of an argument. Refuses objects without DLPack, and masked arrays.
 pub fn place_of(name: &dyn Display, object: &Bound<'_, PyAny>) -> PyResult<Place> {
     let Ok(method) = object.getattr("__dlpack_device__") else {
         return Err(PyTypeError::new_err(format!(
@@ -271,7 +271,7 @@ pub fn place_of(name: &dyn Display, object: &Bound<'_, PyAny>) -> PyResult<Place
     }
 }
 
-/// Asks for a capsule, first of DLPack 1.0.
+/// Asks for a DLPack capsule of version 1.0, or else of an older version.
 fn capsule_of<'py>(object: &Bound<'py, PyAny>, stream: Option<isize>) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     let method = object.getattr("__dlpack__")?;
@@ -279,7 +279,7 @@ fn capsule_of<'py>(object: &Bound<'py, PyAny>, stream: Option<isize>) -> PyResul
     let with_version = arguments.copy()?;
     with_version.set_item("max_version", (1, 0))?;
     match method.call((), Some(&with_version)) {
-        // A library from before DLPack 1.0.
+        // A library older than DLPack 1.0 does not know the argument.
         Err(error) if error.is_instance_of::<PyTypeError>(py) => method.call((), Some(&arguments)),
         result => result,
     }
@@ -291,7 +291,7 @@ fn is_contiguous(shape: &[usize], strides: &[i64]) -> bool {
     }
     let mut step = 1;
     for (&n, &stride) in shape.iter().zip(strides).rev() {
-        // The stride of an axis without a second element is of no matter.
+        // The stride of an axis with a single element does not matter.
         if n > 1 && stride != step {
             return false;
         }
@@ -300,10 +300,10 @@ fn is_contiguous(shape: &[usize], strides: &[i64]) -> bool {
     true
 }
 
-/// Copies the runs of elements at each index of the first axes, in row-major order.
+/// Copies a run of elements for each index of `shape`, in row-major order, each to the next slice of `to`.
 ///
 /// # Safety
-/// At `address`, and at every sum of strides within the shape from there, is such a run.
+/// A run of elements must be at `address`, and at every offset from there that the shape and the strides give.
 unsafe fn gather<'a>(
     address: u64,
     shape: &[usize],

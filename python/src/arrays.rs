@@ -1,4 +1,4 @@
-//! The arguments of a call.
+//! The array arguments of a call.
 
 use crate::array::{Array, place_of};
 use crate::element::Place;
@@ -11,15 +11,15 @@ use robocache::device::gpu::Kind;
 use std::cell::OnceCell;
 use std::fmt::Display;
 
-/// The arrays of a call. The first one that is on a device opens a stream there, in which the call works.
+/// The arrays of a call. The first array that is on a device opens a stream there, on which the call works.
 pub struct Arrays {
-    /// A stream of the caller's whose work is waited for.
+    /// The caller's stream whose work is waited for, by DLPack's numbering.
     after: Option<isize>,
     stream: OnceCell<DeviceStream>,
 }
 
 impl Arrays {
-    /// None so far. `after` is a stream of the device whose work is waited for, by DLPack's numbering.
+    /// Starts without arrays. `after` is a stream of the device whose work is waited for, by DLPack's numbering.
     pub fn new(after: Option<isize>) -> Self {
         Self {
             after,
@@ -27,7 +27,7 @@ impl Arrays {
         }
     }
 
-    /// Takes an argument where it is. `name` says in errors which one it is.
+    /// Takes an argument in the memory where it is. Errors call it `name`.
     pub fn take(&self, name: &dyn Display, object: &Bound<'_, PyAny>) -> PyResult<Array> {
         let own = object.cast_exact::<Tensor>().ok().map(Bound::get);
         let place = match own {
@@ -51,7 +51,7 @@ impl Arrays {
         }
     }
 
-    /// Takes an argument to the host.
+    /// Takes an argument, and copies its elements to the host if they are on a device.
     pub fn take_to_host(&self, name: &dyn Display, object: &Bound<'_, PyAny>) -> PyResult<Array> {
         let array = self.take(name, object)?;
         let Some(stream) = self.stream.get().filter(|_| array.place() != Place::Host) else {

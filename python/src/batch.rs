@@ -1,20 +1,20 @@
-//! Facts that the arrays of a batch of trajectories state together.
+//! The form of a batch of trajectories, which its arrays must agree on.
 
 use crate::array::Array;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use robocache::device::Dtype;
 
-/// The types of values.
+/// Types that values may have.
 const FLOATS: [Dtype; 4] = [Dtype::Float32, Dtype::Float64, Dtype::Float16, Dtype::BFloat16];
 
-/// The form of a batch with as many samples and targets in each row.
+/// The form of a batch whose rows have equal numbers of samples and of targets.
 pub struct Form {
-    /// The rows; `None`: one trajectory without that axis.
+    /// Number of rows; `None` for one trajectory without an axis of rows.
     pub rows: Option<usize>,
     pub samples: usize,
     pub targets: usize,
-    /// The values of a sample; `None`: one, without that axis.
+    /// Number of values in a sample; `None` for one value without an axis of its own.
     pub dim: Option<usize>,
     /// True if all rows have the same targets.
     pub is_shared: bool,
@@ -22,7 +22,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// Refuses arrays that make no batch.
+    /// Reads the form, and refuses arrays whose shapes or types do not fit together.
     pub fn of(times: &Array, values: &Array, targets: &Array) -> PyResult<Self> {
         times.expect_dtype(&"times_ns", &[Dtype::Int64])?;
         targets.expect_dtype(&"targets_ns", &[Dtype::Int64])?;
@@ -72,12 +72,12 @@ impl Form {
         self.rows.into_iter().chain([self.targets]).collect()
     }
 
-    /// The shape of the values.
+    /// The shape of the resampled values.
     pub fn values_shape(&self) -> Vec<usize> {
         self.valid_shape().into_iter().chain(self.dim).collect()
     }
 
-    /// The targets of all rows.
+    /// The targets of all rows, one row after the other.
     pub fn spread(&self, targets: &[i64]) -> Vec<i64> {
         match self.is_shared {
             true => targets.repeat(self.rows.unwrap_or(1)),

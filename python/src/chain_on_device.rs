@@ -1,4 +1,4 @@
-//! Chains of robots over arrays that are on a GPU already.
+//! Kinematic chains over arrays that are on a GPU already.
 
 use crate::element::Element;
 use crate::inverse::Answers;
@@ -11,7 +11,7 @@ use robocache::device::gpu::{DeviceBuf, DeviceFault, DeviceSlice};
 use robocache::kinematics::{Frame, Solver};
 use robocache::ops::kinematics::gpu::{DeviceAnswers, DeviceStarts, GpuModel, GpuSolver};
 
-/// Memory of a device for a result.
+/// Device memory of a result.
 struct Result {
     memory: DeviceBuf,
     element: Element,
@@ -19,7 +19,7 @@ struct Result {
 }
 
 impl Result {
-    /// Room for elements in the shape of the rows, and then of `tail`.
+    /// Allocates a result with the dimensions of `rows`, followed by `tail`.
     fn new(stream: &DeviceStream, rows: &Rows, tail: &[usize], element: Element) -> PyResult<Self> {
         let shape: Vec<usize> = rows.leading().iter().chain(tail).copied().collect();
         let bytes = shape.iter().fold(element.size(), |bytes, &n| bytes.saturating_mul(n));
@@ -43,7 +43,7 @@ impl Result {
 }
 
 impl Chain {
-    /// A result with `tail` numbers for each row of `q`, which `launch` writes from those and waits for nothing.
+    /// Makes a result with `tail` numbers for each row of `q`. `launch` enqueues the kernel that writes it, and does not wait.
     fn of_rows<R: Number>(
         &self,
         stream: &DeviceStream,
@@ -73,7 +73,7 @@ impl Chain {
                     .links(links)
                     .map_err(failed)?;
                 self.of_rows::<R>(stream, q, &[links.len(), 7], |model, q, poses| {
-                    // SAFETY: the same, of the table, too.
+                    // SAFETY: the memory of all slices, and the table, outlive the synchronization.
                     unsafe { model.link_poses(q, &table, poses) }
                 })
             }
@@ -180,7 +180,7 @@ fn starts<'a>(stream: &DeviceStream, seeds: Option<&'a Rows>) -> PyResult<Device
     })
 }
 
-/// Memory of a device for the answers to poses.
+/// Device memory of the answers to poses.
 struct JointResults {
     joints: Result,
     valid: Result,

@@ -1,4 +1,4 @@
-//! Clouds that were taken, and what becomes of them.
+//! Point clouds as arguments, and the grids made from them.
 
 use crate::array::Array;
 use crate::arrays::Arrays;
@@ -10,22 +10,22 @@ use robocache::device::Dtype;
 use robocache::ops::voxelize::{VoxelCounters, VoxelLayout, VoxelizeConfig};
 use robocache::stream::{Cells, ColumnLayout, Layout, Message};
 
-/// A cloud as Python hands it over: its input, the names of its fields, and either one array `[N, C]` or one `[N]` for
-/// each field.
+/// A cloud as Python hands it over: its input, the names of its fields, and either one array `[N, C]` or an array `[N]`
+/// for each field.
 pub type Given<'py> = (Option<String>, Vec<String>, Vec<Bound<'py, PyAny>>);
 
-/// A cloud that was taken.
+/// A cloud whose arrays were taken and checked.
 pub struct CloudArrays {
     pub input: usize,
     pub fields: Vec<String>,
     pub arrays: Vec<Array>,
     pub points: usize,
-    /// True if it is one tensor `[N, C]`.
+    /// True if the cloud is one array `[N, C]`.
     pub is_tensor: bool,
 }
 
 impl CloudArrays {
-    /// Takes its arrays. `name` says in errors which cloud it is.
+    /// Takes and checks the arrays of a cloud. Errors call it `name`.
     pub fn take(name: &str, input: usize, given: &Given<'_>, arrays: &Arrays) -> PyResult<Self> {
         let (_, fields, objects) = given;
         let take = |object: &Bound<'_, PyAny>, name: String| -> PyResult<Array> {
@@ -76,13 +76,13 @@ impl CloudArrays {
         })
     }
 
-    /// Memory of the cloud, if all of it is in one place.
+    /// Memory that holds the cloud; `None` if its arrays are in different places.
     pub fn place(&self) -> Option<Place> {
         let first = self.arrays.first()?.place();
         self.arrays.iter().all(|array| array.place() == first).then_some(first)
     }
 
-    /// The cloud as a message on the host.
+    /// The cloud, which must be on the host, as a message.
     pub fn message(&self) -> Message {
         let column = |name: String, array: &Array| ColumnLayout {
             name: name.into(),
@@ -122,16 +122,16 @@ impl CloudArrays {
     }
 }
 
-/// A grid before Python has it.
+/// A grid before it is handed to Python.
 pub struct Made {
-    /// `coords` and `features`, or `values` alone.
+    /// The tensors `coords` and `features`, or `values` alone.
     pub tensors: Vec<Tensor>,
     pub counters: VoxelCounters,
     pub saturated: u64,
     pub unusable: Vec<(String, u64)>,
 }
 
-/// The shape of what is not `coo`.
+/// The shape of a grid in the layouts `dense` and `bits`.
 pub fn values_shape(config: &VoxelizeConfig) -> Vec<usize> {
     let [x, y, z] = config.shape;
     match config.layout {

@@ -1,4 +1,4 @@
-//! Configurations, read as the nodes read theirs.
+//! Configurations, read as the nodes read them.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -17,7 +17,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Makes an operation of one section of the configuration.
+    /// Makes an operation from one section of the configuration.
     pub fn build<T: 'static>(
         &self,
         section: &'static str,
@@ -37,7 +37,7 @@ impl Source {
             .ok_or_else(|| self.refused(section, "the section is not used"))
     }
 
-    /// The refusal of a section.
+    /// The error for a wrong section.
     pub fn refused(&self, section: &str, problem: impl Into<String>) -> AppError {
         AppError::Config {
             file: self.file.clone().into(),
@@ -47,12 +47,12 @@ impl Source {
     }
 }
 
-/// A configuration is wrong: the file, the section, the key, what came and what is allowed.
+/// The exception for a wrong configuration: names the file, the section, the key, the value and the allowed values.
 pub fn refusal(error: AppError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// Value made of a section, as a plugin makes it.
+/// Plugin that makes a value from a section, and keeps it in `made`.
 struct Section<T, F> {
     name: &'static str,
     make: F,
@@ -71,7 +71,7 @@ impl<T, F: Fn(&BuildContext<'_>) -> Result<T, AppError>> Plugin for Section<T, F
     }
 }
 
-/// The devices by the argument `device`. `None`: the CPU.
+/// Resolves the argument `device` to devices; `None` is the CPU.
 pub fn placement(device: Option<&str>) -> PyResult<Placement> {
     let choice = match device {
         None => DeviceChoice::Cpu,

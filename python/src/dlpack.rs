@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 
 pub const CPU: i32 = 1;
-/// Page-locked host memory.
+/// Page-locked host memory of CUDA.
 pub const CUDA_HOST: i32 = 3;
 /// Page-locked host memory of ROCm.
 pub const ROCM_HOST: i32 = 11;
@@ -22,7 +22,7 @@ const MAJOR: u32 = 1;
 
 const PLAIN: &CStr = c"dltensor";
 const VERSIONED: &CStr = c"dltensor_versioned";
-/// The consumer has taken the tensor out of the capsule, and calls its deleter.
+/// Name of a capsule from which a consumer has taken the tensor. The consumer calls the deleter.
 const USED_PLAIN: &CStr = c"used_dltensor";
 const USED_VERSIONED: &CStr = c"used_dltensor_versioned";
 
@@ -80,7 +80,7 @@ pub struct Exported<O> {
     _owner: O,
 }
 
-/// A tensor to hand out.
+/// A tensor to export in a capsule.
 pub struct Export<O> {
     pub data: *mut c_void,
     pub device: DlDevice,
@@ -91,7 +91,7 @@ pub struct Export<O> {
 }
 
 impl<O: Send + 'static> Export<O> {
-    /// A capsule, of the form that knows flags if `is_versioned`.
+    /// Makes a capsule: of DLPack 1.0, which has flags, if `is_versioned`, else of the older form.
     pub fn into_capsule(self, py: Python<'_>, is_versioned: bool, flags: u64) -> PyResult<Bound<'_, PyAny>> {
         let mut exported = Box::new(Exported {
             shape: self.shape,
@@ -134,7 +134,7 @@ fn new_capsule<'py>(
     name: &'static CStr,
     destructor: ffi::PyCapsule_Destructor,
 ) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: the name is static, and the destructor is that of what `managed` points to.
+    // SAFETY: the name is static, and the destructor fits the struct that `managed` points to.
     unsafe {
         let capsule = ffi::PyCapsule_New(managed, name.as_ptr(), Some(destructor));
         Bound::from_owned_ptr_or_err(py, capsule)
@@ -142,7 +142,7 @@ fn new_capsule<'py>(
 }
 
 unsafe extern "C" fn delete_plain<O>(managed: *mut Plain) {
-    // SAFETY: both boxes were made by `into_capsule`, and whoever has the tensor deletes it once.
+    // SAFETY: both boxes were made by `into_capsule`, and the holder of the tensor deletes it once.
     unsafe { drop(Box::from_raw(Box::from_raw(managed).context.cast::<Exported<O>>())) };
 }
 
@@ -172,7 +172,7 @@ unsafe extern "C" fn drop_versioned(capsule: *mut ffi::PyObject) {
 }
 
 /// # Safety
-/// The tensor is the caller's, and is not used any more.
+/// The caller must own the tensor, and nobody may use it afterwards.
 unsafe fn release_plain(managed: *mut Plain) {
     // SAFETY: the caller's promise.
     unsafe {
@@ -183,7 +183,7 @@ unsafe fn release_plain(managed: *mut Plain) {
 }
 
 /// # Safety
-/// As of [`release_plain`].
+/// The same as of [`release_plain`].
 unsafe fn release_versioned(managed: *mut Versioned) {
     // SAFETY: the caller's promise.
     unsafe {
@@ -193,7 +193,7 @@ unsafe fn release_versioned(managed: *mut Versioned) {
     }
 }
 
-/// A tensor taken out of a capsule. It is given back when dropped.
+/// A tensor taken out of a capsule. Its deleter is called when it is dropped.
 pub struct Imported(Managed);
 
 enum Managed {
@@ -209,19 +209,19 @@ struct ManagedVersioned(NonNull<Versioned>);
 
 // SAFETY: DLPack lets every thread read a tensor and call its deleter.
 unsafe impl Send for Imported {}
-// SAFETY: it is only read.
+// SAFETY: the tensor is only read.
 unsafe impl Sync for Imported {}
 
 impl Drop for ManagedPlain {
     fn drop(&mut self) {
-        // SAFETY: it was taken out of a capsule, which does not release it any more.
+        // SAFETY: the tensor was taken out of its capsule, which no longer releases it.
         unsafe { release_plain(self.0.as_ptr()) }
     }
 }
 
 impl Drop for ManagedVersioned {
     fn drop(&mut self) {
-        // SAFETY: as of `ManagedPlain`.
+        // SAFETY: as for `ManagedPlain`.
         unsafe { release_versioned(self.0.as_ptr()) }
     }
 }
@@ -230,8 +230,8 @@ impl Imported {
     /// Takes the tensor out of a capsule of either form.
     pub fn from_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Self> {
         let object = capsule.cast::<PyCapsule>()?.as_ptr();
-        // SAFETY: the pointer is asked for by the name that the capsule has, whose type it says; after the renaming the
-        // capsule's destructor leaves the tensor alone.
+        // SAFETY: the name of the capsule tells the type of its pointer. Once it is renamed, its destructor leaves the tensor
+        // alone.
         unsafe {
             if ffi::PyCapsule_IsValid(object, VERSIONED.as_ptr()) == 1 {
                 let managed = ffi::PyCapsule_GetPointer(object, VERSIONED.as_ptr()).cast::<Versioned>();
@@ -257,7 +257,7 @@ impl Imported {
         ))
     }
 
-    /// Its flags, such as [`READ_ONLY`]; 0 of the form that has none.
+    /// The tensor's flags, such as [`READ_ONLY`]; 0 in the form without flags.
     pub fn flags(&self) -> u64 {
         match &self.0 {
             Managed::Plain(_) => 0,
@@ -279,15 +279,15 @@ impl Imported {
 }
 
 impl DlTensor {
-    /// Its dimensions.
+    /// The dimensions.
     pub fn shape(&self) -> &[i64] {
         // SAFETY: the shape has `ndim` dimensions, which live as long as the tensor.
         unsafe { dimensions(self.shape, self.ndim) }
     }
 
-    /// Its strides, in elements; empty: row-major without gaps.
+    /// The strides, in elements; empty if the tensor is row-major without gaps.
     pub fn strides(&self) -> &[i64] {
-        // SAFETY: as of the shape, where it is not null.
+        // SAFETY: the strides are null, or there are `ndim` that live as long as the tensor.
         unsafe { dimensions(self.strides, self.ndim) }
     }
 

@@ -6,7 +6,7 @@ use robocache::device::Dtype;
 use robocache::device::gpu::Kind;
 use std::fmt;
 
-/// The type of an array's elements: those of tensors, and the truth values of masks.
+/// The type of an array's elements: a type of numbers, or booleans for masks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
     /// A number.
@@ -35,7 +35,7 @@ impl Element {
         }
     }
 
-    /// The code and the bits by which DLPack says it.
+    /// DLPack's code and bits for the type.
     pub fn dlpack(self) -> (u8, u8) {
         let code = match self {
             Self::Bool => 6,
@@ -49,7 +49,7 @@ impl Element {
         (code, 8 * self.size() as u8)
     }
 
-    /// The type that DLPack says so.
+    /// The type with this code and these bits in DLPack; `None` if it is not supported.
     pub fn from_dlpack(code: u8, bits: u8) -> Option<Self> {
         let numbers = Dtype::ALL.into_iter().map(Self::Number);
         numbers
@@ -69,7 +69,7 @@ impl From<Dtype> for Element {
 pub enum Place {
     /// Memory of the host.
     Host,
-    /// Memory of the GPU of that kind and ordinal.
+    /// Memory of the GPU with this kind and ordinal.
     Gpu(Kind, usize),
 }
 
@@ -83,8 +83,9 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// Checks a stream by DLPack's numbers: `None` is the legacy default stream, -1 none, another number a handle. Of CUDA 1
-    /// is the legacy default, 2 the thread's default, and 0 could be either; of ROCm 0 is the default, and there is no 1 and 2.
+    /// Checks a stream by DLPack's numbering: `None` is the legacy default stream, -1 no stream, another number a handle. On
+    /// CUDA 1 is the legacy default and 2 the thread's default; 0 could be either, and is refused. On ROCm 0 is the default, and
+    /// 1 and 2 are refused.
     pub fn check_stream(self, stream: Option<isize>) -> PyResult<()> {
         match (self, stream) {
             (_, None) | (Self::Gpu(Kind::Cuda, _), Some(-1 | 1..)) | (Self::Gpu(Kind::Hip, _), Some(-1 | 0 | 3..)) => {
@@ -103,7 +104,7 @@ impl Place {
     }
 }
 
-/// Memory of the host as bytes. Where there are none, they are aligned for whatever they are seen as.
+/// Views host memory as bytes. An empty slice is aligned to 8 bytes, so that it can be cast to any type of numbers.
 ///
 /// # Safety
 /// `len` bytes must be at `address`, and nobody may write them during `'a`.

@@ -1,22 +1,22 @@
-//! Estimates, before an observation is made, how far streams reach in time and how many observations that gives.
+//! Estimates the number and the size of the observations of some streams, before any observation is made.
 
 use robocache::ops::align::{AlignConfig, Aligner, Rows, TriggerConfig};
 
-/// The stamps of one stream, in the order in which they go in: of its samples, or of messages that have several.
+/// The stamps of one stream, in the order of input: of its samples, or of its messages, which may have several samples.
 pub struct Stamps<'a> {
     pub name: &'a str,
     pub stamps_ns: &'a [i64],
-    /// Times by which they go in: the stamps, or those of arrival.
+    /// Times that set the order of input: the stamps, or the times of arrival.
     pub order_ns: &'a [i64],
-    /// Number of those samples.
+    /// Number of samples.
     pub samples: usize,
 }
 
-/// The samples of all streams as a replay gives them: of all streams the one whose next time of `order_ns` is the least, or
-/// whose name sorts first; those of one stream in their order, also if these times go back.
+/// The samples of all streams in the order of a replay. The stream whose next `order_ns` is the least comes next; of equal
+/// times, the stream whose name sorts first. The samples of one stream keep their order, even if these times go back.
 pub struct Merge<'a> {
     streams: &'a [Stamps<'a>],
-    /// The streams by name.
+    /// Indices of the streams, sorted by name.
     order: Vec<usize>,
     next: Vec<usize>,
 }
@@ -34,7 +34,7 @@ impl<'a> Merge<'a> {
 }
 
 impl Iterator for Merge<'_> {
-    /// The stream, which of its samples, and the stamp.
+    /// The indices of the stream and of its sample, and the stamp.
     type Item = (usize, usize, i64);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -42,7 +42,7 @@ impl Iterator for Merge<'_> {
             let time_ns = *self.streams[stream].order_ns.get(self.next[stream])?;
             Some((time_ns, stream))
         });
-        // The first of those that are equal.
+        // Of equal times, this is the first in the order of names.
         let (_, stream) = heads.min_by_key(|&(time_ns, _)| time_ns)?;
         let at = self.next[stream];
         self.next[stream] += 1;
@@ -50,36 +50,35 @@ impl Iterator for Merge<'_> {
     }
 }
 
-/// The part of a configuration that sets the number of observations.
+/// The part of a configuration that sets the number and the size of observations.
 pub struct Pace {
-    /// The stream whose samples are the targets, and where the other rows of a window are.
+    /// The stream whose samples are the targets, and the places of the older rows of a window.
     trigger: Option<(usize, Rows)>,
-    /// The distance of windows, and that of targets, ns.
+    /// Time between the observations of a grid, ns.
     period_ns: i64,
     window: usize,
     stride: usize,
     emit_every: usize,
-    /// Greatest lead of a stamp, for each stream: one further ahead is a clock jump, behind which the grid starts anew.
+    /// Greatest step ahead of a stamp, for each stream. A greater step is a clock jump, after which the grid starts anew.
     jump_ns: Vec<Option<i64>>,
-    /// Greatest step back of a stamp, for each stream: one further back is a clock jump, too; any other is out of
-    /// order.
+    /// Greatest step back of a stamp, for each stream. A greater step is a clock jump, a smaller one is out of order.
     reset_ns: Vec<i64>,
     /// Bytes of a row: its values, masks, ages and time, in all outputs.
     row_bytes: usize,
 }
 
-/// The longest time in which no sample comes.
+/// The longest time without a sample.
 #[derive(Default)]
 struct Gap {
     from_ns: i64,
     ns: i64,
 }
 
-/// Greatest stamp that the nodes take.
+/// Greatest stamp that the nodes accept, ns.
 const LARGEST_STAMP: u64 = 1 << 61;
-/// The jump ahead of a stream if the configuration says none, with `max_wait_ms`.
+/// Default `jump_ms` of a stream, if the configuration has `max_wait_ms`.
 const JUMP_MS: f64 = 10_000.0;
-/// The jump back of a stream if the configuration says none.
+/// Default `reset_ms` of a stream.
 const RESET_MS: f64 = 1000.0;
 
 impl Pace {
@@ -120,11 +119,12 @@ impl Pace {
         }
     }
 
-    /// The time that these stamps, each with its stream, pass through without a clock jump, ns, and the longest gap.
+    /// Sums the steps ahead of `stamps` without clock jumps, ns, and finds the longest gap. Items are the index of a stream and a
+    /// stamp.
     fn passed(&self, stamps: impl Iterator<Item = (usize, i64)>) -> (i128, Gap) {
         let (mut newest, mut passed, mut longest) = (None, 0_i128, Gap::default());
         for (stream, stamp_ns) in stamps {
-            // What is out of range is dropped.
+            // The nodes drop stamps that are out of range.
             if stamp_ns.unsigned_abs() > LARGEST_STAMP {
                 continue;
             }
@@ -137,7 +137,8 @@ impl Pace {
             if ns > longest.ns {
                 longest = Gap { from_ns, ns };
             }
-            // Behind a jump there are targets from its stamp on alone. A stamp that goes back may have them sent again.
+            // After a jump ahead, targets begin at its stamp. After a jump back, the same targets may be sent again, and count
+            // twice.
             if ns > 0 && self.jump_ns[stream].is_none_or(|jump_ns| ns <= jump_ns) {
                 passed += i128::from(ns);
             }
@@ -145,10 +146,10 @@ impl Pace {
         (passed, longest)
     }
 
-    /// Estimates the observations and the rows that they show, at most a few more or less, and gives the longest gap.
+    /// Estimates, to within a few, the numbers of observations and of their distinct rows, and finds the longest gap.
     fn observations(&self, streams: &[Stamps<'_>]) -> (u64, u64, Gap) {
         let (together, longest) = self.passed(Merge::new(streams).map(|(stream, _, stamp_ns)| (stream, stamp_ns)));
-        // In the order of arrival, streams whose clocks are apart go back and forth.
+        // In the order of arrival, stamps of streams with different clocks go back and forth, which adds up too much time.
         let each = streams.iter().enumerate().map(|(stream, of)| {
             let (passed, _) = self.passed(of.stamps_ns.iter().map(|&stamp_ns| (stream, stamp_ns)));
             passed
@@ -175,11 +176,12 @@ impl Pace {
         (observations, rows, longest)
     }
 
-    /// Estimates the observations and the rows that they show. Refuses those that do not fit into `most_bytes`, in words. `is_gathered`: each window is to have rows of its own.
+    /// Estimates the numbers of observations and of their distinct rows; an error is the reason why they do not fit into
+    /// `most_bytes`. If `is_gathered`, each window has a copy of its rows, too.
     pub fn check(&self, streams: &[Stamps<'_>], most_bytes: u64, is_gathered: bool) -> Result<(usize, usize), String> {
         let (observations, rows, gap) = self.observations(streams);
         let (window, row_bytes) = (self.window as u64, self.row_bytes as u64);
-        // A row is found by its time.
+        // Each row has an entry in a map from times to rows.
         let found_bytes = 4 * size_of::<i64>() as u64;
         let index_bytes = (window + 1) * size_of::<i64>() as u64;
         let gathered = if is_gathered { window * row_bytes } else { 0 };

@@ -1,4 +1,4 @@
-//! Joints for poses over arrays.
+//! Inverse kinematics over arrays.
 
 use crate::arrays::Arrays;
 use crate::element::Element;
@@ -11,10 +11,10 @@ use robocache::device::Dtype;
 use robocache::kinematics::{self, Answer, InverseError, Pose, Select, Solver, Task};
 use std::borrow::Cow;
 
-/// `joints`, `valid`, `position_error_m`, `rotation_error_rad`, `seed`, `iterations`.
+/// The tensors `joints`, `valid`, `position_error_m`, `rotation_error_rad`, `seed`, `iterations`.
 pub type Answers = (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor);
 
-/// Choice of how joints are found. Only trajectories have a `max_joint_step`, and all answers (`ik_all`) no `select`.
+/// Options of inverse kinematics. Only trajectories have a `max_joint_step`; `ik_all` ignores `select`.
 #[pyclass(frozen, module = "robocache._native")]
 pub struct InverseConfig(kinematics::InverseConfig);
 
@@ -53,7 +53,7 @@ impl InverseConfig {
     }
 }
 
-/// Finds joints for each of `poses`, `[..., 7]`, from a start for all of them, `[n]`, or for each, `[..., n]`.
+/// Finds joints for each of `poses`, `[..., 7]`. The start `seed` is `[n]` for all poses, or `[..., n]` for each.
 #[pyfunction]
 #[pyo3(signature = (chain, poses, seed, config))]
 pub fn ik(
@@ -69,8 +69,8 @@ pub fn ik(
     with_type!(poses, chain.ik_of(py, arrays, &poses, seeds.as_ref(), config))
 }
 
-/// Finds all answers to each of `poses`, `[..., 7]`, from a start for all of them, `[n]`, or for each, `[..., n]`. The results have an
-/// axis of the starts behind the leading ones.
+/// Finds all answers to each of `poses`, `[..., 7]`. The first start `seed` is `[n]` for all poses, or `[..., n]` for each. The
+/// results have an axis of starts after the leading axes.
 #[pyfunction]
 #[pyo3(signature = (chain, poses, seed, config))]
 pub fn ik_all(
@@ -92,8 +92,8 @@ pub fn ik_all(
     with_type!(poses, chain.ik_all_of(py, &poses, seeds.as_ref(), config))
 }
 
-/// Finds joints along trajectories of poses, `[..., T, 7]`, from a start for all of them, `[n]`, or for each, `[..., n]`. Behind the
-/// answers is `branch`.
+/// Finds joints along trajectories of poses, `[..., T, 7]`. The start `seed` is `[n]` for all trajectories, or `[..., n]` for
+/// each. Returns the answers and `branch`.
 #[pyfunction]
 #[pyo3(signature = (chain, poses, seed, config))]
 pub fn ik_path(
@@ -118,7 +118,7 @@ pub fn ik_path(
 }
 
 impl Chain {
-    /// Takes the starts: one for all, or for each of `leading`.
+    /// Takes the starts: one row for all `poses`, or a row for each index of `leading`.
     fn take_seeds(
         &self,
         arrays: &Arrays,
@@ -208,7 +208,7 @@ impl Chain {
         Ok((self.tensors(poses, &[], joints, &answers)?, branches))
     }
 
-    /// The results for poses, with the dimensions `places` of the answers to each.
+    /// Makes the tensors of the results. `places` are the dimensions of the answers to one pose.
     fn tensors<R: Number>(
         &self,
         poses: &Rows,
@@ -238,12 +238,12 @@ fn take_poses(arrays: &Arrays, poses: &Bound<'_, PyAny>) -> PyResult<Rows> {
     Rows::take(arrays, "poses", poses, 7, "x y z qx qy qz qw")
 }
 
-/// The poses of an argument.
+/// The values of an argument as poses.
 fn targets<R: Number>(poses: &Rows) -> &[Pose<R>] {
     poses.values::<R>().as_chunks().0
 }
 
-/// A start for each of `count` targets or trajectories.
+/// Returns a start for each of `count` targets or trajectories; a single start is repeated.
 fn spread<R: Number>(seeds: &Rows, count: usize) -> PyResult<Cow<'_, [R]>> {
     let values = seeds.values::<R>();
     if !seeds.leading().is_empty() {
@@ -256,7 +256,7 @@ fn spread<R: Number>(seeds: &Rows, count: usize) -> PyResult<Cow<'_, [R]>> {
     Ok(all.into())
 }
 
-/// A number of each answer.
+/// Reads one number of each answer.
 fn of_answers<R, T: Clone + Default>(answers: &[Answer<R>], of: impl Fn(&Answer<R>) -> T) -> PyResult<Vec<T>> {
     let mut values = filled(T::default(), answers.len(), 1)?;
     for (value, answer) in values.iter_mut().zip(answers) {
@@ -276,7 +276,7 @@ fn task_of(task: &str) -> PyResult<Task> {
     }
 }
 
-/// The choice of a name. The solver has none for all answers, and a trajectory goes on from one.
+/// Parses `select`. The solver does not know `all`: a trajectory goes on from one answer, and `ik_all` finds all of them.
 fn select_of(select: &str, is_path: bool) -> PyResult<Select> {
     match select {
         "first" => Ok(Select::First),
@@ -288,7 +288,7 @@ fn select_of(select: &str, is_path: bool) -> PyResult<Select> {
     }
 }
 
-/// A number of seeds or steps. Its upper end is the solver's matter.
+/// Checks a number of seeds or steps; the solver checks its upper limit.
 fn count<N: TryFrom<i64>>(name: &str, came: i64) -> PyResult<N> {
     let words = || PyValueError::new_err(format!("`{name}` is {came} (allowed: a number from 1 on)"));
     N::try_from(came).map_err(|_| words())

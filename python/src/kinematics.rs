@@ -1,4 +1,4 @@
-//! Chains of robots over arrays: poses, Jacobians and velocities.
+//! Kinematic chains over arrays: poses, Jacobians and velocities.
 
 use crate::array::Array;
 use crate::arrays::Arrays;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
-/// A chain of a robot, in both types that it computes in.
+/// A kinematic chain of a robot, with a model for float32 and one for float64.
 #[pyclass(frozen, module = "robocache._native")]
 pub struct Chain {
     pub chain: kinematics::Chain,
@@ -24,9 +24,9 @@ pub struct Chain {
     double: Model<f64>,
 }
 
-/// A type that chains compute in.
+/// A type of numbers that chains compute in.
 pub trait Number: Real + Primitive {
-    /// The chain in this type.
+    /// The model of the chain in this type.
     fn model(chain: &Chain) -> &Model<Self>;
 }
 
@@ -60,7 +60,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Takes an argument. `width` is the length of its last axis, and `meaning` says in errors what lies along it.
+    /// Takes an argument whose last axis has the length `width`. Errors say by `meaning` what lies along that axis.
     pub fn take(arrays: &Arrays, name: &str, object: &Bound<'_, PyAny>, width: usize, meaning: &str) -> PyResult<Self> {
         let rows = Self::take_any(arrays, name, object)?;
         if rows.shape().last() != Some(&width) {
@@ -84,7 +84,7 @@ impl Rows {
         Ok(Self { array, dtype })
     }
 
-    /// Refuses an argument that is not on the host, and brings none here silently. `problem` says what does not happen elsewhere.
+    /// Refuses an argument that is not on the host, rather than copy it silently. `problem` says what a device does not do.
     pub fn expect_on_host(&self, name: &str, problem: &str) -> PyResult<()> {
         match self.array.place() {
             Place::Host => Ok(()),
@@ -95,7 +95,7 @@ impl Rows {
         }
     }
 
-    /// Refuses an argument that is not where the first one is.
+    /// Refuses an argument that is not in the same memory as `first`.
     pub fn expect_place_of(&self, name: &str, first_name: &str, first: &Self) -> PyResult<()> {
         let (place, first) = (self.array.place(), first.array.place());
         if place == first {
@@ -106,7 +106,7 @@ impl Rows {
         )))
     }
 
-    /// Refuses an argument that is neither one row for all of the call's `things` nor a row for each of them.
+    /// Refuses an argument that has neither one row for all `things` of the call nor a row for each index of `leading`.
     pub fn expect_for_each(&self, name: &str, things: &str, leading: &[usize]) -> PyResult<()> {
         if self.leading().is_empty() || self.leading() == leading {
             return Ok(());
@@ -168,7 +168,7 @@ impl Rows {
         Tensor::of_vec(memory, self.dtype, &shape)
     }
 
-    /// Refuses an argument of another type than the first one's.
+    /// Refuses an argument whose type is not that of `first`.
     pub fn expect_type_of(&self, name: &str, first_name: &str, first: &Self) -> PyResult<()> {
         if self.dtype == first.dtype {
             return Ok(());
@@ -180,7 +180,7 @@ impl Rows {
     }
 }
 
-/// Room for `of_row` values of each of `rows` rows, or the exception for a lack of memory.
+/// Allocates `of_row` copies of `value` for each of `rows` rows; raises `MemoryError` if there is not enough memory.
 pub fn filled<T: Clone>(value: T, rows: usize, of_row: usize) -> PyResult<Vec<T>> {
     let len = rows.saturating_mul(of_row);
     let mut values = Vec::new();
@@ -270,13 +270,13 @@ impl Chain {
         self.chain.links().collect()
     }
 
-    /// Peculiarities of the file that are to be told.
+    /// Warnings about peculiarities of the file.
     #[getter]
     fn warnings(&self) -> Vec<String> {
         self.chain.warnings().to_vec()
     }
 
-    /// The pose of the tip, or of its tool, `[..., 7]`; of each of `links` `[..., L, 7]`.
+    /// The pose of the tip, or of its tool, `[..., 7]`; with `links` the pose of each of these links, `[..., L, 7]`.
     #[pyo3(signature = (q, links=None))]
     fn fk(&self, py: Python<'_>, q: &Bound<'_, PyAny>, links: Option<Vec<String>>) -> PyResult<Tensor> {
         let arrays = Arrays::new(None);
@@ -405,7 +405,7 @@ impl Chain {
     }
 }
 
-/// The transform of a tool's pose, whose quaternion is of norm 1, to within 1 %.
+/// Makes the transform of a tool's pose. Refuses a quaternion whose norm is off by more than 1 %.
 fn tool_of([x, y, z, rotation @ ..]: [f64; 7]) -> PyResult<RigidTransform<f64>> {
     let numbers = [x, y, z].into_iter().chain(rotation);
     if !(numbers.into_iter().all(f64::is_finite) && UNIT_NORMS.contains(&norm(rotation))) {

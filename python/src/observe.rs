@@ -17,10 +17,10 @@ use robocache::stream::{Message, Selection};
 use robocache::time::ms_to_ns;
 use std::collections::HashMap;
 
-/// Result of a section.
+/// The aligner of a section, with the facts that a run needs.
 struct Made {
     aligner: Aligner,
-    /// The inputs that are attached and left out.
+    /// Inputs that the configuration attaches and the run leaves out.
     left_out: Vec<String>,
     pace: Pace,
     /// Latency of each stream, ns.
@@ -31,24 +31,25 @@ struct Made {
 
 /// Options of a run beside its configuration.
 struct Asked<'a> {
-    /// The most that the observations may take.
+    /// Most bytes that the observations may take.
     most_bytes: u64,
-    /// True if the windows are made, and not only their rows.
+    /// True if the windows are made, too, and not only their distinct rows.
     is_gathered: bool,
-    /// Streams that may be off, by their input or their name.
+    /// Streams whose stamps may be off, by their input or their name.
     allowed: &'a [String],
 }
 
 impl Made {
-    /// Makes the result of a section, with the messages that it attaches of the inputs that are `kept`.
+    /// Makes the aligner of a section. Of the inputs that it attaches, only those in `kept` stay.
     fn of(py: Python<'_>, source: &Source, section: &str, device: Option<&str>, kept: Vec<String>) -> PyResult<Self> {
         let placement = placement(device)?;
         let made = py.detach(|| made(source, section, placement, kept));
         made.map_err(refusal)
     }
 
-    /// A run with room for the observations of streams with these stamps, each with its input and, if it is known, when its
-    /// messages arrived; and what is said of them. Refuses streams that are off, and more observations than there is room for.
+    /// Starts a run with memory for all observations of these streams, and collects facts about the streams. Arrivals are the
+    /// times at which a stream's messages arrived, if known. Refuses streams whose stamps are off, and more observations than
+    /// fit into memory.
     fn start(
         self,
         stamps: &[Stamps<'_>],
@@ -66,20 +67,20 @@ impl Made {
             by_arrival: false,
         };
         let most = self.pace.check(stamps, asked.most_bytes, asked.is_gathered);
-        // The observations do not fit into memory: with what is said of the streams.
+        // The exception has the spans of the streams, too: Python looks there for the cause, such as a wrong unit.
         let most = most.map_err(|words| PyMemoryError::new_err((words, about.spans.clone())))?;
         Ok((Run::new(self.aligner, most)?, about))
     }
 }
 
-/// Makes the aligner of a section. Nobody asks here, and no timer ticks.
+/// Makes the aligner of a section. Refuses triggers by request or timer: offline there are no requests or ticks.
 fn made(source: &Source, section: &str, placement: Placement, kept: Vec<String>) -> Result<Made, AppError> {
     let is_split = section == "align";
     let name = if is_split { "align" } else { "fuse" };
     let made = source.build(name, placement, move |app| {
         let mut config: AlignConfig = app.config()?;
         let make = if is_split { Aligner::aligned } else { Aligner::fused };
-        // What is wrong with `attach` is wrong here, too.
+        // Checks the whole of `attach`, also the inputs that are left out below.
         make(&config, app.placement()).map_err(|error| app.refused(&error))?;
         let (attach, left_out): (Vec<_>, Vec<_>) = std::mem::take(&mut config.attach)
             .into_iter()
@@ -107,8 +108,9 @@ fn made(source: &Source, section: &str, placement: Placement, kept: Vec<String>)
     Ok(made)
 }
 
-/// Judges streams by when they arrived, but for those that are `allowed`: pairs of a stream, with its input and latency, and of
-/// what is known of it. Returns those that are a little off, in words.
+/// Judges the stamps of streams by their times of arrival, except for streams that are `allowed`. Items are the input, name,
+/// latency (ns), stamps and, if known, arrivals of a stream. Returns warnings of streams that are a little off; refuses streams
+/// that are further off.
 fn judge<'a>(
     streams: impl Iterator<Item = (&'a str, &'a str, i64, &'a [i64], Option<&'a [i64]>)>,
     allowed: &[String],
@@ -133,7 +135,7 @@ fn judge<'a>(
     }
 }
 
-/// A name that is allowed to be off, and is that of no stream.
+/// Refuses a name in `allowed` that belongs to no stream.
 fn check_allowed<'a>(allowed: &[String], known: impl Iterator<Item = &'a str> + Clone) -> PyResult<()> {
     match allowed
         .iter()
@@ -152,7 +154,8 @@ fn check_allowed<'a>(allowed: &[String], known: impl Iterator<Item = &'a str> + 
     }
 }
 
-/// Runs `section`, align or fuse, over `(name, times_ns, values)` of each stream. `arrivals` are names and times of arrival.
+/// Runs `section`, align or fuse, over `(name, times_ns, values)` of each stream. `arrivals` are names of streams with their
+/// times of arrival.
 #[pyfunction]
 #[pyo3(signature = (section, streams, config, most_bytes, invalid, arrivals, allowed, device=None, stream=None))]
 #[allow(clippy::too_many_arguments, reason = "Python names them")]
@@ -241,8 +244,8 @@ pub fn observe(
     observed(py, run, &names, &about, invalid)
 }
 
-/// Runs fuse over a recording, whose streams are `recorded`. `streams` are pairs of an input and the stream that it is recorded
-/// as, if that has another name. `order` is `arrival`, `stamp`, or `None` for that of arrival if it is known.
+/// Runs fuse over a recording, whose streams are `recorded`. Inputs that were recorded by another name have that name in
+/// `streams`. Messages go in by the order `arrival` or `stamp`; `None` is the order of arrival if it is known, else of stamps.
 #[pyfunction]
 #[pyo3(signature = (path, recorded, config, streams, most_bytes, is_gathered, invalid, allowed, device=None, uses_broken=false, order=None))]
 #[allow(clippy::too_many_arguments, reason = "Python names them")]
@@ -260,7 +263,7 @@ pub fn observe_recording(
     uses_broken: bool,
     order: Option<&str>,
 ) -> PyResult<Vec<Observed>> {
-    // What is attached is taken where it was recorded.
+    // Attached inputs stay if they were recorded.
     let renamed = streams.iter().filter(|(_, source)| recorded.contains(source));
     let kept = renamed.map(|(input, _)| input.clone());
     let kept = kept.chain(recorded.iter().filter(|name| !streams.contains_key(*name)).cloned());
@@ -318,7 +321,7 @@ pub fn observe_recording(
     observed(py, run, &sources, &about, invalid)
 }
 
-/// True if the messages of these streams go in in the order in which they came: as `order` says, or if the recording tells it.
+/// True if messages go in by their arrival: if `order` says so, or is `None` and the recording knows the order of arrival.
 fn is_by_arrival(order: Option<&str>, streams: &[Indexed], names: &[String], path: &str) -> PyResult<bool> {
     let unknown = streams
         .iter()
@@ -338,14 +341,15 @@ fn is_by_arrival(order: Option<&str>, streams: &[Indexed], names: &[String], pat
     }
 }
 
-/// The stamps of a recorded stream, ns, as a node reads them: those that it was recorded with, unless its metadata have others.
+/// Reads the stamps of a recorded stream, ns, as a node would: those in the recording, unless they are to be read from the
+/// metadata of its messages.
 fn stamps_of(stream: &mut Indexed, selection: &Selection, name: &str, path: &str) -> PyResult<Vec<i64>> {
     let mut stamps = stream.timestamps_ns().to_vec();
     let mut message = Message::default();
     for (at, stamp) in stamps.iter_mut().enumerate() {
         stream.read(at, &mut message).map_err(unreadable)?;
         let header = &mut message.header;
-        // Whether a sender gives stamps does not change from one message to the next.
+        // A sender gives stamps with all of its messages or with none: the first message tells.
         if at == 0 && !header.is_unstamped() && !selection.has_metadata_stamp() {
             break;
         }

@@ -11,41 +11,41 @@ use robocache::device::Dtype;
 /// The observations of whole streams, row by row: a row that several windows show is stored once.
 #[pyclass(frozen, get_all, module = "robocache")]
 pub struct Observed {
-    /// The streams in it, in the order of the columns.
+    /// Names of the modalities, in the order of the columns.
     modalities: Vec<String>,
     /// M + 1: modality m is columns `offsets[m]..offsets[m + 1]`.
     offsets: Vec<i64>,
     /// The rows, `[U, D]`.
     values: Py<Tensor>,
-    /// bool `[U, M]`.
+    /// Validity masks of the rows, bool `[U, M]`.
     valid: Py<Tensor>,
-    /// int64 `[U, M]`.
+    /// Ages of the samples, ns, int64 `[U, M]`.
     age_ns: Py<Tensor>,
-    /// int64 `[U]`.
+    /// Targets of the rows, ns, int64 `[U]`.
     timestamps_ns: Py<Tensor>,
-    /// int64 `[N, T]`: the rows of each window.
+    /// Indices of the rows of each window, int64 `[N, T]`.
     index: Py<Tensor>,
-    /// int64 `[N]`.
+    /// Epochs of the observations, int64 `[N]`.
     epoch: Py<Tensor>,
-    /// Samples that came for a target already made, or sooner than `min_period_ms`.
+    /// Number of samples that came after their target was made, or sooner than `min_period_ms`.
     late_samples: i64,
-    /// Samples that could not be used, by modality and reason.
+    /// Numbers of samples that could not be used, by modality and reason.
     dropped: Vec<(String, &'static str, u64)>,
-    /// The inputs that the configuration attaches, which are left out.
+    /// Inputs that the configuration attaches and the run left out.
     left_out: Vec<String>,
-    /// Attached streams: the output and the stream of each, and, both int64 `[N, T]`, the number of the message that a
-    /// row has and the time from that to the row's target, ns; -1 if a row has none.
+    /// Attached streams: output and stream, then the number of each row's message and the time from the message to the row's
+    /// target, ns, both int64 `[N, T]`. A row without a message has -1.
     attached: Vec<(String, String, Py<Tensor>, Py<Tensor>)>,
     /// The [`Span`] of each stream with a stamp.
     spans: Vec<Span>,
-    /// Streams whose stamps are off, in words.
+    /// Warnings about streams whose stamps are off.
     off: Vec<String>,
-    /// True if messages went in in the order in which they came, false if in that of their stamps.
+    /// True if messages went in by their arrival, false if by their stamps.
     by_arrival: bool,
 }
 
-/// The name of a stream, its least stamp and its greatest one, how many it has, and, if the last is before the first, how
-/// many are before the one before them. Messages of several samples have one.
+/// The name of a stream, its least stamp, its greatest stamp, their number, and the number of stamps that are less than the stamp
+/// before. The last number is 0 unless the last stamp is less than the first. A message of several samples has one stamp.
 pub type Span = (String, i64, i64, usize, usize);
 
 /// Facts about streams beside their observations.
@@ -57,7 +57,8 @@ pub struct About {
     pub by_arrival: bool,
 }
 
-/// Replaces values that are not valid by `invalid`. `sources` are the streams.
+/// Makes the observations of each output of a run, with `invalid` in place of values that are not valid. `sources` are the
+/// names of the streams.
 pub fn observed(
     py: Python<'_>,
     run: Run,

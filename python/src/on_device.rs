@@ -17,10 +17,10 @@ use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig};
 use robocache::time::is_stamp_in_range;
 use std::sync::{Arc, Mutex};
 
-/// The grids of a batch are in its memory.
+/// The owner of a batch's grids.
 impl Memory for Mutex<VoxelizeBatch> {}
 
-/// Resamples a batch where it is.
+/// Resamples a batch on its device.
 pub fn resample(
     stream: &DeviceStream,
     config: &ResampleConfig,
@@ -42,7 +42,7 @@ pub fn resample(
             let host = form.spread(&host);
             let bytes: &[u8] = bytemuck::cast_slice(&host);
             spread = stream.memory(bytes.len())?;
-            // SAFETY: the stream is synchronized before `host` is given up: `finish`, or here.
+            // SAFETY: the stream is synchronized before `host` is dropped.
             unsafe { spread.upload(0, bytes) }.map_err(failed)?;
             stream.gpu.synchronize().map_err(failed)?;
             spread.slice(0, Dtype::Int64, host.len()).map_err(refused)?
@@ -73,7 +73,7 @@ pub fn resample(
     ))
 }
 
-/// The kernels rely on times that ascend. They are looked at on the host.
+/// Checks on the host that times ascend, which the kernels rely on, and that they are in range.
 fn check_times(stream: &DeviceStream, form: &Form, times: &Array) -> PyResult<()> {
     let mut host = vec![0i64; times.len()];
     stream.fetch(times, bytemuck::cast_slice_mut(&mut host))?;
@@ -95,11 +95,11 @@ fn check_times(stream: &DeviceStream, form: &Form, times: &Array) -> PyResult<()
     Ok(())
 }
 
-/// Makes the grid of a cloud `[N, C]` where it is.
+/// Makes the grid of a cloud `[N, C]` on its device.
 pub fn voxelize(stream: &DeviceStream, config: &VoxelizeConfig, cloud: &CloudArrays) -> PyResult<Made> {
     let array = &cloud.arrays[0];
     let (slice, dtype) = (stream.slice(array)?, dtype(array.element()));
-    // Clouds are read from memory of the engine's own: a copy within the device.
+    // The engine reads clouds from its own memory, so the cloud is copied within the device.
     let points = stream.memory(slice.bytes())?;
     // SAFETY: the array holds its elements until the stream is synchronized.
     unsafe { points.copy_from_slice(0, slice) }.map_err(failed)?;
@@ -112,7 +112,7 @@ pub fn voxelize(stream: &DeviceStream, config: &VoxelizeConfig, cloud: &CloudArr
     };
     let fields: Vec<DeviceField<'_>> = cloud.fields.iter().map(String::as_str).enumerate().map(field).collect();
     let made = grid_of(stream, config, &points, cloud.points, &fields);
-    // The copy may still be on its way if something failed.
+    // Waits for the copy, which may still be in flight if something failed.
     let done = stream.gpu.synchronize().map_err(failed);
     made.and_then(|made| done.map(|()| made))
 }
@@ -161,7 +161,7 @@ fn grid_of(
     let names = names_of_fields(config);
     let owner: Arc<dyn Memory> = Arc::new(Mutex::new(batch));
     let tensors = parts.into_iter().map(|(address, dtype, shape)| {
-        // SAFETY: the batch has the grid, and the stream that wrote it is synchronized before anybody has the tensor.
+        // SAFETY: the batch owns the grid, and the stream that wrote it is synchronized before anybody gets the tensor.
         unsafe { stream.tensor_of(address, dtype.into(), shape, owner.clone()) }
     });
     Ok(Made {
@@ -172,7 +172,7 @@ fn grid_of(
     })
 }
 
-/// The fields beside x, y and z that channels are computed from, in the order in which they first name them.
+/// Fields beside x, y and z that channels are computed from, in the order of their first use.
 fn names_of_fields(config: &VoxelizeConfig) -> Vec<String> {
     let mut names = Vec::new();
     for channel in &config.channels {

@@ -1,4 +1,4 @@
-//! Methods of a [`Tensor`] for Python: DLPack, and a few more.
+//! Python methods of a [`Tensor`]: DLPack, and a few more.
 
 use crate::arrays::Arrays;
 use crate::dlpack::{self, DlDevice};
@@ -66,7 +66,7 @@ impl Tensor {
         (kind, ordinal)
     }
 
-    /// The array of another library, which is not copied but if it lies on the host with gaps.
+    /// Takes an array of another library. It is copied only if it is on the host and has gaps.
     #[staticmethod]
     fn from_dlpack(array: &Bound<'_, PyAny>) -> PyResult<Self> {
         let array = Arrays::new(None).take(&"array", array)?;
@@ -98,7 +98,7 @@ impl Tensor {
         self.part().bytes()
     }
 
-    /// A copy on another device: on `cuda:N` or `hip:N` of a tensor of the host, on `cpu` of one of a device. The tensor itself, if it
+    /// Copies the tensor to `device`: from the host to `cuda:N` or `hip:N`, from a device to `cpu`. Returns the tensor itself if it
     /// is there already.
     fn to<'py>(this: Bound<'py, Self>, device: &str) -> PyResult<Bound<'py, Self>> {
         let (py, tensor) = (this.py(), this.get());
@@ -124,8 +124,8 @@ impl Tensor {
         Bound::new(py, copy?)
     }
 
-    /// Writes a number to the elements of each span `[begin, end)` of a tensor of a device, where it lies. Nobody else may use the
-    /// tensor yet.
+    /// Writes a number to the elements of each span `[begin, end)` of a tensor that is on a device. Nobody else may use the tensor
+    /// yet.
     fn fill(&self, py: Python<'_>, spans: Vec<(usize, usize)>, number: f32) -> PyResult<()> {
         let Place::Gpu(kind, ordinal) = self.part().place else {
             return Err(PyValueError::new_err(
@@ -162,7 +162,7 @@ impl Tensor {
         py.detach(|| unsafe { DeviceStream::open(kind, ordinal, None)?.put(&pieces) })
     }
 
-    /// The same memory with its elements seen as uint16: NumPy does not know bfloat16.
+    /// The same memory with its elements seen as uint16, since NumPy does not know bfloat16.
     fn bits(&self) -> PyResult<Self> {
         match self.part().element.size() {
             2 => Ok(self.seen_as(Element::BITS, self.part().shape.clone())),
@@ -173,7 +173,7 @@ impl Tensor {
         }
     }
 
-    /// The same memory with other dimensions, of as many elements.
+    /// The same memory with other dimensions for the same number of elements.
     fn reshape(&self, shape: Vec<i64>) -> PyResult<Self> {
         let count = shape
             .iter()

@@ -12,7 +12,7 @@ use std::ffi::CString;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A recording can't be read: `OSError` if the system says so, else `ValueError`.
+/// The exception for a recording that can't be read: `OSError` for an error of the system, else `ValueError`.
 pub fn unreadable(error: ReadError) -> PyErr {
     match &error {
         ReadError::Io { source, .. } => io::Error::new(source.kind(), error.to_string()).into(),
@@ -20,7 +20,7 @@ pub fn unreadable(error: ReadError) -> PyErr {
     }
 }
 
-/// Opens a stream by its file. What can't be read of it is an error, or with `uses_broken` a warning.
+/// Opens a stream by its file. A part that can't be read is an error, or with `uses_broken` a warning.
 pub fn opened(py: Python<'_>, path: &str, uses_broken: bool) -> PyResult<Indexed> {
     let (stream, problems) = py.detach(|| Indexed::open_readable(path)).map_err(unreadable)?;
     let Some(first) = problems.first() else {
@@ -63,7 +63,7 @@ pub fn recording_problems(py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
     })
 }
 
-/// The samples of a stream, the file `path`: their stamps, int64 `[S]`, and values `[S, D]`.
+/// Reads the samples of the stream in the file `path`: stamps, int64 `[S]`, and values `[S, D]`.
 #[pyfunction]
 #[pyo3(signature = (path, uses_broken=false))]
 pub fn read_samples(py: Python<'_>, path: &str, uses_broken: bool) -> PyResult<(Tensor, Tensor)> {
@@ -112,7 +112,7 @@ pub fn read_samples(py: Python<'_>, path: &str, uses_broken: bool) -> PyResult<(
     ))
 }
 
-/// The messages of a stream, the file `path`, in any order: stamp, columns and metadata.
+/// The messages of the stream in the file `path`, read in any order: stamp, columns and metadata.
 #[pyclass(frozen, module = "robocache")]
 pub struct Messages {
     path: String,
@@ -151,7 +151,7 @@ impl Messages {
         Some(Tensor::of_vec(arrivals.to_vec(), Dtype::Int64, &[arrivals.len()]))
     }
 
-    /// `(timestamp_ns, metadata, columns)` of a message. The only column of a flat array has no name, and its type is the
+    /// Reads `(timestamp_ns, metadata, columns)` of a message. The only column of a flat array has no name, and its type is the
     /// `dtype` of the metadata; a column of text is a list.
     fn message<'py>(&self, py: Python<'py>, index: usize) -> PyResult<(i64, Bound<'py, PyDict>, Bound<'py, PyDict>)> {
         let count = self.__len__();

@@ -14,10 +14,10 @@ use robocache::device::{Dtype, HostBuf, Placement};
 use robocache::ops::resample::{ResampleConfig, ResampleCounters, Resampler};
 use robocache::stream::{Cells, ColumnLayout, Layout, Message, Payload};
 
-/// `values`, `valid`, and by name what was counted.
+/// The tensors `values` and `valid`, and counters by name.
 type Resampled = (Tensor, Tensor, Vec<(&'static str, Option<u64>)>);
 
-/// The answer to a batch: values, masks, and what was counted.
+/// The answer to a batch: values, masks, and counters.
 type Answer = (HostBuf, HostBuf, ResampleCounters);
 
 /// The columns of a batch of trajectories, on the host.
@@ -95,7 +95,7 @@ impl Batch {
     }
 }
 
-/// Counters by name; `None`: not on a device.
+/// Counters by name; `None` on a device, which does not count.
 fn counted(counters: Option<ResampleCounters>) -> Vec<(&'static str, Option<u64>)> {
     vec![
         ("dropped_nonfinite", counters.map(|counters| counters.dropped_nonfinite)),
@@ -104,7 +104,7 @@ fn counted(counters: Option<ResampleCounters>) -> Vec<(&'static str, Option<u64>
     ]
 }
 
-/// An offset, which Arrow's lists have in 32 bits.
+/// Converts an offset to the 32 bits that Arrow's lists have for it.
 fn end(elements: usize) -> PyResult<i32> {
     i32::try_from(elements).map_err(|_| {
         PyValueError::new_err(format!(
@@ -114,7 +114,7 @@ fn end(elements: usize) -> PyResult<i32> {
     })
 }
 
-/// The section, with `invalid` in place of its `fill_value`.
+/// Reads the section, with `invalid`, if it is given, in place of its `fill_value`.
 fn config(source: &Source, invalid: Option<f32>) -> Result<ResampleConfig, robocache::app::AppError> {
     source.build("resample", Placement::cpu("a configuration"), move |app| {
         let mut config: ResampleConfig = app.config()?;
@@ -129,7 +129,7 @@ fn resampler(config: &ResampleConfig, source: &Source, device: Option<&str>) -> 
     made.map_err(|error| refusal(source.refused("resample", error.to_string())))
 }
 
-/// Resamples one trajectory, or a batch of as many samples and targets each.
+/// Resamples one trajectory, or a batch of trajectories with equal numbers of samples and of targets.
 #[pyfunction]
 #[pyo3(signature = (times, values, targets, config, invalid, device=None, stream=None))]
 #[allow(clippy::too_many_arguments, reason = "Python names them")]
@@ -182,7 +182,7 @@ pub fn resample(
 }
 
 /// Resamples trajectories of different lengths on the host: `(times, values, targets)` of each. The answers of all rows
-/// are behind one another, `[sum of T, D]`.
+/// are concatenated, `[sum of T, D]`.
 #[pyfunction]
 #[pyo3(signature = (rows, config, invalid, device=None))]
 pub fn resample_ragged(

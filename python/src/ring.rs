@@ -8,7 +8,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use robocache::device::ring::{self, Readers, Taken, Ticket};
+use robocache::device::ring::{self, Readers, RingPayload, Ticket};
 use robocache::device::{Dtype, HostBuf};
 use robocache::stream::{self, Cells, SlotColumn};
 use std::ops::Range;
@@ -44,21 +44,21 @@ create_exception!(
 struct Own {
     pid: u32,
     readers: Mutex<Readers>,
-    /// Memory for copies. That of large ones has new pages each time otherwise, which take longer than the copy.
+    /// Buffers for copies. A large buffer that is allocated anew has page faults, which take longer than the copy.
     free: Mutex<Vec<HostBuf>>,
 }
 
-/// Number of copies whose memory is kept: two, so that the next one can be made while the last one is used.
+/// Most free buffers that are kept: two, so that the next copy can be made while the last one is used.
 const MAX_FREE: usize = 2;
 
-/// State of this process, or of the one that it was forked from. Once made it stays.
+/// State of this process, or of the process that it was forked from. It is never freed.
 static OWN: AtomicPtr<Own> = AtomicPtr::new(std::ptr::null_mut());
-/// Payloads that were copied.
+/// Number of payloads that were copied.
 static COPIED: AtomicU64 = AtomicU64::new(0);
 
-impl Memory for Taken {}
+impl Memory for RingPayload {}
 
-/// A copy of a payload on the host, in memory that is used again.
+/// A copy of a payload on the host, in a buffer that is used again.
 struct HostCopy(HostBuf);
 
 impl Memory for HostCopy {}
@@ -86,7 +86,7 @@ fn own() -> &'static Own {
     let pid = std::process::id();
     let mut found = OWN.load(Ordering::Acquire);
     loop {
-        // SAFETY: what it points to stays.
+        // SAFETY: the state is never freed.
         if let Some(own) = unsafe { found.as_ref() }
             && own.pid == pid
         {
@@ -100,7 +100,7 @@ fn own() -> &'static Own {
         match OWN.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => found = made,
             Err(other) => {
-                // SAFETY: it was made here, and nobody has it.
+                // SAFETY: `made` was allocated above, and nobody else has it.
                 drop(unsafe { Box::from_raw(made) });
                 found = other;
             }
@@ -113,13 +113,13 @@ fn readers() -> MutexGuard<'static, Readers> {
     locked(&own().readers)
 }
 
-/// A payload that was taken from a ring: its columns.
+/// The columns of a payload that was taken from a ring.
 #[pyclass(frozen, module = "robocache")]
 pub struct SlotPayload {
     columns: Vec<Column>,
     lent: Lent,
-    /// The slot in which it is, if it was not copied.
-    taken: Option<Arc<Taken>>,
+    /// The slot that holds the payload; `None` if it was copied.
+    taken: Option<Arc<RingPayload>>,
     is_copy: bool,
 }
 
@@ -148,7 +148,7 @@ impl Column {
     }
 }
 
-/// Takes a payload: a copy of it, or where it lies.
+/// Takes a payload from a ring: a copy, or the memory of its slot if `copy` is false.
 #[pyfunction]
 #[pyo3(signature = (ring, slot, generation, nbytes, *, copy=true))]
 pub fn take(
@@ -171,7 +171,7 @@ pub fn take(
 impl SlotPayload {
     fn take(ticket: &Ticket<'_>, copy: bool) -> Result<Self, ring::RingError> {
         let taken = readers().take(ticket)?;
-        // It would be overwritten while it is used, without a word.
+        // Without a lease the producer would overwrite the payload silently while it is used.
         if !copy && !taken.is_held() {
             let ring = taken.ring().to_owned();
             return Err(ring::RingError::NoLease { ring });
@@ -214,15 +214,15 @@ impl SlotPayload {
             place: self.lent.place,
             is_read_only: !self.is_copy,
         };
-        // SAFETY: the columns are within the payload, which its owner holds. A payload that lies where it was published may be
-        // overwritten by its producer: `is_intact` says so.
+        // SAFETY: the columns are within the payload, which its owner holds. The producer may overwrite a payload that is still
+        // in its slot: `is_intact` is false then.
         unsafe { Tensor::new(part, self.lent.owner.clone()) }
     }
 }
 
 #[pymethods]
 impl SlotPayload {
-    /// The elements of each column by its name: `[rows]`, `[rows, n]`, or all of them if rows differ in length. The name of
+    /// The elements of each column by its name: `[rows]`, `[rows, n]`, or concatenated if rows differ in length. The name of
     /// a flat array is empty.
     #[getter]
     fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -242,7 +242,7 @@ impl SlotPayload {
         self.lent.place.to_string()
     }
 
-    /// The offsets of the rows of a column whose rows differ in length.
+    /// The offsets of the rows of a column; `None` unless rows differ in length.
     fn offsets(&self, column: &str) -> Option<Tensor> {
         let column = self.columns.iter().find(|it| it.name == column)?;
         let Range { start, end } = column.offsets;
@@ -256,7 +256,7 @@ impl SlotPayload {
     }
 }
 
-/// Counts of this process: payloads `taken`, those that were `stale` or `torn`, and those that were `copied`.
+/// Numbers of payloads in this process: `taken`, `stale`, `torn` and `copied`.
 #[pyfunction]
 pub fn ring_counters(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let counters = py.detach(|| readers().counters());

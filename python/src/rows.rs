@@ -1,10 +1,10 @@
-//! The rows of observations: one that several windows show is stored once.
+//! The rows of observations: a row that several windows show is stored once.
 
 use robocache::device::{Dtype, HostBuf};
 use robocache::ops::align::{Aligner, Masks};
 use std::collections::{HashMap, TryReserveError};
 
-/// The rows of one output, as they are found.
+/// The distinct rows of one output, in the order in which windows first show them.
 pub struct Rows {
     pub output: usize,
     pub columns: usize,
@@ -14,13 +14,13 @@ pub struct Rows {
     pub age_ns: Vec<i64>,
     pub times: Vec<i64>,
     pub index: Vec<i64>,
-    /// The newest row of each time.
+    /// Index of the newest row of each time.
     newest: HashMap<i64, usize>,
     row_bytes: usize,
 }
 
 impl Rows {
-    /// An empty list, with memory for `rows` rows and `observations` observations.
+    /// Makes an empty list with memory for `rows` rows and `observations` observations.
     pub fn new(aligner: &Aligner, output: usize, rows: usize, observations: usize) -> Result<Self, TryReserveError> {
         let of = &aligner.outputs()[output];
         let mut made = Self {
@@ -45,7 +45,7 @@ impl Rows {
         Ok(made)
     }
 
-    /// Adds the rows of a window that are not there yet, and says which rows it has.
+    /// Adds the rows of a window that are not stored yet, and the indices of all its rows to `index`.
     pub fn add(&mut self, window: &[u8], masks: &Masks) {
         for (row, &time) in masks.timestamps_ns.iter().enumerate() {
             let values = &window[row * self.row_bytes..][..self.row_bytes];
@@ -68,7 +68,7 @@ impl Rows {
         }
     }
 
-    /// Writes a number in place of modalities that are not valid; the first column of each is in `offsets`.
+    /// Writes a number in place of modalities that are not valid. Modality m is columns `offsets[m]..offsets[m + 1]`.
     pub fn fill(&mut self, offsets: &[i64], dtype: Dtype, number: f32) {
         let element = match dtype {
             Dtype::Float16 => half::f16::from_f32(number).to_le_bytes().to_vec(),

@@ -8,25 +8,25 @@ use crate::rows::Rows;
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use robocache::device::{Dtype, Values};
-use robocache::ops::align::{Aligner, AttachError, Attached, PushError, Pushed, SampleError, Target};
+use robocache::ops::align::{Aligner, AttachError, Attached, PushError, PushOutcome, SampleError, Target};
 use robocache::stream::recording::Indexed;
 use robocache::stream::{Message, Selection};
 use std::collections::TryReserveError;
 use std::fmt::Display;
 
-/// An aligner, and what it gave so far.
+/// An aligner, and its results so far.
 pub struct Run {
     pub aligner: Aligner,
     pub rows: Vec<Rows>,
     pub epochs: Vec<i64>,
     pub late_samples: i64,
-    /// Counts of each stream, by reason.
+    /// Numbers of dropped samples or messages of each stream, by reason.
     pub dropped: Vec<[u64; REASONS.len()]>,
-    /// The attached messages, by number.
+    /// The attached messages, each stored as its number in the stream.
     attached: Attached<usize>,
     /// The number of each row's message and its age, for each attached stream.
     pub members: Vec<[Vec<i64>; 2]>,
-    /// The window at hand.
+    /// Buffer for the window that is added.
     window: Vec<u8>,
 }
 
@@ -74,8 +74,8 @@ impl Run {
         })
     }
 
-    /// Takes what became of a sample, and the observations that it made due.
-    fn pushed(&mut self, modality: usize, pushed: Result<Pushed, PushError>) -> PyResult<()> {
+    /// Counts a sample that was dropped, and takes the observations that are due.
+    fn pushed(&mut self, modality: usize, pushed: Result<PushOutcome, PushError>) -> PyResult<()> {
         match pushed {
             Ok(_) => {}
             Err(PushError::Sample(error)) => {
@@ -93,7 +93,7 @@ impl Run {
         self.take_due()
     }
 
-    /// Takes a message of an attached stream by its number, and the observations that it made due.
+    /// Adds a message of an attached stream, and takes the observations that are due.
     fn attach(&mut self, stream: usize, number: usize, message: &Message) -> PyResult<()> {
         let bytes = message.bytes() + OVERHEAD;
         let arrival = self
@@ -138,7 +138,8 @@ impl Run {
         }
     }
 
-    /// The streams have ended, one after the other as inputs of a node do: what waited for more of them is due.
+    /// Closes the streams one after the other, as the inputs of a node end, and takes the observations that waited for more
+    /// samples.
     fn finish(&mut self) -> PyResult<()> {
         for stream in 0..self.aligner.timeline().inputs().count() {
             self.aligner.close(stream);
@@ -151,7 +152,7 @@ impl Run {
         Ok(())
     }
 
-    /// Runs over arrays, in the order of `stamps`, which are theirs.
+    /// Runs over the samples of arrays, in the order of their `stamps`.
     pub fn over_arrays(&mut self, streams: &[Samples], stamps: &[Stamps<'_>]) -> PyResult<()> {
         for (modality, at, stamp_ns) in Merge::new(stamps) {
             let samples = &streams[modality];
@@ -163,7 +164,7 @@ impl Run {
         self.finish()
     }
 
-    /// Runs over the messages of recorded streams, which have these stamps, in the order that these say.
+    /// Runs over the messages of recorded streams, in the order of their `stamps`.
     pub fn over_messages(
         &mut self,
         streams: &mut [Indexed],
@@ -196,7 +197,7 @@ impl Run {
 }
 
 impl Samples {
-    /// Takes its arrays, whose samples have `dim` values.
+    /// Takes the arrays of a stream whose samples have `dim` values.
     pub fn new(
         name: &str,
         times: &Bound<'_, PyAny>,

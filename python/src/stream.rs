@@ -1,4 +1,4 @@
-//! Streams of GPUs, and memory there for other libraries.
+//! GPU streams, and GPU memory for other libraries.
 
 use crate::array::Array;
 use crate::element::{Element, Place};
@@ -7,23 +7,23 @@ use crate::threads::locked;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use robocache::device::gpu::{Budget, DeviceBuf, DeviceFault, DeviceSlice, Event, Gpu, Kind, SliceError};
-use robocache::device::ring::{RingError, SlotMemory, Taken};
+use robocache::device::ring::{RingError, RingPayload, SlotMemory};
 use robocache::device::{Device, Dtype};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// A stream of a device's own, in which a call works.
+/// A new stream of a device, on which a call works.
 pub struct DeviceStream {
     pub gpu: Gpu,
 }
 
-/// Each device that was used: with it, its context and kernels stay loaded between calls.
+/// Devices that were used. They are held here so that contexts and kernels stay loaded between calls.
 static OPENED: Mutex<Option<HashMap<(Kind, usize), Gpu>>> = Mutex::new(None);
 
 impl Memory for DeviceBuf {}
 
 impl DeviceStream {
-    /// A stream of a device, which waits for what is in the stream `after` so far.
+    /// Opens a stream of a device, which waits for the work that is already in the stream `after`.
     pub fn open(kind: Kind, ordinal: usize, after: Option<isize>) -> PyResult<Self> {
         let gpu = Gpu::open(kind, ordinal).map_err(failed)?;
         let mut opened = locked(&OPENED);
@@ -32,18 +32,18 @@ impl DeviceStream {
             .entry((kind, ordinal))
             .or_insert_with(|| gpu.clone());
         if let Some(handle) = after.filter(|&handle| handle >= 0) {
-            // SAFETY: that a stream of the device is there is the caller's duty, as with any library that takes a handle.
+            // SAFETY: the caller must pass the handle of a stream of the device, as to any library that takes one.
             unsafe { gpu.wait_for_stream(handle as u64) }.map_err(failed)?;
         }
         Ok(Self { gpu })
     }
 
-    /// Its device.
+    /// The memory of the stream's device.
     pub fn place(&self) -> Place {
         place_of_gpu(&self.gpu)
     }
 
-    /// Its number by DLPack, for the library that is to let it wait.
+    /// The stream by DLPack's numbering, for a library that makes it wait.
     pub fn handle(&self) -> isize {
         self.gpu.stream_handle() as isize
     }
@@ -55,10 +55,10 @@ impl DeviceStream {
         unsafe { self.gpu.fetch(slice, to) }.map_err(failed)
     }
 
-    /// A tensor on the device with these elements.
+    /// Copies elements to a new tensor on the device.
     pub fn upload(&self, bytes: &[u8], element: Element, shape: Vec<i64>) -> PyResult<Tensor> {
         let memory = self.memory(bytes.len())?;
-        // SAFETY: the stream is synchronized before the elements are given up.
+        // SAFETY: the stream is synchronized before `bytes` may be dropped.
         unsafe { memory.upload(0, bytes) }.map_err(failed)?;
         self.gpu.synchronize().map_err(failed)?;
         self.tensor(memory, element, shape)
@@ -67,7 +67,7 @@ impl DeviceStream {
     /// Writes bytes to memory of the device, to each of these addresses.
     ///
     /// # Safety
-    /// The memory is there, and nothing uses it meanwhile.
+    /// The memory must exist, and nothing may use it meanwhile.
     pub unsafe fn put(&self, pieces: &[(u64, &[u8])]) -> PyResult<()> {
         for &(address, bytes) in pieces {
             // SAFETY: the caller's promise.
@@ -78,31 +78,31 @@ impl DeviceStream {
         Ok(())
     }
 
-    /// Memory of the device.
+    /// Allocates memory of the device.
     pub fn memory(&self, bytes: usize) -> PyResult<DeviceBuf> {
         let mut memory = DeviceBuf::new(&self.gpu, &Budget::new(None));
         memory.reserve(bytes).map_err(failed)?;
         Ok(memory)
     }
 
-    /// An array of the device.
+    /// The elements of an array that is on the device.
     pub fn slice<'a>(&self, array: &'a Array) -> PyResult<DeviceSlice<'a>> {
         let (dtype, device) = (dtype(array.element()), self.gpu.device());
         // SAFETY: the array holds its elements while it is borrowed.
         unsafe { DeviceSlice::from_raw(array.address(), dtype, array.len(), device) }.map_err(refused)
     }
 
-    /// A tensor of memory of the device, whose elements are there.
+    /// A tensor of memory of the device, whose elements are ready.
     pub fn tensor(&self, memory: DeviceBuf, element: Element, shape: Vec<i64>) -> PyResult<Tensor> {
         let address = memory.pointer().raw();
         // SAFETY: the memory is its own owner.
         Ok(unsafe { self.tensor_of(address, element, shape, Arc::new(memory)) })
     }
 
-    /// A tensor of memory of `owner` on the device, whose elements are there.
+    /// A tensor of memory of `owner` on the device, whose elements are ready.
     ///
     /// # Safety
-    /// As that of [`Tensor::new`].
+    /// The same as of [`Tensor::new`].
     pub unsafe fn tensor_of(&self, address: u64, element: Element, shape: Vec<i64>, owner: Arc<dyn Memory>) -> Tensor {
         let part = Part {
             address,
@@ -116,27 +116,27 @@ impl DeviceStream {
     }
 }
 
-/// A thing that other libraries use on a device: once the last one has let go, it is given up when the work that they
-/// enqueued until then is done.
+/// Device memory that other libraries use. When the last array on it is dropped, the memory is given up once the work is done
+/// that was enqueued until then.
 struct InUse {
     thing: Option<Thing>,
     gpu: Gpu,
-    /// True for each kind of stream that it was handed to: the legacy default stream, that of a thread, any other one.
+    /// True for each kind of stream that uses the memory: the legacy default stream, a thread's default stream, any other stream.
     streams: Mutex<[bool; 3]>,
 }
 
 enum Thing {
     /// A payload in its slot.
-    Taken(#[expect(dead_code, reason = "it is held until it is dropped")] Arc<Taken>),
-    /// A copy of one, in memory that is used again.
+    RingPayload(#[expect(dead_code, reason = "it is held until it is dropped")] Arc<RingPayload>),
+    /// A copy of a payload, in a buffer that is used again.
     Copy(DeviceBuf),
 }
 
-/// Things that wait for the work of other libraries.
+/// Things that are given up once the work of other libraries is done.
 static WAITING: Mutex<Vec<(Thing, Vec<Event>)>> = Mutex::new(Vec::new());
-/// Memory for copies.
+/// Free buffers for copies.
 static FREE: Mutex<Vec<DeviceBuf>> = Mutex::new(Vec::new());
-/// Number of free ones that are kept.
+/// Most free buffers that are kept.
 const MAX_FREE: usize = 8;
 
 impl Memory for InUse {
@@ -155,7 +155,7 @@ impl Drop for InUse {
         let Some(thing) = self.thing.take() else { return };
         let [legacy, of_thread, other] = *locked(&self.streams);
         if other {
-            // A stream may be gone before its arrays are, and an event in one that is gone may hang: all work is waited for.
+            // A stream may be destroyed before its arrays, and an event in a destroyed stream may hang: all work is waited for.
             let _ = self.gpu.synchronize_all();
             return thing.give_up();
         }
@@ -180,7 +180,7 @@ impl Thing {
         if let Self::Copy(memory) = self {
             let mut free = locked(&FREE);
             if free.len() == MAX_FREE {
-                // The smallest is the least worth keeping.
+                // The smallest buffer is dropped.
                 free.sort_by_key(|memory| std::cmp::Reverse(memory.capacity()));
                 free.pop();
             }
@@ -189,7 +189,7 @@ impl Thing {
     }
 }
 
-/// Gives up what no work waits for any more.
+/// Gives up the things that no unfinished work uses.
 fn sweep() {
     let mut waiting = locked(&WAITING);
     let mut i = 0;
@@ -202,8 +202,8 @@ fn sweep() {
     }
 }
 
-/// Makes a payload of a ring on a device memory for other libraries: a copy of it, or the slot itself.
-pub fn lend(taken: &Arc<Taken>, copy: bool) -> Result<Lent, RingError> {
+/// Lends a ring's payload that is on a device to other libraries: a copy of it, or the slot itself.
+pub fn lend(taken: &Arc<RingPayload>, copy: bool) -> Result<Lent, RingError> {
     sweep();
     let Some(gpu) = taken.gpu().cloned() else {
         unreachable!("a payload on a device");
@@ -220,7 +220,7 @@ pub fn lend(taken: &Arc<Taken>, copy: bool) -> Result<Lent, RingError> {
         taken.copy_to_device(&mut memory)?;
         (memory.pointer().raw(), Thing::Copy(memory))
     } else {
-        (address_of(taken), Thing::Taken(taken.clone()))
+        (address_of(taken), Thing::RingPayload(taken.clone()))
     };
     Ok(Lent {
         address,
@@ -234,7 +234,7 @@ pub fn lend(taken: &Arc<Taken>, copy: bool) -> Result<Lent, RingError> {
 }
 
 /// The address of a payload in its slot, which `taken` holds.
-pub fn address_of(taken: &Taken) -> u64 {
+pub fn address_of(taken: &RingPayload) -> u64 {
     match taken.memory() {
         SlotMemory::Shared(bytes) => bytes.as_ptr() as u64,
         SlotMemory::Device(pointer) => pointer.raw(),
@@ -249,7 +249,7 @@ fn place_of_gpu(gpu: &Gpu) -> Place {
     }
 }
 
-/// The type of elements, as kernels take them.
+/// The type of elements for kernels, which take booleans as uint8.
 pub fn dtype(element: Element) -> Dtype {
     match element {
         Element::Number(dtype) => dtype,
@@ -257,12 +257,12 @@ pub fn dtype(element: Element) -> Dtype {
     }
 }
 
-/// A device that fails.
+/// The exception for a device that fails.
 pub fn failed(error: DeviceFault) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }
 
-/// Memory that is not as it was said.
+/// The exception for a slice that can't be made.
 pub fn refused(error: SliceError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }

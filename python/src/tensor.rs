@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 /// Owner of the memory of a [`Tensor`]. It is dropped with the last array that any library made of it.
 pub trait Memory: Send + Sync {
-    /// The tensor is handed to a library, which will use it on this stream of DLPack's numbering: `None` is the legacy
-    /// default stream, -1 none that is known.
+    /// Notes that a library gets the tensor, to use it on this stream of DLPack's numbering: `None` is the legacy default
+    /// stream, -1 a stream that is not known.
     fn handed_out(&self, stream: Option<isize>) {
         let _ = stream;
     }
@@ -20,16 +20,16 @@ pub trait Memory: Send + Sync {
 impl Memory for HostBuf {}
 impl<T: Send + Sync> Memory for Vec<T> {}
 
-/// An array without a library: any takes it by DLPack, without a copy.
+/// An array that any library takes by DLPack, without a copy.
 ///
-/// What is in it is there: nothing has to be waited for.
+/// Its elements are ready: no stream has to be waited for.
 #[pyclass(frozen, module = "robocache")]
 pub struct Tensor {
     part: Part,
     owner: Arc<dyn Memory>,
 }
 
-/// Memory of which a [`Tensor`] is made.
+/// The memory of a [`Tensor`], without its owner.
 pub struct Part {
     /// The address of the first element, on the device if `place` is one.
     pub address: u64,
@@ -39,7 +39,7 @@ pub struct Part {
     pub element: Element,
     /// Memory that holds the elements.
     pub place: Place,
-    /// True if nobody may write it.
+    /// True if nobody may write the elements.
     pub is_read_only: bool,
 }
 
@@ -47,13 +47,13 @@ impl Tensor {
     /// A tensor of memory of `owner`.
     ///
     /// # Safety
-    /// As many elements as the shape says are there for as long as the owner lives, and are written by nobody but the users
-    /// of the tensor.
+    /// The memory must hold the elements of that shape for as long as the owner lives, and only users of the tensor may write
+    /// them.
     pub unsafe fn new(part: Part, owner: Arc<dyn Memory>) -> Self {
         Self { part, owner }
     }
 
-    /// A tensor of elements of the host, one after the other.
+    /// A tensor of the elements of a vector.
     ///
     /// # Panics
     /// If there are more or fewer bytes than the shape says.
@@ -63,7 +63,7 @@ impl Tensor {
         Self::of_owner(address, len, Arc::new(memory), element.into(), shape)
     }
 
-    /// A tensor of host memory that holds just its elements.
+    /// A tensor of host memory that holds its elements and nothing else.
     ///
     /// # Panics
     /// If there are more or fewer bytes than the shape says.
@@ -75,7 +75,7 @@ impl Tensor {
     /// A tensor of a copy of these bytes.
     ///
     /// # Panics
-    /// If there are more or fewer than the shape says.
+    /// If there are more or fewer bytes than the shape says.
     pub fn of_bytes(bytes: &[u8], element: impl Into<Element>, shape: &[usize]) -> Self {
         let mut memory = HostBuf::default();
         memory.copy_from(bytes);
@@ -100,15 +100,15 @@ impl Tensor {
         &self.part
     }
 
-    /// The owner of its memory.
+    /// The owner of the tensor's memory.
     pub fn owner(&self) -> &Arc<dyn Memory> {
         &self.owner
     }
 
-    /// The same memory with other dimensions, or its elements seen as others.
+    /// The same memory with other dimensions, or with its elements seen as another type.
     ///
     /// # Panics
-    /// If those are more or fewer bytes.
+    /// If the tensor would have more or fewer bytes.
     pub fn seen_as(&self, element: Element, shape: Vec<i64>) -> Self {
         let part = Part {
             element,
@@ -126,7 +126,7 @@ impl Tensor {
         }
     }
 
-    /// Export of the part to a library; the part is `owner`'s at that address.
+    /// Prepares an export to a library, with the elements at `address` in the memory of `owner`.
     pub fn export(&self, owner: Arc<dyn Memory>, address: u64) -> Export<Arc<dyn Memory>> {
         let part = &self.part;
         let mut strides = vec![1; part.shape.len()];
@@ -151,7 +151,7 @@ impl Part {
     }
 }
 
-/// A payload of a ring, as memory for other libraries.
+/// A payload of a ring, lent to other libraries as memory.
 pub struct Lent {
     pub address: u64,
     pub place: Place,

@@ -1,4 +1,4 @@
-//! The threads that operations on the host share their work among, and locks.
+//! Thread pools for operations on the host, and locks.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The process in which the module was loaded.
 static LOADED_IN: OnceLock<u32> = OnceLock::new();
-/// The threads of a process that was forked from it.
+/// The thread pool of a process that was forked from that one.
 static FORKED: AtomicPtr<Forked> = AtomicPtr::new(ptr::null_mut());
 
 struct Forked {
@@ -18,34 +18,34 @@ struct Forked {
     pool: ThreadPool,
 }
 
-/// Remembers which process this is.
+/// Remembers the process that loads the module.
 pub fn init() {
     LOADED_IN.get_or_init(process::id);
 }
 
-/// Does work with threads of this process.
+/// Runs `work` with threads of this process.
 ///
-/// A fork takes none of its parent's threads along, such as to a worker of a `DataLoader`: work that waits for them there
-/// never ends. So each process that was forked has threads of its own.
+/// A forked process, such as a worker of a `DataLoader`, has none of its parent's threads, and work would wait for them for
+/// ever. So each forked process gets a thread pool of its own.
 pub fn share<R: Send>(work: impl FnOnce() -> R + Send) -> PyResult<R> {
     let process = process::id();
     if LOADED_IN.get() == Some(&process) {
         return Ok(work());
     }
     let known = FORKED.load(Ordering::Acquire);
-    // SAFETY: what is stored there is never freed.
+    // SAFETY: a stored pool is never freed.
     if let Some(forked) = unsafe { known.as_ref() }.filter(|forked| forked.process == process) {
         return Ok(forked.pool.install(work));
     }
     let pool = ThreadPoolBuilder::new().build();
     let pool = pool.map_err(|error| PyRuntimeError::new_err(format!("no threads: {error}")))?;
-    // What the parent had stays where it is: its threads are not there to be ended. Two that come at once make two.
+    // The parent's pool is leaked: its threads don't exist here, and can't be ended. Two threads that come at once make two pools.
     let forked = Box::leak(Box::new(Forked { process, pool }));
     FORKED.store(forked, Ordering::Release);
     Ok(forked.pool.install(work))
 }
 
-/// A lock, also if a thread panicked with it.
+/// Locks a mutex, even if a thread panicked while it held the lock.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

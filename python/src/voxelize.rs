@@ -15,7 +15,7 @@ use robocache::ops::ConfigError;
 use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig, Voxelizer};
 use robocache::stream::Message;
 
-/// One grid, of one or more clouds.
+/// A grid of one or more clouds.
 #[pyclass(frozen, get_all, module = "robocache")]
 pub struct Grid {
     /// `dense`: `[C, X, Y, Z]`. `bits`: uint8 `[ceil(X * Y * Z / 8)]`. `coo`: `None`.
@@ -24,7 +24,7 @@ pub struct Grid {
     pub coords: Option<Py<Tensor>>,
     /// `coo`: float32 `[V, C]`.
     pub features: Option<Py<Tensor>>,
-    /// Numbers of points by their fate.
+    /// Numbers of points that were kept, or dropped for some reason, by name.
     pub counters: Vec<(&'static str, u64)>,
     /// Values that channels left out, by field.
     pub unusable: Vec<(String, u64)>,
@@ -36,7 +36,7 @@ pub struct Grid {
     pub shape: [usize; 3],
 }
 
-/// A section as it is used: the configuration, and where its grids may be made.
+/// Reads the section: the configuration, and a voxelizer for the devices of `placement`.
 fn read(source: &Source, placement: Placement) -> Result<(VoxelizeConfig, Voxelizer), AppError> {
     source.build("voxelize", placement, |app| {
         let config: VoxelizeConfig = app.config()?;
@@ -58,7 +58,7 @@ fn read(source: &Source, placement: Placement) -> Result<(VoxelizeConfig, Voxeli
     })
 }
 
-/// Makes one grid of clouds.
+/// Makes one grid from one or more clouds.
 #[pyfunction]
 #[pyo3(signature = (clouds, config, device=None, stream=None))]
 pub fn voxelize(

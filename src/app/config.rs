@@ -28,7 +28,7 @@ const SECTIONS: [&str; 11] = [
 ];
 
 /// Keys that hold for all operations.
-const OF_ALL: [&str; 6] = [CHAINS, "device", "devices", MAX_DEVICE_MB, "plugins", STATUS];
+const COMMON_KEYS: [&str; 6] = [CHAINS, "device", "devices", MAX_DEVICE_MB, "plugins", STATUS];
 
 /// Key of the limit to the device memory of an operation: at the top of the file for all, or in the section of one.
 const MAX_DEVICE_MB: &str = "max_device_mb";
@@ -252,7 +252,7 @@ impl Config {
         let mut known: Vec<&str> = SECTIONS.to_vec();
         known.extend(names.iter().filter(|name| !SECTIONS.contains(name)));
         if let Some(key) = self.sections.keys().find(|key| !known.contains(&key.as_str())) {
-            let allowed = [&OF_ALL[..], &known].concat();
+            let allowed = [&COMMON_KEYS[..], &known].concat();
             let (hint, allowed) = (did_you_mean(key, &allowed), allowed.join(", "));
             let problem = format!("unknown key `{key}`{hint} (allowed: {allowed})");
             return Err(self.error("configuration", problem));

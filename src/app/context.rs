@@ -1,5 +1,5 @@
 use super::config::{Step, take_residences};
-use super::operation::OfSource;
+use super::operation::SourceOperation;
 use super::residence::Residences;
 use super::{AppError, Config, OutputResidence, Plugin, Registration, Residence, Source, Value};
 use robocache_device::Placement;
@@ -195,7 +195,7 @@ impl<'a> BuildContext<'a> {
             name: self.name().to_owned(),
             inputs: Vec::new(),
             outputs,
-            operation: Box::new(OfSource(source)),
+            operation: Box::new(SourceOperation(source)),
         });
     }
 

@@ -9,7 +9,7 @@ use super::faults::Dropped;
 use super::faults::Faults;
 use super::input_message::InputMessage;
 use super::operation::{Change, Operation, Wake};
-use super::outbox::{InputRoute, Internal, MessageTimes, Outbox, OutputRoute, Sink};
+use super::outbox::{InputRoute, InternalMessages, MessageTimes, Outbox, OutputRoute, Sink};
 use super::{AppError, OutputResidence, Registration, Report, Value};
 use robocache_device::{Device, HostMemory};
 use robocache_stream::{Message, Selection};
@@ -80,7 +80,7 @@ pub struct Graph {
 /// Parts that every operation of a node uses.
 #[derive(Default)]
 struct Shared {
-    internal: Internal,
+    internal: InternalMessages,
     faults: Faults,
     /// The reason why the node has to end.
     ended: Option<AppError>,
@@ -142,9 +142,9 @@ impl Graph {
             residences: Vec::new(),
             warnings: Vec::new(),
             shared: Shared {
-                internal: Internal {
+                internal: InternalMessages {
                     on_host: Some(Message::new(memory)),
-                    ..Internal::default()
+                    ..InternalMessages::default()
                 },
                 on_host: Some(Message::new(memory)),
                 ..Shared::default()
@@ -277,26 +277,26 @@ impl Graph {
 
     /// Sets a parameter: of the operation whose name stands before the key, or of every operation that has it.
     pub fn parameter(&mut self, key: &str, value: &Value, sink: &mut dyn Sink) {
-        let mut known = false;
+        let mut is_known = false;
         let json = Json(value);
         for i in 0..self.nodes.len() {
             let node = &mut self.nodes[i];
             let own = key.strip_prefix(&node.name).and_then(|key| key.strip_prefix('.'));
             match node.operation.parameter(own.unwrap_or(key), value) {
-                Ok(mine) => {
-                    if mine {
+                Ok(is_own) => {
+                    if is_own {
                         tracing::info!("{}: parameter `{key}` is now {json}", node.name);
                     }
-                    known |= mine;
+                    is_known |= is_own;
                 }
                 Err(error) => {
-                    known = true;
+                    is_known = true;
                     tracing::warn!("{}: parameter `{key}` = {json} is refused: {error}", node.name);
                 }
             }
             self.resume(i, 0, None, MessageTimes::default(), sink);
         }
-        if !known {
+        if !is_known {
             tracing::warn!("parameter `{key}` = {json}: no operation of this node has it");
         }
         self.settle(sink);
@@ -402,7 +402,7 @@ impl Graph {
             let sites = of_dataflow.map(|external| self.external_sites[external]);
             InputState {
                 diagnosis: node.operation.diagnosis(input),
-                ailment: node.operation.ailment(input),
+                health_issue: node.operation.health_issue(input),
                 faulty: faults.faulty(sites.into_iter().chain([route.fault_site])),
                 is_open: route.open,
                 may_be_silent: node.operation.takes_any(input),

@@ -29,7 +29,7 @@ mod residence;
 pub use build::App;
 pub use config::Config;
 pub use context::{BuildContext, Run};
-pub use diagnostics::{Ailment, DIAGNOSTICS, Diagnosis, Figures, Level, Report, Row};
+pub use diagnostics::{DIAGNOSTICS, Diagnosis, Figures, HealthIssue, Level, Report, Row};
 pub use error::AppError;
 pub use faults::Dropped;
 #[cfg(feature = "dora")]

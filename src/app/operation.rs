@@ -1,4 +1,4 @@
-use super::{Ailment, Diagnosis, Outbox, Value};
+use super::{Diagnosis, HealthIssue, Outbox, Value};
 use robocache_device::Device;
 use robocache_stream::{Message, Selection};
 use std::fmt;
@@ -157,7 +157,7 @@ pub trait Operation {
     fn unreadable(&mut self, _input: usize, _messages: u64) {}
 
     /// Complaint about an input, for the diagnostics, in the words of the operation's log.
-    fn ailment(&self, _input: usize) -> Option<&Ailment> {
+    fn health_issue(&self, _input: usize) -> Option<&HealthIssue> {
         None
     }
 
@@ -196,9 +196,9 @@ pub trait Source {
 }
 
 /// Adapter that makes a source an operation of a graph.
-pub(super) struct OfSource<S>(pub S);
+pub(super) struct SourceOperation<S>(pub S);
 
-impl<S: Source> Operation for OfSource<S> {
+impl<S: Source> Operation for SourceOperation<S> {
     fn input(&mut self, _: usize, _: &Message, _: &mut Outbox<'_>) -> Result<(), Fault> {
         Err("a source has no inputs".into())
     }

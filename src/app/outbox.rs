@@ -91,7 +91,7 @@ pub(super) struct Delivery {
 
 /// Messages between operations: messages in flight, and the memory of messages that arrived.
 #[derive(Default)]
-pub(super) struct Internal {
+pub(super) struct InternalMessages {
     pub pending: std::collections::VecDeque<Delivery>,
     /// Pool of each output: its memory on a device counts in the budget of the operation that sends.
     pub pools: Vec<MessagePool>,
@@ -99,7 +99,7 @@ pub(super) struct Internal {
     pub on_host: Option<Message>,
 }
 
-impl Internal {
+impl InternalMessages {
     fn take(&mut self, route: &OutputRoute) -> Message {
         self.pools[route.index].take()
     }
@@ -125,7 +125,7 @@ pub struct Outbox<'a> {
     pub(super) ended: &'a mut Option<AppError>,
     pub(super) outputs: &'a [OutputRoute],
     pub(super) inputs: &'a [InputRoute],
-    pub(super) internal: &'a mut Internal,
+    pub(super) internal: &'a mut InternalMessages,
     pub(super) faults: &'a mut Faults,
     pub(super) sink: &'a mut dyn Sink,
     /// Times of the message that the operation works on.

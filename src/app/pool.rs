@@ -8,7 +8,7 @@ use robocache_stream::Message;
 pub(crate) struct MessagePool {
     messages: Vec<Message>,
     bytes: usize,
-    always: usize,
+    min_messages: usize,
     memory: HostMemory,
 }
 
@@ -17,10 +17,10 @@ const MOST_MESSAGES: usize = 1024;
 const MOST_BYTES: usize = 64 << 20;
 
 impl MessagePool {
-    /// An empty pool that keeps `always` messages however large they are. New messages get their memory from `memory`.
-    pub(crate) fn new(always: usize, memory: &HostMemory) -> Self {
+    /// An empty pool that keeps `min_messages` messages however large they are. New messages get their memory from `memory`.
+    pub(crate) fn new(min_messages: usize, memory: &HostMemory) -> Self {
         Self {
-            always,
+            min_messages,
             memory: memory.clone(),
             ..Self::default()
         }
@@ -28,7 +28,7 @@ impl MessagePool {
 
     /// Keeps one more message however large it is.
     pub(crate) fn keep_one_more(&mut self) {
-        self.always += 1;
+        self.min_messages += 1;
     }
 
     /// Number of messages in the pool.
@@ -45,7 +45,7 @@ impl MessagePool {
     /// Puts a message back. Returns it if it is over the bound, for the caller to drop where that holds nothing up.
     pub(crate) fn put(&mut self, message: Message) -> Option<Message> {
         let has_room = self.messages.len() < MOST_MESSAGES && self.bytes + message.capacity() <= MOST_BYTES;
-        if !has_room && self.messages.len() >= self.always {
+        if !has_room && self.messages.len() >= self.min_messages {
             return Some(message);
         }
         self.push(message);

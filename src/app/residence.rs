@@ -50,7 +50,7 @@ pub(super) enum Residences {
 /// Residence of an output, with the configuration of its ring.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Ring {
+struct RingKeys {
     kind: Residence,
     #[serde(default = "default_slots")]
     slots: usize,
@@ -92,7 +92,7 @@ impl Residences {
             let at = format!("residence.{output}");
             Ok(match value {
                 Value::Mapping(_) => {
-                    let (residence, ring) = Ring::read(value).map_err(|misread| misread.within(&at).to_string())?;
+                    let (residence, ring) = RingKeys::read(value).map_err(|misread| misread.within(&at).to_string())?;
                     (output, residence, ring)
                 }
                 _ if KEYS.contains(&output.as_str()) => {
@@ -145,7 +145,7 @@ fn kind(at: &str, value: &Value, allowed: &str) -> Result<Residence, String> {
     yaml::from_value(value).map_err(refused)
 }
 
-impl Ring {
+impl RingKeys {
     fn read(value: &Value) -> Result<(Residence, RingConfig), Misread> {
         let Self {
             kind,

@@ -37,7 +37,7 @@ pub(super) struct Drain {
     opening: Vec<String>,
     opened: (UnboundedSender<Opened>, UnboundedReceiver<Opened>),
     backlogs: Vec<Backlog>,
-    look: Instant,
+    next_look: Instant,
 }
 
 /// Messages of an input that came while a ring was being opened.
@@ -133,7 +133,7 @@ impl Drain {
             readers: Readers::default(),
             opening: Vec::new(),
             opened: mpsc::unbounded(),
-            look: Instant::now() + LOOK_EVERY,
+            next_look: Instant::now() + LOOK_EVERY,
         }
     }
 
@@ -153,7 +153,7 @@ impl Drain {
                 }
                 Woken::Event(Some(event)) => {
                     self.handle(event);
-                    if Instant::now() >= self.look {
+                    if Instant::now() >= self.next_look {
                         self.count_losses(&mut events);
                     }
                     continue;
@@ -369,7 +369,7 @@ impl Drain {
     }
 
     fn count_losses(&mut self, events: &mut EventStream) {
-        self.look = Instant::now() + LOOK_EVERY;
+        self.next_look = Instant::now() + LOOK_EVERY;
         for (id, count) in events.drain_drop_counts() {
             if let Some(input) = self.index(id.as_ref()).filter(|_| count > 0) {
                 self.queue.count(input, |losses| losses.lost_by_dora += count);

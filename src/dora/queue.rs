@@ -88,7 +88,7 @@ pub(crate) struct Queue {
 }
 
 struct State {
-    inputs: Vec<InputState>,
+    inputs: Vec<InputQueue>,
     notes: VecDeque<(u64, Note)>,
     notes_lost: u64,
     /// The last sequence number that was given.
@@ -96,7 +96,7 @@ struct State {
     ended: bool,
 }
 
-struct InputState {
+struct InputQueue {
     bound: Bound,
     /// Entries in order of arrival, with sequence numbers. Two changes never follow each other: only the last change counts.
     waiting: VecDeque<(u64, Entry)>,
@@ -114,7 +114,7 @@ enum Entry {
     Change(Change),
 }
 
-impl InputState {
+impl InputQueue {
     fn is_full(&self, more: usize) -> bool {
         self.messages > 0
             && (self.messages >= self.bound.messages || self.bytes.saturating_add(more) > self.bound.bytes)
@@ -127,7 +127,7 @@ impl InputState {
         waiting.into_iter().chain(losses).min()
     }
 
-    fn took(&mut self, message: &Message) {
+    fn count_taken(&mut self, message: &Message) {
         self.messages -= 1;
         self.bytes -= message.bytes();
     }
@@ -136,7 +136,7 @@ impl InputState {
     fn drop_oldest(&mut self) {
         let at = usize::from(matches!(self.waiting.front(), Some((_, Entry::Change(_)))));
         if let Some((_, Entry::Message(message))) = self.waiting.remove(at) {
-            self.took(&message);
+            self.count_taken(&message);
             // The next message takes this memory, so the free list is seldom full here.
             drop(self.pool.put(message));
         }
@@ -155,7 +155,7 @@ impl InputState {
         Some(match self.waiting.pop_front()?.1 {
             Entry::Change(change) => Item::Changed { input, change },
             Entry::Message(message) => {
-                self.took(&message);
+                self.count_taken(&message);
                 Item::Message { input, message }
             }
         })
@@ -176,7 +176,7 @@ impl State {
 
     /// Takes the item that came first.
     fn pop(&mut self) -> Option<Item> {
-        let firsts = self.inputs.iter().map(InputState::first).enumerate();
+        let firsts = self.inputs.iter().map(InputQueue::first).enumerate();
         let of_inputs = firsts.filter_map(|(input, first)| Some((first?, input))).min();
         let note = self.notes.front().map(|(number, _)| *number);
         match of_inputs {
@@ -190,7 +190,7 @@ impl State {
 impl Queue {
     /// An empty queue of inputs with these bounds, whose messages get their memory from `memory`.
     pub(super) fn new(bounds: &[Bound], memory: &HostMemory) -> Self {
-        let inputs = bounds.iter().map(|&bound| InputState {
+        let inputs = bounds.iter().map(|&bound| InputQueue {
             bound,
             waiting: VecDeque::with_capacity(bound.messages.min(DEFAULT_MESSAGES)),
             messages: 0,

@@ -13,7 +13,7 @@ const WARN_EVERY: Duration = Duration::from_secs(10);
 /// The ring of an output.
 pub(super) struct OutputRing {
     output: String,
-    word: &'static str,
+    residence_word: &'static str,
     writer: RingWriter,
     layout: SlotLayout,
     /// Memory in which a payload made on the host waits for its way to a device.
@@ -36,21 +36,24 @@ pub(super) enum SendOutcome {
 
 impl OutputRing {
     /// Makes the ring that the configuration asks for. The error says why there can't be one.
-    pub(super) fn new(output: &str, asked: &OutputResidence) -> Result<Self, String> {
-        let memory = asked.placement.host_memory();
-        let (word, writer) = match (asked.residence, asked.gpu()) {
+    pub(super) fn new(output: &str, configured: &OutputResidence) -> Result<Self, String> {
+        let memory = configured.placement.host_memory();
+        let (residence_word, writer) = match (configured.residence, configured.gpu()) {
             (Residence::Cuda, Some(gpu)) => {
-                let budget = Budget::new(asked.placement.max_bytes());
+                let budget = Budget::new(configured.placement.max_bytes());
                 let writer =
-                    RingWriter::on_device(output, gpu, &budget, asked.ring).map_err(|error| error.to_string())?;
+                    RingWriter::on_device(output, gpu, &budget, configured.ring).map_err(|error| error.to_string())?;
                 ("cuda", writer)
             }
-            (Residence::Cuda, None) => return Err(format!("the operation runs on {}", asked.placement)),
-            _ => ("shared", RingWriter::shared(output, asked.placement.gpu(), asked.ring)),
+            (Residence::Cuda, None) => return Err(format!("the operation runs on {}", configured.placement)),
+            _ => (
+                "shared",
+                RingWriter::shared(output, configured.placement.gpu(), configured.ring),
+            ),
         };
         Ok(Self {
             output: output.to_owned(),
-            word,
+            residence_word,
             writer,
             layout: SlotLayout::default(),
             staged: Message::new(&memory),
@@ -99,7 +102,7 @@ impl OutputRing {
                 if is_on_device {
                     header.copy_from(&staged.header);
                 }
-                header.set_ticket(self.word, &ticket);
+                header.set_ticket(self.residence_word, &ticket);
             }
             Err(error) => {
                 let now = Instant::now();
@@ -139,7 +142,7 @@ impl OutputRing {
             })
         });
         let ticket = published.map_err(|error: RingError| error.to_string())?;
-        header.set_ticket(self.word, &ticket);
+        header.set_ticket(self.residence_word, &ticket);
         self.warn_of_missed();
         Ok(())
     }

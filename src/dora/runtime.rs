@@ -136,14 +136,14 @@ fn work(
     sender: &mut Sender,
 ) -> Result<(), AppError> {
     graph.wake(Instant::now(), true, sender)?;
-    let mut look = Instant::now() + LOOK_EVERY;
+    let mut next_look = Instant::now() + LOOK_EVERY;
     let mut unstamped = Unstamped(names.into_iter().map(|name| (name, 0, false)).collect());
     while !graph.is_done() {
-        let deadline = graph.next_wake().map_or(look, |wake| wake.min(look));
+        let deadline = graph.next_wake().map_or(next_look, |wake| wake.min(next_look));
         let item = queue.pop(Some(deadline));
         let now = Instant::now();
-        if now >= look {
-            look = now + LOOK_EVERY;
+        if now >= next_look {
+            next_look = now + LOOK_EVERY;
             unstamped.warn();
             graph.log_suppressed(now);
             let report = diagnostics.report(graph, queue, sender);

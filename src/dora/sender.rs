@@ -22,7 +22,7 @@ pub(crate) struct Sender {
     /// Number that tells this process from others, such as the same node before a restart.
     id: i64,
     /// The layout of a message whose payload is in a ring.
-    nothing: Layout,
+    empty_layout: Layout,
 }
 
 impl Sender {
@@ -42,8 +42,8 @@ impl Sender {
             framings: HashMap::new(),
             rings,
             header: Header::default(),
-            id: drawn(),
-            nothing: Layout::flat(Dtype::UInt8, 0),
+            id: random_id(),
+            empty_layout: Layout::flat(Dtype::UInt8, 0),
         }
     }
 
@@ -74,16 +74,16 @@ impl Sender {
 
     /// Sends the header alone: the payload is in a ring.
     fn send_header(&mut self, output: &str) -> Result<(), Fault> {
-        let nothing = std::mem::take(&mut self.nothing);
-        let sent = self.send_message(output, &nothing, &mut |_, _| {});
-        self.nothing = nothing;
+        let empty_layout = std::mem::take(&mut self.empty_layout);
+        let sent = self.send_message(output, &empty_layout, &mut |_, _| {});
+        self.empty_layout = empty_layout;
         sent
     }
 }
 
 /// Draws a random number, from the keys that the system gives to hash maps. It is below 2^53, so that JSON and Lua hold it,
 /// too.
-fn drawn() -> i64 {
+fn random_id() -> i64 {
     (RandomState::new().hash_one(std::process::id()) >> 11) as i64
 }
 

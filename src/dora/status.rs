@@ -18,7 +18,7 @@ pub(super) fn folder_of_env() -> Option<PathBuf> {
 }
 
 /// Time that an ending node waits for its last report to be written.
-const LAST: Duration = Duration::from_secs(2);
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Writer of reports to the file of a node, on a thread of its own: a disk may be slow.
 pub(super) struct Status {
@@ -56,7 +56,7 @@ impl Status {
 
     /// Writes the last report, and waits a while until it is written.
     pub(super) fn end(self, report: Report) {
-        let deadline = Instant::now() + LAST;
+        let deadline = Instant::now() + END_TIMEOUT;
         let mut report = Some(report);
         while let Some(last) = report.take()
             && let Err(std::sync::mpsc::TrySendError::Full(last)) = self.reports.try_send(last)

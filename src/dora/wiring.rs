@@ -53,8 +53,8 @@ impl Wiring {
         let mut wiring: Self = serde_yaml::from_str(&config).map_err(refused)?;
         let pool = &mut wiring.run_config.shared_memory_pool_size;
         if pool.is_none() {
-            let of_all = std::env::var("DORA_NODE_SHM_POOL_SIZE").ok();
-            *pool = of_all.and_then(|bytes| bytes.parse().ok());
+            let default_size = std::env::var("DORA_NODE_SHM_POOL_SIZE").ok();
+            *pool = default_size.and_then(|bytes| bytes.parse().ok());
         }
         Ok(Some(wiring))
     }

@@ -1,7 +1,7 @@
 //! Takes payloads, copies them or uses them where they lie, and holds what it read against their numbers.
 
 use crate::support::{self, *};
-use robocache::device::ring::{Readers, RingError, SlotMemory, Taken};
+use robocache::device::ring::{Readers, RingError, RingPayload, SlotMemory};
 use std::time::{Duration, Instant};
 
 #[derive(Default)]
@@ -34,7 +34,7 @@ fn is_right(number: u64, bytes: &[u8]) -> bool {
 }
 
 /// The words of a payload that lies in shared memory, half of them now and half after a while.
-fn use_where_it_lies(taken: &Taken, number: u64, pause: Duration) -> bool {
+fn use_where_it_lies(taken: &RingPayload, number: u64, pause: Duration) -> bool {
     let words = taken.len() / 8;
     let SlotMemory::Shared(bytes) = taken.memory() else {
         panic!("a payload on a device");
@@ -51,7 +51,7 @@ fn use_where_it_lies(taken: &Taken, number: u64, pause: Duration) -> bool {
     before && read(words / 2..words)
 }
 
-fn copied(taken: &Taken) -> Result<Vec<u8>, RingError> {
+fn copied(taken: &RingPayload) -> Result<Vec<u8>, RingError> {
     let mut bytes = vec![0; taken.len()];
     taken.copy_to(0, &mut bytes)?;
     Ok(bytes)
@@ -65,7 +65,7 @@ pub fn run(tag: &str, which: usize) {
     let slowest_us = [1, 30, 300, 2000, 1][which];
     let mut random = Random::new(which as u64);
     let before = holding();
-    let (mut readers, mut counts, mut held) = (Readers::default(), Counts::default(), Vec::<(Taken, u64)>::new());
+    let (mut readers, mut counts, mut held) = (Readers::default(), Counts::default(), Vec::<(RingPayload, u64)>::new());
     let (mut text, mut unsaid) = ([0; 512], 0);
     loop {
         let came = socket.recv(&mut text).expect("a ticket within 120 s");

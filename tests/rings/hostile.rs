@@ -1,7 +1,9 @@
 //! Peers that do what they should not, and systems that have nothing left.
 
 use crate::support::{Random, holding, lossless, messages, resident_kb, spawn};
-use robocache::device::ring::{MAX_DESCRIPTOR, Readers, RingConfig, RingError, RingReader, RingWriter, Taken, Ticket};
+use robocache::device::ring::{
+    MAX_DESCRIPTOR, Readers, RingConfig, RingError, RingPayload, RingReader, RingWriter, Ticket,
+};
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
@@ -27,7 +29,7 @@ fn publish(writer: &mut RingWriter, value: u8, nbytes: usize) -> Ticket<'static>
     published.unwrap().into_owned()
 }
 
-fn value(taken: &Taken) -> Result<u8, RingError> {
+fn value(taken: &RingPayload) -> Result<u8, RingError> {
     let mut byte = [0];
     taken.copy_to(0, &mut byte)?;
     Ok(byte[0])
@@ -384,7 +386,7 @@ fn payloads_of_no_bytes_and_descriptors_of_the_largest_size_are_published() {
 fn a_payload_of_a_ring_that_was_replaced_is_held_for_as_long_as_it_is_used() {
     let mut writer = writer(2);
     let mut readers = Readers::default();
-    let taken: Vec<Taken> = (1..10u8)
+    let taken: Vec<RingPayload> = (1..10u8)
         .map(|i| {
             let ticket = publish(&mut writer, i, 1000 << i);
             readers.take(&ticket).unwrap()

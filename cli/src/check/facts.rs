@@ -149,7 +149,7 @@ impl StreamFacts {
     }
 
     /// Extends the extremes by the samples of a recorded message.
-    fn see(&mut self, message: &Message) {
+    fn extend_extremes(&mut self, message: &Message) {
         let (Some(Kind::Samples(width)), Some(values)) = (&self.kind, message.flat()) else {
             return;
         };
@@ -290,7 +290,7 @@ fn kinematics(config: &KinematicsConfig, input: &dyn Fn(&str) -> StreamFacts) ->
     let mut found: Vec<(String, StreamFacts)> = Vec::new();
     for entry in &config.entries {
         let earlier = found.iter().find(|(name, _)| *name == entry.input);
-        let came = earlier.map_or_else(|| input(&entry.input), |(_, known)| known.clone());
+        let input_facts = earlier.map_or_else(|| input(&entry.input), |(_, known)| known.clone());
         let kind = |product| match product {
             Product::Pose => Some(Kind::Samples(7)),
             Product::Twist => Some(Kind::Samples(6)),
@@ -303,7 +303,7 @@ fn kinematics(config: &KinematicsConfig, input: &dyn Fn(&str) -> StreamFacts) ->
                 bytes: None,
                 fields: Vec::new(),
                 extremes: Vec::new(),
-                ..came.clone()
+                ..input_facts.clone()
             };
             (name, known)
         });
@@ -345,7 +345,7 @@ fn recorded(folder: &Path) -> Option<Recording> {
         if known.kind.is_none() {
             known.kind = Kind::of_message(&message);
         }
-        known.see(&message);
+        known.extend_extremes(&message);
         if let Some(arrival_ns) = message.arrival_ns {
             let delay = ns_to_ms(arrival_ns.saturating_sub(stamp));
             known.delay_ms = Some(known.delay_ms.map_or(delay, |most| most.max(delay)));

@@ -3,7 +3,7 @@
 use super::facts::{self, StreamFacts};
 use super::findings::Findings;
 use super::section;
-use crate::config::{Built, Section, check, plugins};
+use crate::config::{CheckedConfig, Section, check, plugins};
 use crate::convert::lerobot::{LerobotConfig, Settings};
 use robocache::app::Config;
 use std::path::Path;
@@ -59,7 +59,7 @@ pub(super) fn datasets(file: &Path, findings: &mut Findings) {
 }
 
 /// Reads the sections of a file as its nodes do.
-pub(super) fn read_sections(file: &Path, findings: &mut Findings) -> Vec<Built> {
+pub(super) fn read_sections(file: &Path, findings: &mut Findings) -> Vec<CheckedConfig> {
     let config = match Config::read(file) {
         Ok(config) => config,
         Err(error) => {
@@ -91,7 +91,7 @@ pub(super) fn read_sections(file: &Path, findings: &mut Findings) -> Vec<Built> 
 }
 
 /// Reports warnings about the chains that operations name. A node logs the same warnings.
-fn chains(file: &Path, config: &Config, found: &[Built], findings: &mut Findings) {
+fn chains(file: &Path, config: &Config, found: &[CheckedConfig], findings: &mut Findings) {
     let sections = found
         .iter()
         .flat_map(|built| &built.operations)

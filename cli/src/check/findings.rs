@@ -55,13 +55,13 @@ impl Findings {
 }
 
 /// Collector of the findings of a section.
-pub(super) struct OfSection<'a> {
+pub(super) struct SectionFindings<'a> {
     pub file: &'a Path,
     pub label: String,
     pub findings: &'a mut Findings,
 }
 
-impl OfSection<'_> {
+impl SectionFindings<'_> {
     pub fn error(&mut self, key: &str, problem: String) {
         self.findings.error(self.file, format!("{}.{key}", self.label), problem);
     }
@@ -80,7 +80,7 @@ impl OfSection<'_> {
     }
 
     /// Adds a warning of a section that is a list. `problem` begins with the key.
-    pub fn doubted(&mut self, problem: String) {
+    pub fn warn_of_entry(&mut self, problem: String) {
         self.findings.warn(self.file, &self.label, problem);
     }
 }

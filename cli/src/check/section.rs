@@ -1,7 +1,7 @@
 //! Finds settings of a section that can't work, or not well, by the facts about its streams.
 
 use super::facts::{Kind, StreamFacts};
-use super::findings::{Findings, OfSection};
+use super::findings::{Findings, SectionFindings};
 use super::units::MANY_BYTES;
 use crate::config::{Operation, Section};
 use crate::interpolated;
@@ -51,12 +51,12 @@ pub fn least_queue(config: &AlignConfig, input: &str) -> Option<(usize, String)>
 
 /// Checker of a section, with its findings and the facts about its inputs.
 struct Checker<'a> {
-    found: OfSection<'a>,
+    found: SectionFindings<'a>,
     input: &'a dyn Fn(&str) -> StreamFacts,
 }
 
 pub fn check(file: &Path, operation: &Operation, input: &dyn Fn(&str) -> StreamFacts, findings: &mut Findings) {
-    let found = OfSection {
+    let found = SectionFindings {
         file,
         label: operation.label(),
         findings,
@@ -132,7 +132,7 @@ impl Checker<'_> {
         }
         self.wait(config, &streams, &known);
         for (m, (modality, known)) in config.modalities.iter().zip(&known).enumerate() {
-            if self.is_samples(&streams[m], modality, known) {
+            if self.check_samples(&streams[m], modality, known) {
                 self.limits(&streams[m], modality, known);
             }
         }
@@ -258,7 +258,7 @@ impl Checker<'_> {
     }
 
     /// True if the messages may be samples. Also reports a wrong kind or width.
-    fn is_samples(&mut self, stream: &Timing<'_>, modality: &ModalityConfig, known: &StreamFacts) -> bool {
+    fn check_samples(&mut self, stream: &Timing<'_>, modality: &ModalityConfig, known: &StreamFacts) -> bool {
         let Some(kind) = &known.kind else { return true };
         if matches!(kind, Kind::Cloud(_) | Kind::Tick) {
             let problem = format!(
@@ -406,17 +406,17 @@ impl Checker<'_> {
                 match kinematics.read(&message) {
                     Err(error) => self
                         .found
-                        .refused(format!("{at}: {error}{}", what_is_allowed(&error, &chain))),
+                        .refused(format!("{at}: {error}{}", allowed_joints(&error, &chain))),
                     Ok(()) => {
                         let too_large = kinematics.refused().find(|row| row.reason.is_range());
                         let doubts = kinematics.implausible().map(|value| value.to_string());
                         let doubts = doubts.or(too_large.map(|row| row.to_string()));
                         let unnamed = kinematics.unnamed().map(|unnamed| unnamed.to_string());
                         if let Some(problem) = unnamed {
-                            self.found.doubted(format!("{at}: {problem}"));
+                            self.found.warn_of_entry(format!("{at}: {problem}"));
                         }
                         match doubts {
-                            Some(problem) => self.found.doubted(format!("{at}: {problem}")),
+                            Some(problem) => self.found.warn_of_entry(format!("{at}: {problem}")),
                             None => continue,
                         }
                     }
@@ -503,7 +503,7 @@ fn extremes(known: &StreamFacts, width: usize) -> [Message; 2] {
 }
 
 /// Names the joints that a refused sample should have.
-fn what_is_allowed(error: &InputError, chain: &Chain) -> String {
+fn allowed_joints(error: &InputError, chain: &Chain) -> String {
     let names: Vec<&str> = chain.joints().iter().map(|joint| joint.name.as_str()).collect();
     let names = names.join(", ");
     match error {

@@ -247,7 +247,7 @@ fn mistakes(text: &str) -> Vec<(Place, &'static str, String)> {
 }
 
 /// Writes a text to the file, and returns the findings of `check`.
-fn said(file: &Path, text: &str, check: impl Fn(&mut Findings) -> eyre::Result<()>) -> Vec<(Level, String)> {
+fn findings_of(file: &Path, text: &str, check: impl Fn(&mut Findings) -> eyre::Result<()>) -> Vec<(Level, String)> {
     std::fs::write(file, text).unwrap();
     let mut findings = Findings::default();
     let failed = check(&mut findings).err();
@@ -276,7 +276,7 @@ fn what_is_said_of_any_wrong_value_names_its_key_in_the_language_of_configuratio
     let folder = Folder::new("config");
     let file = folder.0.join("config.yml");
     let check = |text: &str| {
-        said(&file, text, |findings| {
+        findings_of(&file, text, |findings| {
             alone(&file, findings);
             Ok(())
         })
@@ -310,7 +310,7 @@ fn what_is_said_of_a_wrong_dataflow_is_in_its_language() {
     let folder = Folder::new("dataflow");
     let file = folder.0.join("dataflow.yml");
     std::fs::write(folder.0.join("config.yml"), CONFIG).unwrap();
-    let check = |text: &str| said(&file, text, |findings| wiring::check(&file, None, findings));
+    let check = |text: &str| findings_of(&file, text, |findings| wiring::check(&file, None, findings));
     let mut problems = Vec::new();
     for (place, wrong, text) in mistakes(DATAFLOW) {
         let at = format!("{place:?} {wrong}");
@@ -345,7 +345,7 @@ fn what_is_said_of_a_text_that_is_no_yaml_is_in_its_language() {
     let mut problems = Vec::new();
     for text in texts {
         for is_dataflow in [false, true] {
-            let found = said(&file, &text, |findings| match is_dataflow {
+            let found = findings_of(&file, &text, |findings| match is_dataflow {
                 true => wiring::check(&file, None, findings),
                 false => {
                     alone(&file, findings);

@@ -1,6 +1,6 @@
 //! Warnings about values that are allowed, but look as if they were meant in another unit.
 
-use super::findings::OfSection;
+use super::findings::SectionFindings;
 use crate::output::{bytes, figure};
 use robocache::ops::align::{AlignConfig, TriggerConfig};
 use robocache::ops::clock::ClockConfig;
@@ -50,9 +50,9 @@ pub fn implausible(value: f64, unit: &str, (least, most): Plausible) -> Option<S
     let mut meant = others.iter().map(|(other, factor)| (other, value * factor));
     let meant = meant.find(|(_, meant)| (least..=most).contains(&(meant.abs() * in_ms)));
     let meant = meant.map_or_else(String::new, |(other, meant)| {
-        format!(", and {value} {other} would be {} {unit}", exact(meant))
+        format!(", and {value} {other} would be {} {unit}", without_rounding(meant))
     });
-    let [least, most] = [least / in_ms, most / in_ms].map(exact);
+    let [least, most] = [least / in_ms, most / in_ms].map(without_rounding);
     let long = if !(1.0..1000.0).contains(&ms) {
         format!(", {}", span(ms))
     } else {
@@ -64,7 +64,7 @@ pub fn implausible(value: f64, unit: &str, (least, most): Plausible) -> Option<S
 }
 
 /// Formats a number without digits that come from rounding.
-fn exact(value: f64) -> String {
+fn without_rounding(value: f64) -> String {
     ((value * 1e6).round() / 1e6).to_string()
 }
 
@@ -81,7 +81,7 @@ fn span(ms: f64) -> String {
     format!("{} {unit}", figure(value))
 }
 
-impl OfSection<'_> {
+impl SectionFindings<'_> {
     /// Warns of a duration that is not plausible.
     fn duration(&mut self, key: &str, value: Option<f64>, plausible: Plausible) {
         let unit = if key.ends_with("_s") { "s" } else { "ms" };

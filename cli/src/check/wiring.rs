@@ -12,7 +12,7 @@ use super::findings::Findings;
 use super::section;
 use crate::config::{Operation, Section};
 use eyre::WrapErr;
-use node::{Checker, Own};
+use node::{Checker, RobocacheNode};
 use robocache::app::plugins::RecordConfig;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ use std::path::Path;
 pub fn check(file: &Path, config: Option<&Path>, findings: &mut Findings) -> eyre::Result<()> {
     let dataflow = Dataflow::read(file)?;
     let folder = file.parent().unwrap_or(Path::new(""));
-    let own: Vec<Own<'_>> = dataflow
+    let own: Vec<RobocacheNode<'_>> = dataflow
         .nodes
         .iter()
         .filter_map(|node| node::read(file, folder, node, findings))
@@ -80,7 +80,7 @@ pub fn check(file: &Path, config: Option<&Path>, findings: &mut Findings) -> eyr
     Ok(())
 }
 
-fn of_node(checker: &mut Checker<'_>, own: &Own<'_>) {
+fn of_node(checker: &mut Checker<'_>, own: &RobocacheNode<'_>) {
     let at = format!("nodes.{}", own.node.id);
     let mut inside: Vec<(String, StreamFacts)> = Vec::new();
     for operation in &own.built.operations {

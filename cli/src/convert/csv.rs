@@ -208,11 +208,11 @@ impl Sink for Table {
 /// Explains why these streams can't be one table.
 pub fn one_table(streams: &[impl AsRef<str>]) -> String {
     let names: Vec<String> = streams.iter().map(|name| format!("`{}`", name.as_ref())).collect();
-    let came = match names.is_empty() {
+    let streams_found = match names.is_empty() {
         true => "there is no stream".to_owned(),
         false => format!("there are {}", names.join(", ")),
     };
     format!(
-        "a table has one stream, and {came} (allowed: an input of one stream, or a folder of tables: --to csv, and a name without `.csv`)"
+        "a table has one stream, and {streams_found} (allowed: an input of one stream, or a folder of tables: --to csv, and a name without `.csv`)"
     )
 }

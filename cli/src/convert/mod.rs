@@ -23,7 +23,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use whole::Whole;
+use whole::AtomicOutput;
 
 /// Converts between recordings and the files of other software
 #[derive(clap::Args)]
@@ -322,7 +322,7 @@ fn convert(args: &Args) -> eyre::Result<Converted> {
             (selections, Judge::new(streams, &args.offsets))
         }
     };
-    let whole = Whole::begin(&args.output, args.discard_partial)?;
+    let whole = AtomicOutput::begin(&args.output, args.discard_partial)?;
     let made = whole.path();
     let mut source = open(&args.input, from, &args.how, &selections)?;
     let is_table = to == Format::Csv && args.output.extension().is_some_and(|extension| extension == "csv");

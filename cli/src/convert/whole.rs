@@ -16,7 +16,7 @@ const SUFFIX: &str = ".robocache-partial";
 const TRIES: usize = 16;
 
 /// Output that is being written. It is removed on drop, unless it is [finished](Self::finish).
-pub struct Whole {
+pub struct AtomicOutput {
     output: PathBuf,
     /// The folder in which the output is written.
     partial: PathBuf,
@@ -25,7 +25,7 @@ pub struct Whole {
     is_finished: bool,
 }
 
-impl Whole {
+impl AtomicOutput {
     /// Begins an output. If `discards` is true, the leftovers of a run that did not end are removed.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ impl Whole {
     }
 }
 
-impl Drop for Whole {
+impl Drop for AtomicOutput {
     fn drop(&mut self) {
         if !self.is_finished {
             let _ = fs::remove_dir_all(&self.partial);
@@ -164,7 +164,7 @@ mod tests {
         folder.join("out")
     }
 
-    fn words(result: eyre::Result<Whole>) -> String {
+    fn words(result: eyre::Result<AtomicOutput>) -> String {
         result.err().map(|error| error.to_string()).unwrap_or_default()
     }
 
@@ -172,7 +172,7 @@ mod tests {
     fn it_is_there_once_it_is_whole_and_nothing_is_beside_it() {
         let out = output("moved");
         for is_folder in [true, false] {
-            let whole = Whole::begin(&out, false).unwrap();
+            let whole = AtomicOutput::begin(&out, false).unwrap();
             let made = whole.path();
             if is_folder {
                 fs::create_dir_all(made.join("a")).unwrap();
@@ -183,13 +183,13 @@ mod tests {
             assert!(!out.exists());
             // A second run is refused at once, with `discards`, too.
             for discards in [false, true] {
-                assert!(words(Whole::begin(&out, discards)).contains("another run is making"));
+                assert!(words(AtomicOutput::begin(&out, discards)).contains("another run is making"));
             }
             whole.finish().unwrap();
             let file = if is_folder { out.join("a/b") } else { out.clone() };
             assert_eq!(fs::read_to_string(file).unwrap(), "b");
             assert_eq!(fs::read_dir(out.parent().unwrap()).unwrap().count(), 1);
-            assert!(words(Whole::begin(&out, true)).contains("it is there already"));
+            assert!(words(AtomicOutput::begin(&out, true)).contains("it is there already"));
             let _ = fs::remove_dir_all(&out);
             let _ = fs::remove_file(&out);
         }
@@ -199,25 +199,25 @@ mod tests {
     #[test]
     fn what_a_run_left_that_did_not_end_is_named_and_removed_on_request() {
         let out = output("left");
-        let whole = Whole::begin(&out, false).unwrap();
+        let whole = AtomicOutput::begin(&out, false).unwrap();
         fs::write(whole.path(), "half").unwrap();
         // A process that is killed drops nothing but its locks.
-        let Whole { _lock, .. } = &whole;
+        let AtomicOutput { _lock, .. } = &whole;
         flock(_lock, FlockOperation::Unlock).unwrap();
         std::mem::forget(whole);
-        let refused = words(Whole::begin(&out, false));
+        let refused = words(AtomicOutput::begin(&out, false));
         assert!(
             refused.contains("out.robocache-partial: a run that did not end") && refused.contains("--discard-partial"),
             "{refused}"
         );
-        let whole = Whole::begin(&out, true).unwrap();
+        let whole = AtomicOutput::begin(&out, true).unwrap();
         assert!(!whole.path().exists());
         // A run that fails leaves nothing.
         fs::write(whole.path(), "half").unwrap();
         drop(whole);
         assert_eq!(fs::read_dir(out.parent().unwrap()).unwrap().count(), 0);
         // A file that is in the way at the end is not overwritten.
-        let whole = Whole::begin(&out, false).unwrap();
+        let whole = AtomicOutput::begin(&out, false).unwrap();
         fs::write(whole.path(), "new").unwrap();
         fs::write(&out, "old").unwrap();
         assert!(whole.finish().unwrap_err().to_string().contains("meanwhile"));

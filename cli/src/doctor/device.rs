@@ -80,7 +80,7 @@ fn device(kind: Kind, ordinal: usize) -> Check {
         let (expected, _, _) = grid(&Placement::cpu("to compare with"))?;
         // The first run also loads the device and the kernels, and is not timed.
         grid(&placement)?;
-        let (came, device, ms) = grid(&placement)?;
+        let (made, device, ms) = grid(&placement)?;
         let differing = placement.gpu().map_or(Ok(0), arithmetic::differing)?;
         if differing > 0 {
             let found = format!(
@@ -89,7 +89,7 @@ fn device(kind: Kind, ordinal: usize) -> Check {
             );
             return Ok((Level::Error, found));
         }
-        Ok(match (device, came == expected) {
+        Ok(match (device, made == expected) {
             (at @ Device::Gpu(..), true) if at == Device::Gpu(kind, ordinal) => (
                 Level::Ok,
                 format!(

@@ -48,7 +48,7 @@ impl Status {
         let mut nodes = Vec::new();
         for entry in fs::read_dir(folder).map_err(refused)? {
             let path = entry.map_err(refused)?.path();
-            let name = path.file_stem().map(|name| clean(&name.to_string_lossy()));
+            let name = path.file_stem().map(|name| escaped(&name.to_string_lossy()));
             let is_status = path.extension().is_some_and(|extension| extension == "json");
             // While a node writes its file, the file's name begins with a dot.
             if let Some(name) = name.filter(|name| is_status && !name.starts_with('.')) {
@@ -132,13 +132,13 @@ fn read(path: &Path) -> Result<Report, String> {
     let rows = report.inputs.iter_mut();
     let texts = rows.flat_map(|row| [&mut row.operation, &mut row.input, &mut row.message]);
     for text in texts.chain([&mut report.node, &mut report.message, &mut report.device]) {
-        *text = clean(text);
+        *text = escaped(text);
     }
     Ok(report)
 }
 
 /// Escapes the characters that a terminal would take for commands.
-fn clean(text: &str) -> String {
+fn escaped(text: &str) -> String {
     plain(text).into_owned()
 }
 

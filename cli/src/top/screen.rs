@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Period of reading the files.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const READ_EVERY: Duration = Duration::from_millis(500);
 
 /// Shows the status of all nodes until a key ends the command.
 pub fn show(folder: &Path) -> eyre::Result<()> {
@@ -26,10 +26,10 @@ pub fn show(folder: &Path) -> eyre::Result<()> {
     let mut terminal = ratatui::try_init()?;
     let shown = (|| {
         let mut scroll = 0;
-        let mut look = Instant::now() + LOOK_EVERY;
+        let mut next_read = Instant::now() + READ_EVERY;
         loop {
             terminal.draw(|frame| scroll = draw(&status, scroll, frame))?;
-            if event::poll(look.saturating_duration_since(Instant::now()))?
+            if event::poll(next_read.saturating_duration_since(Instant::now()))?
                 && let Event::Key(key) = event::read()?
                 && key.kind == KeyEventKind::Press
             {
@@ -38,8 +38,8 @@ pub fn show(folder: &Path) -> eyre::Result<()> {
                     Some(moved) => scroll = moved,
                 }
             }
-            if Instant::now() >= look {
-                look = Instant::now() + LOOK_EVERY;
+            if Instant::now() >= next_read {
+                next_read = Instant::now() + READ_EVERY;
                 status = Status::read(folder)?;
             }
         }

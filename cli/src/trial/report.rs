@@ -28,7 +28,7 @@ pub struct Report {
     took_s: f64,
     observations: Vec<Observations>,
     grids: Vec<Grids>,
-    others: Vec<Others>,
+    others: Vec<OtherOutput>,
     /// Warnings about interpolations that make wrong values.
     warnings: Vec<String>,
     /// Faults and warnings, by the place where they were counted.
@@ -86,7 +86,7 @@ struct Grids {
 }
 
 #[derive(Serialize)]
-struct Others {
+struct OtherOutput {
     output: String,
     count: u64,
     /// Rows of an output of kinematics; `None` for other operations.
@@ -126,7 +126,7 @@ struct Cause {
 pub struct Run<'a> {
     pub operations: &'a [Operation],
     pub inputs: &'a [String],
-    pub fed: &'a Replayed,
+    pub replayed: &'a Replayed,
     /// The leap at which the trial ended, and the operation whose targets fell due.
     pub leap: Option<(Leap, &'a Operation)>,
     pub took: Duration,
@@ -158,7 +158,7 @@ impl Report {
             } else if counts.is_grid {
                 grids.push(Grids::new(output, &counts));
             } else {
-                others.push(Others {
+                others.push(OtherOutput {
                     rows: product_of(&output, run.operations).map(|_| Rows::new(&counts.rows)),
                     count: counts.messages,
                     output,
@@ -189,8 +189,8 @@ impl Report {
             } else {
                 "stamp"
             },
-            messages: run.fed.messages,
-            recorded_s: run.fed.seconds(),
+            messages: run.replayed.messages,
+            recorded_s: run.replayed.seconds(),
             took_s: run.took.as_secs_f64(),
             observations,
             grids,
@@ -320,7 +320,7 @@ fn missed(config: &AlignConfig, counts: &Counts, run: &Run<'_>) -> Option<u64> {
             ..
         }) => {
             let input = run.inputs.iter().position(|input| input == stream)?;
-            run.fed.streams[input].samples / *every as u64
+            run.replayed.streams[input].samples / *every as u64
         }
         Some(_) => return None,
     };
@@ -387,7 +387,7 @@ fn too_few(of: &Observations, run: &Run<'_>) -> Option<String> {
     let waited = modalities.chain(attached).filter(|(wait, _)| *wait);
     let came = waited.filter_map(|(_, input)| {
         let at = run.inputs.iter().position(|it| it == input)?;
-        let stream = &run.fed.streams[at];
+        let stream = &run.replayed.streams[at];
         (stream.samples > 1).then(|| (stream.lasted_ns() / period_ns, input, stream))
     });
     let (targets, input, stream) = came.min_by_key(|(targets, ..)| *targets)?;
@@ -408,7 +408,7 @@ fn too_few(of: &Observations, run: &Run<'_>) -> Option<String> {
 
 /// Judges the configuration. Returns true if it works, and the verdict with its reason.
 fn verdict(
-    (observations, grids, others): (&[Observations], &[Grids], &[Others]),
+    (observations, grids, others): (&[Observations], &[Grids], &[OtherOutput]),
     missing: &[String],
     run: &Run<'_>,
 ) -> (bool, String) {

@@ -155,12 +155,12 @@ impl Counts {
         let valid = newest_row(header.valid.get(), modalities).iter();
         let rows = valid.zip(newest_row(form::age_ns.get(header), modalities));
         for (stream, (&valid, &age_ns)) in of_modalities.iter_mut().zip(rows) {
-            stream.see(valid == 1, age_ns);
+            stream.count(valid == 1, age_ns);
         }
         let index = newest_row(align::key::grid_index.get(header), attached).iter();
         let rows = index.zip(newest_row(align::key::grid_age_ns.get(header), attached));
         for (stream, (&index, &age_ns)) in of_attached.iter_mut().zip(rows) {
-            stream.see(index >= 0, age_ns);
+            stream.count(index >= 0, age_ns);
         }
     }
 }
@@ -191,7 +191,7 @@ pub fn compute_ns(header: &Header) -> Option<i64> {
 }
 
 impl Coverage {
-    fn see(&mut self, is_valid: bool, age_ns: i64) {
+    fn count(&mut self, is_valid: bool, age_ns: i64) {
         self.valid += u64::from(is_valid);
         if age_ns >= 0 {
             self.ages_ns.push(age_ns);

@@ -129,7 +129,9 @@ impl<G> Backend<G> {
             true => work >= trials.floor,
             false => trials.wants_gpu(work),
         });
-        self.on_gpu.as_mut().filter(|_| is_wanted && work < self.least_too_large)
+        self.on_gpu
+            .as_mut()
+            .filter(|_| is_wanted && work < self.least_too_large)
     }
 
     /// Begins the trials anew once a shortage of memory is over.

@@ -104,7 +104,8 @@ impl Placement {
             Ok(gpus) => Ok(Self::on(gpus, is_auto)),
             // Devices that are named are wanted, whatever `device:` says.
             Err(error) if is_auto && devices.is_none() => {
-                let named = device_of_other_kind(kind, &error).map(|device| format!("; {device} is there, and must be named"));
+                let named =
+                    device_of_other_kind(kind, &error).map(|device| format!("; {device} is there, and must be named"));
                 Ok(Self::cpu(format!("auto: {error}{}", named.unwrap_or_default())))
             }
             Err(error) => Err(DeviceError::Gpu {

@@ -7,10 +7,10 @@ use robocache_stream::{Cells, Column, Message};
 pub(crate) const TEXT: &str = "utf8";
 
 /// A column of a payload: name, type, and elements of a row. The counts of ragged and text columns, which vary, are 0.
-pub(crate) type Part = (String, Dtype, Cells);
+pub(crate) type ColumnSpec = (String, Dtype, Cells);
 
 /// The columns of a message.
-pub(crate) fn parts_of(message: &Message) -> Vec<Part> {
+pub(crate) fn parts_of(message: &Message) -> Vec<ColumnSpec> {
     let part = |column: &Column| (column.name.clone(), column.dtype, cells_of_all(column));
     message.columns().iter().map(part).collect()
 }
@@ -25,9 +25,9 @@ fn cells_of_all(column: &Column) -> Cells {
 }
 
 /// True if `parts` are the columns of `message`.
-pub(crate) fn are_of(message: &Message, parts: &[Part]) -> bool {
+pub(crate) fn are_columns_of(message: &Message, parts: &[ColumnSpec]) -> bool {
     let columns = message.columns();
-    let is_same = |((name, dtype, cells), column): (&Part, &Column)| {
+    let is_same = |((name, dtype, cells), column): (&ColumnSpec, &Column)| {
         *name == column.name && *dtype == column.dtype && *cells == cells_of_all(column)
     };
     columns.len() == parts.len() && parts.iter().zip(columns).all(is_same)
@@ -44,7 +44,7 @@ pub(crate) fn cell_type(dtype: Dtype, cells: Cells) -> String {
 }
 
 /// Lists names and types of columns for an error text.
-pub(crate) fn in_words(parts: &[Part]) -> String {
+pub(crate) fn list_columns(parts: &[ColumnSpec]) -> String {
     let words = parts
         .iter()
         .map(|(name, dtype, cells)| format!("`{name}` {}", cell_type(*dtype, *cells)));

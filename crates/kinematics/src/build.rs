@@ -45,7 +45,7 @@ pub(crate) fn build(text: &str, file: &str, config: &ChainConfig) -> Result<Chai
         .collect::<Result<Vec<_>, _>>()?;
     check_names_of_limits(config, &joints).map_err(refused)?;
     for moving in &moving {
-        tell_mimic(moving, &joints, &mut warnings)?;
+        warn_mimic(moving, &joints, &mut warnings)?;
     }
     let mut chain = Chain {
         segments: Vec::with_capacity(moving.len()),
@@ -76,15 +76,15 @@ fn add_frames(
     base: &str,
     path: &[UrdfJoint<'_>],
     moving: &[Moving<'_>],
-) -> Result<Open, ChainError> {
+) -> Result<PendingTransform, ChainError> {
     let names = chain.joints.iter().map(|joint| joint.name.clone());
     let index: HashMap<String, usize> = names.zip(0..).collect();
     let mut moving = moving.iter().peekable();
-    let mut open = Open::default();
+    let mut open = PendingTransform::default();
     add_link(chain, base, &open);
     for joint in path {
         let origin = joint.origin()?;
-        tell_units(joint, &origin, &mut chain.warnings);
+        warn_units(joint, &origin, &mut chain.warnings);
         open.append(&origin.transform());
         if let Some(moving) = moving.next_if(|moving| moving.joint.name == joint.name) {
             let (axis, length) = joint.axis()?;
@@ -108,7 +108,7 @@ fn add_frames(
 }
 
 /// Warns of an origin that may be in other units.
-fn tell_units(joint: &UrdfJoint<'_>, origin: &UrdfOrigin, warnings: &mut Vec<String>) {
+fn warn_units(joint: &UrdfJoint<'_>, origin: &UrdfOrigin, warnings: &mut Vec<String>) {
     let is_beyond = |values: [f64; 3], most| values.iter().any(|value| value.abs() > most);
     if is_beyond(origin.translation, FAR) {
         let [x, y, z] = origin.translation;
@@ -127,7 +127,7 @@ fn tell_units(joint: &UrdfJoint<'_>, origin: &UrdfOrigin, warnings: &mut Vec<Str
 /// The largest difference of an axis' length from 1 without a warning.
 const AXIS_TOLERANCE: f64 = 1e-3;
 
-fn add_link(chain: &mut Chain, name: &str, open: &Open) {
+fn add_link(chain: &mut Chain, name: &str, open: &PendingTransform) {
     chain.links.push(Link {
         name: name.to_owned(),
         segments: chain.segments.len(),
@@ -136,7 +136,7 @@ fn add_link(chain: &mut Chain, name: &str, open: &Open) {
 }
 
 /// Returns the frame of the tip, or of the tool if there is one.
-fn tip(mut open: Open, config: &ChainConfig) -> Result<RigidTransform<f64>, String> {
+fn tip(mut open: PendingTransform, config: &ChainConfig) -> Result<RigidTransform<f64>, String> {
     if let Some(tool) = &config.tool {
         let mut numbers = tool.rotation.as_flattened().iter().chain(&tool.translation);
         if !numbers.all(|x| x.is_finite()) {
@@ -165,9 +165,9 @@ fn check_names_of_limits(config: &ChainConfig, joints: &[Joint]) -> Result<(), S
 
 /// Product of the constant transforms since the last moving joint.
 #[derive(Default)]
-struct Open(Option<RigidTransform<f64>>);
+struct PendingTransform(Option<RigidTransform<f64>>);
 
-impl Open {
+impl PendingTransform {
     /// Multiplies by a transform from the right. The first one is taken as it is.
     fn append(&mut self, next: &RigidTransform<f64>) {
         self.0 = Some(match &self.0 {
@@ -236,7 +236,7 @@ fn follow<'a>(urdf: &Urdf<'a>, joint: UrdfJoint<'a>, kind: JointKind) -> Result<
 const ROUNDING: f64 = 1e-6;
 
 /// Warns of a mimic that goes past its own limits within those of its leader: limits of mimics are not kept.
-fn tell_mimic(moving: &Moving<'_>, joints: &[Joint], warnings: &mut Vec<String>) -> Result<(), ChainError> {
+fn warn_mimic(moving: &Moving<'_>, joints: &[Joint], warnings: &mut Vec<String>) -> Result<(), ChainError> {
     let leader = joints.iter().find(|joint| joint.name == moving.leader.name);
     let (Some(mimic), Some(leader), false) = (moving.mimic, leader, moving.kind == JointKind::Continuous) else {
         return Ok(());

@@ -11,9 +11,10 @@ use robocache_device::{Dtype, Values};
 use std::ops::Range;
 
 /// The reason why a column or a payload can't be read.
-pub(super) type Unread = &'static str;
+pub(super) type Refusal = &'static str;
 
-const ALLOWED: Unread = "allowed: arrays of floats, integers, timestamps or durations, in a struct also lists of these";
+const ALLOWED: Refusal =
+    "allowed: arrays of floats, integers, timestamps or durations, in a struct also lists of these";
 
 /// Treatment of the columns of text in a struct.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub(super) enum Text {
 }
 
 /// Copies a payload. A column of a struct that can't be read is skipped.
-pub(super) fn read(array: &ArrayRef, bfloat16: bool, text: Text, message: &mut Message) -> Result<(), Unread> {
+pub(super) fn read(array: &ArrayRef, bfloat16: bool, text: Text, message: &mut Message) -> Result<(), Refusal> {
     if array.data_type() == &DataType::Null && array.is_empty() {
         // A message without a payload, such as a tick of a timer.
         message.add_column("", Dtype::UInt8, Cells::One).data.resize(0);
@@ -58,7 +59,7 @@ pub(super) fn read_range(
     array: &ArrayRef,
     range: Range<usize>,
     message: &mut Message,
-) -> Result<(), Unread> {
+) -> Result<(), Refusal> {
     read_values(name, Source::of(array, range), Cells::One, false, message)
 }
 
@@ -152,7 +153,7 @@ fn read_values(
     cells: Cells,
     bfloat16: bool,
     message: &mut Message,
-) -> Result<(), Unread> {
+) -> Result<(), Refusal> {
     let (dtype, unit_ns) = match source.array.data_type() {
         DataType::Timestamp(unit, _) | DataType::Duration(unit) => (Dtype::Int64, ns_in(*unit)),
         other => (dtype_of(other).ok_or(ALLOWED)?, 1),
@@ -267,7 +268,7 @@ fn read_text<'a>(
     rows: impl Iterator<Item = Option<&'a str>> + Clone,
     null_rows: Option<&NullBuffer>,
     message: &mut Message,
-) -> Result<(), Unread> {
+) -> Result<(), Refusal> {
     let is_valid = |row: usize| null_rows.is_none_or(|nulls| nulls.is_valid(row));
     let rows = rows.enumerate().map(|(row, text)| text.filter(|_| is_valid(row)));
     let total = rows.clone().flatten().map(str::len).sum();
@@ -297,7 +298,7 @@ fn read_column(
     null_rows: Option<&NullBuffer>,
     bfloat16: bool,
     message: &mut Message,
-) -> Result<(), Unread> {
+) -> Result<(), Refusal> {
     let null_rows = [null_rows, array.nulls()];
     match array.data_type() {
         DataType::List(_) => read_lists(name, array.as_list::<i32>(), null_rows, bfloat16, message),
@@ -328,7 +329,7 @@ fn read_lists<O: OffsetSizeTrait>(
     null_rows: [Option<&NullBuffer>; 2],
     bfloat16: bool,
     message: &mut Message,
-) -> Result<(), Unread> {
+) -> Result<(), Refusal> {
     let offsets = lists.value_offsets();
     let start = |row: usize| (offsets[row] - offsets[0]).as_usize();
     let (from, total) = (offsets[0].as_usize(), start(lists.len()));

@@ -183,7 +183,7 @@ impl<T: Value> Key<T> {
         T: Set<V>,
     {
         let to = header.other.set(self.name);
-        let mut memory = T::within(std::mem::replace(to, MetadataValue::Bool(false)));
+        let mut memory = T::reusing(std::mem::replace(to, MetadataValue::Bool(false)));
         memory.empty();
         memory.put(value);
         *to = memory.into();
@@ -314,7 +314,7 @@ pub trait Value: Default + Into<MetadataValue> {
     fn of(value: MetadataRef<'_>) -> Option<Self::Ref<'_>>;
 
     /// Takes a value whose memory is to be reused. Returns a new value if `value` has another type.
-    fn within(value: MetadataValue) -> Self;
+    fn reusing(value: MetadataValue) -> Self;
 }
 
 macro_rules! value {
@@ -345,7 +345,7 @@ macro_rules! value {
                 }
             }
 
-            fn within(value: MetadataValue) -> Self {
+            fn reusing(value: MetadataValue) -> Self {
                 match value {
                     MetadataValue::$Variant(value) => value,
                     _ => Self::default(),

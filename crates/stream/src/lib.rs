@@ -27,7 +27,7 @@ pub use message::{Cells, Column, ColumnLayout, Data, DeviceColumn, Layout, Messa
 pub use metadata::{Metadata, MetadataRef, MetadataValue, Names};
 pub use payload::ColumnSpan;
 pub use payload::Payload;
-pub use plain::{is_obeyed, plain};
+pub use plain::{needs_escape, plain};
 pub use samples::{SampleRow, SampleRows, SamplesError};
 pub use selector::{
     CloudFields, FromConfig, FromError, MetadataStamp, NamesConfig, NumberStamp, SelectError, Selection, Selector,

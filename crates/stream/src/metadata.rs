@@ -175,12 +175,12 @@ impl Metadata {
 
     /// Returns the value of a key to be overwritten; adds the key if absent.
     pub fn set(&mut self, key: &str) -> &mut MetadataValue {
-        let is_it = |(name, _): &(String, MetadataValue)| name == key;
+        let has_key = |(name, _): &(String, MetadataValue)| name == key;
         // Messages of a stream have the same keys in the same order.
-        let is_next = self.entries.get(self.used).is_some_and(is_it);
+        let is_next = self.entries.get(self.used).is_some_and(has_key);
         let at = match is_next {
             true => self.used,
-            false => match self.entries.iter().position(is_it) {
+            false => match self.entries.iter().position(has_key) {
                 Some(at) if at < self.used => return &mut self.entries[at].1,
                 Some(at) => at,
                 None => self.begin(key),

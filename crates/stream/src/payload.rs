@@ -80,7 +80,7 @@ impl<'a> Payload<'a> {
                 let (first, others) = columns.split_at_mut(1);
                 (first[0].data.bytes_mut(), others[0].data.bytes_mut())
             }
-            Memory::Body(body, spans) => two_of(body, &spans[0].data, &spans[1].data),
+            Memory::Body(body, spans) => split_two(body, &spans[0].data, &spans[1].data),
         };
         (bytemuck::cast_slice_mut(first), bytemuck::cast_slice_mut(second))
     }
@@ -93,7 +93,7 @@ impl<'a> Payload<'a> {
                 (&mut first[0].offsets, &mut others[0].offsets)
             }
             Memory::Body(body, spans) => {
-                let (first, second) = two_of(body, &spans[0].offsets, &spans[1].offsets);
+                let (first, second) = split_two(body, &spans[0].offsets, &spans[1].offsets);
                 (bytemuck::cast_slice_mut(first), bytemuck::cast_slice_mut(second))
             }
         }
@@ -109,7 +109,7 @@ impl<'a> Payload<'a> {
 }
 
 /// Returns two ranges of a body. The first must end before the second begins.
-fn two_of<'a>(body: &'a mut [u8], first: &Range<usize>, second: &Range<usize>) -> (&'a mut [u8], &'a mut [u8]) {
+fn split_two<'a>(body: &'a mut [u8], first: &Range<usize>, second: &Range<usize>) -> (&'a mut [u8], &'a mut [u8]) {
     let (before, after) = body.split_at_mut(second.start);
     (&mut before[first.clone()], &mut after[..second.len()])
 }

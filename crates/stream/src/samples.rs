@@ -50,11 +50,11 @@ pub enum SamplesError {
     /// The values have other names or another order than in the configuration.
     #[error(
         "`fields` is {} (allowed: {}, as `from:` says; `robocache convert` takes them in this order with `--config`)",
-        came.join(", "), wanted.join(", ")
+        found.join(", "), wanted.join(", ")
     )]
     Fields {
         /// Names in the message.
-        came: Vec<String>,
+        found: Vec<String>,
         /// Names in the configuration.
         wanted: Vec<String>,
     },
@@ -175,12 +175,12 @@ impl Message {
 
     /// Checks that the values have the names `wanted`. Values without names pass, and so do any names if `wanted` is empty.
     pub fn check_fields(&self, wanted: &[String]) -> Result<(), SamplesError> {
-        let came = self.header.fields.get().unwrap_or_default();
-        if wanted.is_empty() || came.is_empty() || came == wanted {
+        let found = self.header.fields.get().unwrap_or_default();
+        if wanted.is_empty() || found.is_empty() || found == wanted {
             return Ok(());
         }
-        let (came, wanted) = (came.to_vec(), wanted.to_vec());
-        Err(SamplesError::Fields { came, wanted })
+        let (found, wanted) = (found.to_vec(), wanted.to_vec());
+        Err(SamplesError::Fields { found, wanted })
     }
 
     /// Checks that the message consists of samples of `dim` values. The length of a single sample is not checked.

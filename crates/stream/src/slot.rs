@@ -2,7 +2,7 @@
 
 use super::{Cells, Column, ColumnSpan, Header, Key, Layout, Message, MessageError, Payload, ring};
 use robocache_device::Dtype;
-use robocache_device::ring::{Descriptor, Readers, RingError, SlotMut, RingPayload, Ticket};
+use robocache_device::ring::{Descriptor, Readers, RingError, RingPayload, SlotMut, Ticket};
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::ops::Range;

@@ -187,7 +187,10 @@ mod tests {
             for t in [0.0, 0.1, 0.5, 0.73, 1.0] {
                 let expected = (t * angle).sin() / angle.sin();
                 let [_, ratios] = sine_ratios(&[[0.0; ROWS], [t; ROWS]], &[angle.cos() - 1.0; ROWS]);
-                assert!(ratios.iter().all(|ratios| (ratios - expected).abs() < 2e-7), "{angle} {t}");
+                assert!(
+                    ratios.iter().all(|ratios| (ratios - expected).abs() < 2e-7),
+                    "{angle} {t}"
+                );
             }
         }
     }

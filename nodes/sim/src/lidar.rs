@@ -139,13 +139,13 @@ impl Lidar {
         for (column, &direction) in self.columns.iter().enumerate() {
             let t_ns = column_t_ns(column);
             let slice = Slice::new(direction, t0_ns + i64::from(t_ns));
-            for (number, ring) in self.rings.iter().enumerate() {
+            for (ring_index, ring) in self.rings.iter().enumerate() {
                 let Some(hit) = slice.cast(ring) else { continue };
                 points.x.push((direction[0] * hit.distance) as f32);
                 points.y.push((direction[1] * hit.distance) as f32);
                 points.z.push((ring.tan * hit.distance) as f32);
                 points.intensity.push(hit.intensity as f32);
-                points.ring.push(number as u16);
+                points.ring.push(ring_index as u16);
                 points.t_ns.push(t_ns);
             }
         }

@@ -1,7 +1,7 @@
 //! Figures that are gathered message by message. Gathering allocates nothing, and costs some clock readings and
 //! additions.
 
-use super::judge::{Faulty, InputState, LONGEST_LEAD_NS, Lately, judge};
+use super::judge::{Faulty, InputState, LONGEST_LEAD_NS, SinceReport, judge};
 use super::recent::{Figure, Recent, Times};
 use super::{Level, Report, Row};
 use robocache_device::Device;
@@ -24,14 +24,14 @@ const LEAST_STEPS: u64 = 8;
 
 /// The figures of the operations of a node.
 pub(in crate::app) struct Diagnostics {
-    operations: Vec<Operation>,
+    operations: Vec<OperationFigures>,
     observations: u64,
     /// Points of all grids, if there are any.
     points: Option<VoxelCounters>,
     results: Recent<Results>,
 }
 
-struct Operation {
+struct OperationFigures {
     inputs: Vec<Input>,
     device: Option<Device>,
     device_bytes: usize,
@@ -121,7 +121,7 @@ impl Input {
         }
     }
 
-    fn came(&mut self, message: &Message) {
+    fn count_message(&mut self, message: &Message) {
         let now = Instant::now();
         self.messages += 1;
         self.first.get_or_insert(now);
@@ -175,7 +175,7 @@ impl Input {
     }
 
     /// Summarizes the messages since the last report, or their absence.
-    fn lately(&mut self, now: Instant) -> Lately {
+    fn lately(&mut self, now: Instant) -> SinceReport {
         let usual = match (self.first, self.last) {
             (Some(first), Some(last)) if self.messages > 1 => {
                 let steps = u32::try_from(self.messages - 1).unwrap_or(u32::MAX);
@@ -184,7 +184,7 @@ impl Input {
             _ => Duration::ZERO,
         };
         let recent = self.recent.get();
-        Lately {
+        SinceReport {
             longest_step_ns: std::mem::take(&mut self.longest_step_ns),
             lead_ns: (2 * recent.ahead > recent.delays).then_some(recent.lead_ns),
             quiet: now.saturating_duration_since(self.last.unwrap_or(self.since)),
@@ -245,7 +245,7 @@ impl Diagnostics {
     /// Figures of operations by their names and inputs, from now on.
     pub(crate) fn new<'a, I: Iterator<Item = &'a str>>(operations: impl Iterator<Item = (&'a str, I)>) -> Self {
         let now = Instant::now();
-        let operation = |(name, inputs): (&str, I)| Operation {
+        let operation = |(name, inputs): (&str, I)| OperationFigures {
             inputs: inputs.map(|input| Input::new(name, input, now)).collect(),
             device: None,
             device_bytes: 0,
@@ -273,8 +273,8 @@ impl Diagnostics {
     }
 
     /// Counts a message of an operation's input.
-    pub(crate) fn came(&mut self, operation: usize, input: usize, message: &Message) {
-        self.operations[operation].inputs[input].came(message);
+    pub(crate) fn count_message(&mut self, operation: usize, input: usize, message: &Message) {
+        self.operations[operation].inputs[input].count_message(message);
     }
 
     /// Makes the report at this time. `state` gives the state of each input of an operation.

@@ -1,15 +1,15 @@
 //! Judges the state of an input, with the reason in words.
 
-use super::{Ailment, Diagnosis, Level, Row};
+use super::{Diagnosis, HealthIssue, Level, Row};
 use crate::app::Dropped;
 use robocache_time::{ns_to_ms, ns_to_s};
 use std::time::Duration;
 
 /// Shortest time without a message that is a silence.
-const LONG: Duration = Duration::from_secs(2);
+const MIN_SILENCE: Duration = Duration::from_secs(2);
 
 /// Multiple of the usual time between messages that a silence also lasts.
-const USUAL_TIMES: u32 = 3;
+const SILENCE_FACTOR: u32 = 3;
 
 /// Delay behind this host's clock beyond which stamps are doubtful.
 const LONGEST_DELAY_NS: i64 = 5_000_000_000;
@@ -18,7 +18,7 @@ const LONGEST_DELAY_NS: i64 = 5_000_000_000;
 pub(super) const LONGEST_LEAD_NS: i64 = 1_000_000_000;
 
 /// Words for the counts of a row that cause a warning.
-const COUNTED: [&str; 5] = [
+const COUNT_WORDS: [&str; 5] = [
     "late",
     "dropped, as too many waited",
     "dropped for their stamps",
@@ -28,11 +28,11 @@ const COUNTED: [&str; 5] = [
 
 /// True if an input that is quiet for this long should have sent a message.
 pub(crate) fn is_silent(quiet: Duration, usual: Duration) -> bool {
-    quiet >= LONG.max(USUAL_TIMES * usual)
+    quiet >= MIN_SILENCE.max(SILENCE_FACTOR * usual)
 }
 
 /// Facts about recent messages that are not in the row.
-pub(super) struct Lately {
+pub(super) struct SinceReport {
     /// The longest step of capture time since the last report, ns.
     pub longest_step_ns: i64,
     /// Greatest lead of the stamps over this host's clock, ns, if the lead of most of them exceeds [`LONGEST_LEAD_NS`].
@@ -57,7 +57,7 @@ pub(in crate::app) struct Faulty<'a> {
 pub(in crate::app) struct InputState<'a> {
     pub diagnosis: Diagnosis,
     /// The operation's complaint about the input.
-    pub ailment: Option<&'a Ailment>,
+    pub health_issue: Option<&'a HealthIssue>,
     pub faulty: Faulty<'a>,
     pub is_open: bool,
     /// True if a silence is in order: the input has requests or ticks.
@@ -71,18 +71,20 @@ fn shortened(said: &str) -> &str {
 }
 
 /// Judges the level of an input and the reason, from its row, its row before, and its operation's complaint.
-pub(super) fn judge(row: &Row, before: &Row, lately: &Lately, state: &InputState<'_>) -> (Level, String) {
+pub(super) fn judge(row: &Row, before: &Row, lately: &SinceReport, state: &InputState<'_>) -> (Level, String) {
     let (level, words) = by_messages(row, before, lately, state);
-    match state.ailment {
+    match state.health_issue {
         None => (level, words),
-        Some(ailment) if ailment.level > level => (ailment.level, shortened(&ailment.to_string()).to_owned()),
+        Some(health_issue) if health_issue.level > level => {
+            (health_issue.level, shortened(&health_issue.to_string()).to_owned())
+        }
         // The messages show the cause, so the operation's words for it are left out.
-        Some(ailment) => (level, format!("{words}; {}", ailment.what)),
+        Some(health_issue) => (level, format!("{words}; {}", health_issue.what)),
     }
 }
 
 /// Judges the level of an input and the reason, from its messages or their absence.
-fn by_messages(row: &Row, before: &Row, lately: &Lately, state: &InputState<'_>) -> (Level, String) {
+fn by_messages(row: &Row, before: &Row, lately: &SinceReport, state: &InputState<'_>) -> (Level, String) {
     let faults = row.faults - before.faults;
     if faults > 0 {
         let said = shortened(state.faulty.said);
@@ -129,7 +131,7 @@ fn by_messages(row: &Row, before: &Row, lately: &Lately, state: &InputState<'_>)
             row.out_of_order,
         ]
     };
-    for ((now, before), what) in counts(row).into_iter().zip(counts(before)).zip(COUNTED) {
+    for ((now, before), what) in counts(row).into_iter().zip(counts(before)).zip(COUNT_WORDS) {
         // A count may begin anew.
         if now > before {
             say(format!("{} {what}", now - before));

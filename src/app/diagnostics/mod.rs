@@ -22,7 +22,7 @@ pub const DIAGNOSTICS: &str = "diagnostics";
 /// An operation's complaint about one of its inputs, in the words of its log. The input's row repeats it, and so does
 /// everything that reads the row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ailment {
+pub struct HealthIssue {
     /// Severity.
     pub level: Level,
     /// The complaint: "no observation for 12.0 s".
@@ -31,7 +31,7 @@ pub struct Ailment {
     pub cause: String,
 }
 
-impl fmt::Display for Ailment {
+impl fmt::Display for HealthIssue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.what, self.cause)
     }

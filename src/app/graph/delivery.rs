@@ -31,7 +31,7 @@ impl Graph {
 
     fn dispatch(&mut self, to: usize, input: usize, mut message: InputMessage<'_>, sink: &mut dyn Sink) {
         if let Some(diagnostics) = &mut self.shared.diagnostics {
-            diagnostics.came(to, input, &message);
+            diagnostics.count_message(to, input, &message);
         }
         let (operation, mut out) = self.nodes[to].parts(&mut self.shared, sink);
         let times = MessageTimes::of(&message);

@@ -1,5 +1,5 @@
 use super::{add, report_losses};
-use crate::app::{Ailment, AppError, BuildContext, Diagnosis, Fault, Level, Operation, Outbox};
+use crate::app::{AppError, BuildContext, Diagnosis, Fault, HealthIssue, Level, Operation, Outbox};
 use robocache_ops::clock::{ClockConfig, Clocks, Notice, Stamp};
 use robocache_ops::{self as ops, clock};
 use robocache_stream::{Header, Layout, Message};
@@ -46,8 +46,8 @@ fn capture_time(header: &Header) -> Result<CaptureTime, Fault> {
     Ok(CaptureTime::Unstamped(published.ok_or(needed)?))
 }
 
-fn ailment(cause: impl ToString) -> Ailment {
-    Ailment {
+fn health_issue(cause: impl ToString) -> HealthIssue {
+    HealthIssue {
         level: Level::Warn,
         what: "its stamps are not capture times".to_owned(),
         cause: cause.to_string(),
@@ -59,7 +59,7 @@ struct Clock {
     inputs: Vec<String>,
     clocks: Clocks,
     /// The complaint about the stamps of each input, until its clock is locked again.
-    ailments: Vec<Option<Ailment>>,
+    ailments: Vec<Option<HealthIssue>>,
     /// The last stamp of each input.
     last: Vec<Option<Stamp>>,
     layout: Layout,
@@ -84,7 +84,7 @@ impl Operation for Clock {
             }
             Some(notice) => {
                 if matches!(notice, Notice::Pace { .. }) {
-                    self.ailments[input] = Some(ailment(notice));
+                    self.ailments[input] = Some(health_issue(notice));
                 }
                 out.warn(input, notice.kind(), notice);
             }
@@ -98,7 +98,7 @@ impl Operation for Clock {
                     "its stamps are {apart:+.1} s from the time of publication: of another clock than `clock` says"
                 );
                 out.warn_seldom(input, "another clock", format_args!("{text}"));
-                self.ailments[input] = Some(ailment(text));
+                self.ailments[input] = Some(health_issue(text));
             }
         }
         message.layout_into(&mut self.layout);
@@ -123,7 +123,7 @@ impl Operation for Clock {
         Ok(())
     }
 
-    fn ailment(&self, input: usize) -> Option<&Ailment> {
+    fn health_issue(&self, input: usize) -> Option<&HealthIssue> {
         self.ailments[input].as_ref()
     }
 

@@ -4,7 +4,7 @@ mod silence;
 
 use super::{add, report_losses, warn_of_jump};
 use crate::app::pool::HeldPools;
-use crate::app::{Ailment, AppError, BuildContext, Change, Diagnosis, Dropped, Fault, Operation, Outbox, Wake};
+use crate::app::{AppError, BuildContext, Change, Diagnosis, Dropped, Fault, HealthIssue, Operation, Outbox, Wake};
 use robocache_ops::group::{Arrival, DropReason, Grouper, GroupingConfig, Outcome, SetInfo};
 use robocache_ops::{self as ops, group};
 use robocache_stream::{Header, Layout, Message};
@@ -161,8 +161,8 @@ impl Operation for Group {
         self.settle(out);
     }
 
-    fn ailment(&self, input: usize) -> Option<&Ailment> {
-        self.silence.ailment(input)
+    fn health_issue(&self, input: usize) -> Option<&HealthIssue> {
+        self.silence.health_issue(input)
     }
 
     fn diagnosis(&self, _: usize) -> Diagnosis {

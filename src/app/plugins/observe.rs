@@ -7,14 +7,14 @@ mod trigger;
 use super::watch::Watch;
 use super::{number_or_null, report_losses, warn_of_jump};
 use crate::app::input_message::InputMessage;
-use crate::app::{Ailment, BuildContext, Change, Diagnosis, Dropped, Fault, Operation, Outbox, Value, Wake};
+use crate::app::{BuildContext, Change, Diagnosis, Dropped, Fault, HealthIssue, Operation, Outbox, Value, Wake};
 use attach::Attach;
-use publish::Published;
+use publish::OutputMetadata;
 use robocache_device::Device;
 use robocache_device::gpu::Gpu;
 use robocache_ops::ConfigError;
 use robocache_ops::align::{
-    AlignConfig, Aligner, FUSED, OBSERVATION, PushError, Pushed, SampleError, Samples, SamplesError,
+    AlignConfig, Aligner, FUSED, OBSERVATION, PushError, PushOutcome, SampleError, Samples, SamplesError,
 };
 use robocache_stream::{Message, Selection};
 use robocache_time::ns_to_ms;
@@ -24,7 +24,7 @@ use trigger::Requests;
 /// The operation of the sections `align:` and `fuse:`.
 pub(super) struct Observe {
     aligner: Aligner,
-    outputs: Vec<Published>,
+    outputs: Vec<OutputMetadata>,
     attach: Option<Attach>,
     watch: Watch,
     pending: Pending,
@@ -65,7 +65,7 @@ impl Observe {
     pub(super) fn new(name: &str, config: &AlignConfig, aligner: Aligner, has_frames: bool) -> Self {
         let timeline = aligner.timeline();
         Self {
-            outputs: Published::of(&aligner, has_frames),
+            outputs: OutputMetadata::of(&aligner, has_frames),
             attach: Attach::new(timeline),
             watch: Watch::new(name, timeline),
             pending: Pending::Nothing,
@@ -101,7 +101,7 @@ impl Observe {
     }
 
     /// Takes a message: a request or a tick, a message of an attached stream, or samples.
-    fn handed(&mut self, input: usize, message: InputMessage<'_>, out: &mut Outbox<'_>) -> Result<(), Fault> {
+    fn take_message(&mut self, input: usize, message: InputMessage<'_>, out: &mut Outbox<'_>) -> Result<(), Fault> {
         if input == self.trigger_input() {
             self.triggered(&message, out);
             return Ok(());
@@ -170,7 +170,7 @@ impl Observe {
     }
 
     /// Warns if a sample shows a clock jump, came late or too soon, or made the history drop a sample.
-    fn report(&self, input: usize, pushed: Pushed, out: &mut Outbox<'_>) {
+    fn report(&self, input: usize, pushed: PushOutcome, out: &mut Outbox<'_>) {
         if let Some(jump) = pushed.jumped_ns {
             warn_of_jump(input, jump, "targets begin anew", out);
         }
@@ -201,11 +201,11 @@ impl Observe {
 
 impl Operation for Observe {
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
-        self.handed(input, InputMessage::Borrowed(message), out)
+        self.take_message(input, InputMessage::Borrowed(message), out)
     }
 
     fn input_owned(&mut self, input: usize, message: &mut Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
-        self.handed(input, InputMessage::Owned(message), out)
+        self.take_message(input, InputMessage::Owned(message), out)
     }
 
     fn wake(&mut self, now: Instant, _: &mut Outbox<'_>) -> Result<Wake, Fault> {
@@ -234,8 +234,8 @@ impl Operation for Observe {
         }
     }
 
-    fn ailment(&self, input: usize) -> Option<&Ailment> {
-        self.watch.ailment(input)
+    fn health_issue(&self, input: usize) -> Option<&HealthIssue> {
+        self.watch.health_issue(input)
     }
 
     fn diagnosis(&self, input: usize) -> Diagnosis {

@@ -183,7 +183,7 @@ struct Pace {
     newest: i64,
     before: i64,
     /// The last stamp, whose message is not published yet.
-    looked_at: i64,
+    last_stamp: i64,
 }
 
 impl Pace {
@@ -192,16 +192,16 @@ impl Pace {
             due: now,
             newest: stamp,
             before: stamp,
-            looked_at: stamp,
+            last_stamp: stamp,
         }
     }
 
     /// Goes on to the next stamp; a repeated call with the same stamp changes nothing. Returns the gap, ns, if it is cut short.
     fn advance(&mut self, stamp: i64, speed: f64) -> Option<i64> {
-        if stamp == self.looked_at {
+        if stamp == self.last_stamp {
             return None;
         }
-        self.looked_at = stamp;
+        self.last_stamp = stamp;
         let is_near = |to: i64| stamp.saturating_sub(to).saturating_abs() <= LONGEST_PAUSE_NS;
         let is_jump = !is_near(self.newest);
         if is_jump {

@@ -1,8 +1,8 @@
 use super::watch::{CHECK_EVERY, StreamWatch};
 use super::{add, number_or_null};
-use crate::app::{Ailment, AppError, BuildContext, Change, Dropped, Fault, Level, Operation, Outbox, Value, Wake};
+use crate::app::{AppError, BuildContext, Change, Dropped, Fault, HealthIssue, Level, Operation, Outbox, Value, Wake};
 use robocache_device::{Dtype, Placement};
-use robocache_ops::voxelize::{GatheredGrid, Pushed, Unused, VoxelLayout, VoxelizeConfig, Voxelizer};
+use robocache_ops::voxelize::{DroppedCloud, GatheredGrid, PushOutcome, VoxelLayout, VoxelizeConfig, Voxelizer};
 use robocache_ops::{self as ops, ConfigError, voxelize};
 use robocache_stream::{Header, Layout, Message, Selection, form};
 use robocache_time::{ms_to_ns, ns_to_s};
@@ -43,13 +43,13 @@ struct Voxelize {
     /// State of each input: true if it is open, and its stream.
     streams: Vec<(bool, StreamWatch)>,
     start: Option<Instant>,
-    about: About,
+    about: GridOutput,
 }
 
 /// State of empty grids: the complaint about the last grid, if no point was in it, and the inputs that it had.
 #[derive(Default)]
-struct Empty {
-    ailment: Option<Ailment>,
+struct EmptyGrids {
+    health_issue: Option<HealthIssue>,
     inputs: Vec<bool>,
     looked: Option<Instant>,
 }
@@ -57,29 +57,29 @@ struct Empty {
 /// Period in which clouds of empty grids are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-impl Empty {
+impl EmptyGrids {
     /// Looks at a grid, and warns with the reason if no point is in it.
     fn look(&mut self, grid: &GatheredGrid<'_>, out: &mut Outbox<'_>) {
         let counters = grid.counters();
         if counters.points_kept > 0 {
-            self.ailment = None;
+            self.health_issue = None;
             return;
         }
         let now = Instant::now();
         let is_due = |looked: Instant| now.saturating_duration_since(looked) >= LOOK_EVERY;
-        if self.ailment.is_none() || self.looked.is_none_or(is_due) {
+        if self.health_issue.is_none() || self.looked.is_none_or(is_due) {
             self.looked = Some(now);
             self.inputs.clear();
             self.inputs.extend(grid.inputs_valid().iter().map(|&valid| valid == 1));
-            self.ailment = Some(Ailment {
+            self.health_issue = Some(HealthIssue {
                 level: Level::Warn,
                 what: "its grids are empty".to_owned(),
                 cause: why_empty(grid),
             });
         }
-        if let Some(ailment) = &self.ailment {
+        if let Some(health_issue) = &self.health_issue {
             let inputs = self.inputs.iter().enumerate().filter(|(_, is_in)| **is_in);
-            inputs.for_each(|(input, _)| out.warn_seldom(input, "empty grids", ailment));
+            inputs.for_each(|(input, _)| out.warn_seldom(input, "empty grids", health_issue));
         }
     }
 }
@@ -112,9 +112,9 @@ fn why_empty(grid: &GatheredGrid<'_>) -> String {
 }
 
 /// Data and state that a grid is published with.
-struct About {
+struct GridOutput {
     form: Layout,
-    empty: Empty,
+    empty: EmptyGrids,
     inputs: Vec<String>,
     selections: Vec<Selection>,
     layout: VoxelLayout,
@@ -137,9 +137,9 @@ impl Voxelize {
                 .map(|input| (true, StreamWatch::new(&input.input, now)))
                 .collect(),
             start: None,
-            about: About {
+            about: GridOutput {
                 form: voxelizer.layout().clone(),
-                empty: Empty::default(),
+                empty: EmptyGrids::default(),
                 selections: config.selections().collect(),
                 inputs: config.inputs.into_iter().map(|input| input.input).collect(),
                 layout: config.layout,
@@ -177,7 +177,7 @@ fn came(stream: &mut StreamWatch, input: usize, message: &Message, out: &mut Out
     };
     let kind = stream.judge(now, stamp_ns, out.times.arrival_ns);
     if kind.is_some() || stream.stamp_problem.is_none() {
-        stream.ailment = None;
+        stream.health_issue = None;
         stream.set_stamp_ailment();
     }
     if let Some(kind) = kind {
@@ -186,31 +186,31 @@ fn came(stream: &mut StreamWatch, input: usize, message: &Message, out: &mut Out
 }
 
 /// Counts clouds that are in no grid, once each, and logs why.
-fn leave_out(input: usize, unused: &Unused, out: &mut Outbox<'_>) {
+fn leave_out(input: usize, unused: &DroppedCloud, out: &mut Outbox<'_>) {
     let (why, clouds) = match unused {
-        Unused::Cloud(_) => (Dropped::Length, 1),
-        Unused::Superseded | Unused::Left => (Dropped::Overflow, 1),
-        Unused::NoStamp | Unused::Stamp(_) | Unused::Late => (Dropped::Stamp, 1),
-        Unused::Jumped(clouds) => (Dropped::Stamp, *clouds),
+        DroppedCloud::Cloud(_) => (Dropped::Length, 1),
+        DroppedCloud::Superseded | DroppedCloud::Left => (Dropped::Overflow, 1),
+        DroppedCloud::NoStamp | DroppedCloud::Stamp(_) | DroppedCloud::Late => (Dropped::Stamp, 1),
+        DroppedCloud::Jumped(clouds) => (Dropped::Stamp, *clouds),
     };
     (0..clouds).for_each(|_| out.dropped(input, why));
     match unused {
-        Unused::Superseded => out.warn(input, "superseded clouds", unused),
-        Unused::Late => out.warn(input, "late clouds", unused),
-        Unused::Left => out.warn(input, "clouds left at the end", unused),
-        Unused::Jumped(_) => out.warn(input, "clock jumps back", unused),
-        Unused::Cloud(_) | Unused::NoStamp | Unused::Stamp(_) => out.fault(input, unused),
+        DroppedCloud::Superseded => out.warn(input, "superseded clouds", unused),
+        DroppedCloud::Late => out.warn(input, "late clouds", unused),
+        DroppedCloud::Left => out.warn(input, "clouds left at the end", unused),
+        DroppedCloud::Jumped(_) => out.warn(input, "clock jumps back", unused),
+        DroppedCloud::Cloud(_) | DroppedCloud::NoStamp | DroppedCloud::Stamp(_) => out.fault(input, unused),
     }
 }
 
 /// Publishes a grid, and reports the clouds and values that are not in it.
-fn publish(mut grid: GatheredGrid<'_>, about: &mut About, out: &mut Outbox<'_>) {
+fn publish(mut grid: GatheredGrid<'_>, about: &mut GridOutput, out: &mut Outbox<'_>) {
     for (input, error) in grid.refused() {
         out.dropped(*input, Dropped::Length);
         out.fault(*input, error);
     }
     for &input in grid.left_out() {
-        leave_out(input, &Unused::Jumped(1), out);
+        leave_out(input, &DroppedCloud::Jumped(1), out);
     }
     warn_of_clocks(&grid, about, out);
     about.form.rows = grid.layout().rows;
@@ -242,7 +242,7 @@ fn publish(mut grid: GatheredGrid<'_>, about: &mut About, out: &mut Outbox<'_>) 
 }
 
 /// Warns if grids go back in time, or if the clouds of a grid are further apart than those of one clock can be.
-fn warn_of_clocks(grid: &GatheredGrid<'_>, about: &About, out: &mut Outbox<'_>) {
+fn warn_of_clocks(grid: &GatheredGrid<'_>, about: &GridOutput, out: &mut Outbox<'_>) {
     let ages = || grid.inputs_age_ns().iter().enumerate();
     if let (Some(back_ns), Some((input, _))) = (grid.back_ns(), ages().find(|(_, age)| **age == 0)) {
         let back = ns_to_s(back_ns);
@@ -257,7 +257,7 @@ fn warn_of_clocks(grid: &GatheredGrid<'_>, about: &About, out: &mut Outbox<'_>) 
 }
 
 /// Publishes a grid that stays on its device; true if that was done.
-fn send_on_device(grid: &mut GatheredGrid<'_>, about: &About, out: &mut Outbox<'_>) -> bool {
+fn send_on_device(grid: &mut GatheredGrid<'_>, about: &GridOutput, out: &mut Outbox<'_>) -> bool {
     let Some((gpu, budget)) = grid.on_device() else {
         return false;
     };
@@ -272,7 +272,7 @@ fn send_on_device(grid: &mut GatheredGrid<'_>, about: &About, out: &mut Outbox<'
     sent.is_ok()
 }
 
-fn describe(grid: &GatheredGrid<'_>, about: &About, header: &mut Header) {
+fn describe(grid: &GatheredGrid<'_>, about: &GridOutput, header: &mut Header) {
     let channels = grid.channels();
     let cells = grid.grid().shape().map(|n| n as i64);
     header.timestamp_ns.set(grid.stamp_ns());
@@ -312,11 +312,11 @@ impl Operation for Voxelize {
         self.look_where_grids_go(out);
         let pushed = self.voxelizer.push(input, message);
         match &pushed {
-            Err(Unused::Cloud(_)) => self.streams[input].1.refused += 1,
+            Err(DroppedCloud::Cloud(_)) => self.streams[input].1.refused += 1,
             _ => came(&mut self.streams[input].1, input, message, out),
         }
         let (unused, grid) = match pushed {
-            Ok(Pushed { unused, grid }) => (unused, grid),
+            Ok(PushOutcome { unused, grid }) => (unused, grid),
             Err(unused) => (Some(unused), None),
         };
         if let Some(unused) = &unused {
@@ -350,11 +350,11 @@ impl Operation for Voxelize {
         self.end_where_device_is_lost(out);
     }
 
-    fn ailment(&self, input: usize) -> Option<&Ailment> {
+    fn health_issue(&self, input: usize) -> Option<&HealthIssue> {
         let empty = &self.about.empty;
         let is_in = empty.inputs.get(input).is_some_and(|&is_in| is_in);
-        let of_stream = self.streams[input].1.ailment.as_ref();
-        of_stream.or(empty.ailment.as_ref().filter(|_| is_in))
+        let of_stream = self.streams[input].1.health_issue.as_ref();
+        of_stream.or(empty.health_issue.as_ref().filter(|_| is_in))
     }
 
     fn unreadable(&mut self, input: usize, messages: u64) {
@@ -374,7 +374,7 @@ impl Operation for Voxelize {
 
     fn finish(&mut self, out: &mut Outbox<'_>) -> Result<(), Fault> {
         for input in self.voxelizer.waiting() {
-            leave_out(input, &Unused::Left, out);
+            leave_out(input, &DroppedCloud::Left, out);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ mod blame;
 mod stream;
 
 use crate::app::rate_limit::RateLimit;
-use crate::app::{Ailment, Change, Level, Outbox};
+use crate::app::{Change, HealthIssue, Level, Outbox};
 use robocache_ops::align::{Notice, StreamState, Timeline, TriggerKind};
 use robocache_time::ns_to_s;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ pub(super) struct Watch {
     observations: u64,
     streams: Vec<StreamWatch>,
     /// Samples of the trigger's stream up to the last observation.
-    led: u64,
+    leader_samples: u64,
     /// The trigger's own input, and whether it is closed.
     trigger: StreamWatch,
     is_trigger_closed: bool,
@@ -55,7 +55,7 @@ impl Watch {
             said: RateLimit::default(),
             observations: 0,
             streams: timeline.inputs().map(stream).collect(),
-            led: 0,
+            leader_samples: 0,
             trigger: stream(timeline.trigger_input().unwrap_or_default()),
             is_trigger_closed: false,
         }
@@ -164,7 +164,7 @@ impl Watch {
     /// Notes that an observation was sent.
     pub(super) fn observation(&mut self, timeline: &Timeline) {
         self.observations += 1;
-        self.led = timeline.leader().map_or(0, |leader| self.streams[leader].samples);
+        self.leader_samples = timeline.leader().map_or(0, |leader| self.streams[leader].samples);
         self.last_observation = Some(Instant::now());
     }
 
@@ -178,8 +178,8 @@ impl Watch {
     }
 
     /// Complaint about an input: about its stream, or about the trigger.
-    pub(super) fn ailment(&self, input: usize) -> Option<&Ailment> {
-        self.streams.get(input).unwrap_or(&self.trigger).ailment.as_ref()
+    pub(super) fn health_issue(&self, input: usize) -> Option<&HealthIssue> {
+        self.streams.get(input).unwrap_or(&self.trigger).health_issue.as_ref()
     }
 
     /// Logs why there are no observations, if there are none. Returns the time of the next check. `asked` is the arrival of the
@@ -190,22 +190,22 @@ impl Watch {
         let start = *self.start.get_or_insert(now);
         let silent = now.saturating_duration_since(last.max(asked.unwrap_or(last)));
         let inputs = self.streams.iter_mut().chain([&mut self.trigger]);
-        inputs.for_each(|input| input.ailment = None);
+        inputs.for_each(|input| input.health_issue = None);
         self.look_for_invalid(now, start, timeline);
         self.streams.iter_mut().for_each(StreamWatch::set_stamp_ailment);
         if silent >= self.silent
             && !self.is_silent_by_design(now, last, start, timeline)
             && let Some((guilty, cause)) = self.why_silent(now, timeline)
         {
-            let ailment = Ailment {
+            let health_issue = HealthIssue {
                 level: Level::Error,
                 what: format!("no observation for {:.1} s", silent.as_secs_f64()),
                 cause,
             };
             if self.said.take_turn(now, SAY_AGAIN) {
-                tracing::error!("{}: {ailment}", self.operation);
+                tracing::error!("{}: {health_issue}", self.operation);
             }
-            self.streams.get_mut(guilty).unwrap_or(&mut self.trigger).ailment = Some(ailment);
+            self.streams.get_mut(guilty).unwrap_or(&mut self.trigger).health_issue = Some(health_issue);
         }
         if self.observations > 0 && now.saturating_duration_since(last) < self.silent {
             self.warn_of_quiet_streams(now, start, timeline);
@@ -237,7 +237,7 @@ impl Watch {
             (TriggerKind::Timer, _) => self.is_trigger_closed || rests(&self.trigger),
             (_, Some(leader)) => {
                 let of = &self.streams[leader];
-                let too_few = of.samples - self.led < timeline.every() && of.quiet(now, start).is_none();
+                let too_few = of.samples - self.leader_samples < timeline.every() && of.quiet(now, start).is_none();
                 rests(of) || too_few
             }
             _ => false,

@@ -10,7 +10,7 @@ use crate::support::kind;
 use robocache::device::gpu::{Budget, DeviceBuf};
 use robocache::device::{Device, DeviceChoice, Placement, Values};
 use robocache::ops::align::gpu::DeviceSample;
-use robocache::ops::align::{AlignConfig, Aligner, Destination, Masks, PushError, Pushed, SampleError, Target};
+use robocache::ops::align::{AlignConfig, Aligner, Destination, Masks, PushError, PushOutcome, SampleError, Target};
 
 const MS: i64 = 1_000_000;
 
@@ -67,7 +67,7 @@ impl Pairs {
     }
 
     /// A sample comes on the host.
-    fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<Pushed, SampleError> {
+    fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<PushOutcome, SampleError> {
         let results = self.each().map(|Pair { oracle, subject }| {
             let wanted = oracle.push(modality, stamp_ns, sample);
             same_result(wanted, subject.push(modality, stamp_ns, sample))
@@ -76,7 +76,12 @@ impl Pairs {
     }
 
     /// A sample comes on the device.
-    fn push_on_device(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<Pushed, SampleError> {
+    fn push_on_device(
+        &mut self,
+        modality: usize,
+        stamp_ns: i64,
+        sample: Values<'_>,
+    ) -> Result<PushOutcome, SampleError> {
         let offset = 16;
         self.sample.reserve(offset + sample.bytes().len()).unwrap();
         // SAFETY: the source is not page-locked, so that it has been read on return.
@@ -224,7 +229,10 @@ fn push(pairs: &mut Pairs, modality: usize, ms: i64, sample: &[f32]) {
 }
 
 /// The same of both, but for a value that equals nothing.
-fn same_result(wanted: Result<Pushed, PushError>, came: Result<Pushed, PushError>) -> Result<Pushed, SampleError> {
+fn same_result(
+    wanted: Result<PushOutcome, PushError>,
+    came: Result<PushOutcome, PushError>,
+) -> Result<PushOutcome, SampleError> {
     assert_eq!(format!("{came:?}"), format!("{wanted:?}"));
     came.map_err(|error| match error {
         PushError::Sample(error) => error,

@@ -1,6 +1,6 @@
 //! Checks the wiring of a node's inputs.
 
-use super::node::{Checker, Own};
+use super::node::{Checker, RobocacheNode};
 use crate::check::dataflow::{Edge, Node, parts_of_type};
 use crate::check::facts::{Kind, StreamFacts};
 use crate::check::section::least_queue;
@@ -13,7 +13,7 @@ use robocache::ops::align::TriggerConfig;
 const LARGE_QUEUE: u64 = 1 << 30;
 
 /// True if a node is configured to wait for every message, as for a recording.
-fn is_offline(own: &Own<'_>) -> bool {
+fn is_offline(own: &RobocacheNode<'_>) -> bool {
     own.built.operations.iter().any(|operation| match &operation.section {
         Section::Observe(config) => config.max_wait_ms.is_none(),
         // Resample is for training data.
@@ -23,7 +23,7 @@ fn is_offline(own: &Own<'_>) -> bool {
 }
 
 impl Checker<'_> {
-    pub(super) fn inputs(&mut self, own: &Own<'_>, at: &str) {
+    pub(super) fn inputs(&mut self, own: &RobocacheNode<'_>, at: &str) {
         let takes_any = own
             .built
             .operations
@@ -65,7 +65,7 @@ impl Checker<'_> {
     }
 
     /// Checks one edge: its messages, its queue and its types.
-    fn edge(&mut self, own: &Own<'_>, input: &str, edge: &Edge, at: &str) {
+    fn edge(&mut self, own: &RobocacheNode<'_>, input: &str, edge: &Edge, at: &str) {
         let known = self.streams.of(&edge.source);
         if let Some(why) = &known.silent {
             self.findings
@@ -83,7 +83,7 @@ impl Checker<'_> {
         }
         if edge.is_lossless() {
             if known.is_live() {
-                self.is_held_up(edge, at);
+                self.warn_of_holding_up(edge, at);
             } else if known.rate_hz.is_none() && known.unpaced.is_none() && !is_offline(own) {
                 let problem = format!(
                     "backpressure, and nothing says that `{}` is a replay: a slow node holds a live sensor up",
@@ -113,12 +113,12 @@ impl Checker<'_> {
     pub(super) fn held_up(&mut self, node: &Node) {
         for (input, edge) in node.edges() {
             if edge.is_lossless() && self.streams.of(&edge.source).is_live() {
-                self.is_held_up(&edge, &format!("nodes.{}.inputs.{input}", node.id));
+                self.warn_of_holding_up(&edge, &format!("nodes.{}.inputs.{input}", node.id));
             }
         }
     }
 
-    fn is_held_up(&mut self, edge: &Edge, at: &str) {
+    fn warn_of_holding_up(&mut self, edge: &Edge, at: &str) {
         let problem = format!(
             "backpressure, and `{}` is live: a slow node holds its sensor up",
             edge.source
@@ -127,7 +127,7 @@ impl Checker<'_> {
     }
 
     /// Checks that a queue is long enough for the rate that the configuration tells, if nothing else tells the rate.
-    fn queue_by_config(&mut self, own: &Own<'_>, input: &str, queue_size: usize, at: &str) {
+    fn queue_by_config(&mut self, own: &RobocacheNode<'_>, input: &str, queue_size: usize, at: &str) {
         let said = own
             .built
             .operations
@@ -177,7 +177,7 @@ impl Checker<'_> {
     }
 
     /// Compares the `dim` of a modality with the type of its edge.
-    fn configured_width(&mut self, own: &Own<'_>, input: &str, urn: Option<&String>) {
+    fn configured_width(&mut self, own: &RobocacheNode<'_>, input: &str, urn: Option<&String>) {
         let Some(dim) = urn.and_then(|urn| parts_of_type(urn)?.1) else {
             return;
         };
@@ -196,7 +196,7 @@ impl Checker<'_> {
     }
 
     /// Checks that the sender of requests takes the answers, and that a timer is not quicker than every stream.
-    pub(super) fn trigger(&mut self, own: &Own<'_>, operation: &Operation) {
+    pub(super) fn trigger(&mut self, own: &RobocacheNode<'_>, operation: &Operation) {
         let Section::Observe(config) = &operation.section else {
             return;
         };

@@ -4,7 +4,7 @@ use crate::check::dataflow::{Node, parts_of_type};
 use crate::check::facts::{Kind, StreamFacts, Streams};
 use crate::check::files::PROGRAMS;
 use crate::check::findings::Findings;
-use crate::config::{self, Built};
+use crate::config::{self, CheckedConfig};
 use robocache::app::did_you_mean;
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 const VIEWER: &str = "view";
 
 /// A node of robocache, and the operations of its configuration.
-pub(super) struct Own<'a> {
+pub(super) struct RobocacheNode<'a> {
     pub node: &'a Node,
     pub config: PathBuf,
-    pub built: Built,
+    pub built: CheckedConfig,
 }
 
 /// Checker of nodes, with the findings and the facts about streams.
@@ -27,7 +27,12 @@ pub(super) struct Checker<'a> {
 }
 
 /// Reads the configuration of a node; `None` if the node is not one of robocache's, or was reported.
-pub(super) fn read<'a>(file: &Path, folder: &Path, node: &'a Node, findings: &mut Findings) -> Option<Own<'a>> {
+pub(super) fn read<'a>(
+    file: &Path,
+    folder: &Path,
+    node: &'a Node,
+    findings: &mut Findings,
+) -> Option<RobocacheNode<'a>> {
     let at = format!("nodes.{}", node.id);
     let Some(program) = node.program() else {
         if let Some(config) = node.config(folder) {
@@ -56,7 +61,7 @@ pub(super) fn read<'a>(file: &Path, folder: &Path, node: &'a Node, findings: &mu
     };
     let plugins = config::plugins(Some(program).filter(|&program| program != "node"));
     match config::check(&config, plugins) {
-        Ok(built) => Some(Own { node, config, built }),
+        Ok(built) => Some(RobocacheNode { node, config, built }),
         Err(error) => {
             findings.refused(error);
             None

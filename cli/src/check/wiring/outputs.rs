@@ -1,6 +1,6 @@
 //! Checks the outputs of nodes, their readers, and the shared memory that carries them.
 
-use super::node::{Checker, Own};
+use super::node::{Checker, RobocacheNode};
 use crate::check::dataflow::{Node, parts_of_type};
 use crate::check::facts::{Kind, StreamFacts, pooled};
 use crate::config::Section;
@@ -16,7 +16,7 @@ const IN_POOL: u64 = 4;
 const SHARED_MEMORY: &str = "/dev/shm";
 
 impl Checker<'_> {
-    pub(super) fn outputs(&mut self, own: &Own<'_>, at: &str, known: &[(String, StreamFacts)]) {
+    pub(super) fn outputs(&mut self, own: &RobocacheNode<'_>, at: &str, known: &[(String, StreamFacts)]) {
         let node = own.node;
         let has_replay = own
             .built
@@ -137,7 +137,7 @@ impl Checker<'_> {
     }
 
     /// Warns of attached messages that no declared output carries.
-    fn attached(&mut self, own: &Own<'_>, at: &str) {
+    fn attached(&mut self, own: &RobocacheNode<'_>, at: &str) {
         for operation in &own.built.operations {
             let Section::Observe(config) = &operation.section else {
                 continue;
@@ -159,7 +159,7 @@ impl Checker<'_> {
     }
 
     /// Checks the rings of a node against the nodes that read them.
-    pub(super) fn residence(&mut self, own: &Own<'_>) {
+    pub(super) fn residence(&mut self, own: &RobocacheNode<'_>) {
         for (output, residence) in &own.built.residences {
             let takers: Vec<&Node> = self
                 .streams

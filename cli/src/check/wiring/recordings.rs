@@ -1,6 +1,6 @@
 //! Checks recorders, replays, and configurations of datasets.
 
-use super::node::{Checker, Own};
+use super::node::{Checker, RobocacheNode};
 use crate::check::dataflow::tidy;
 use crate::config::{Operation, Section};
 use crate::convert::lerobot::streams_of;
@@ -10,7 +10,13 @@ use std::path::Path;
 
 impl Checker<'_> {
     /// Checks that the inputs that a recorder names exist.
-    pub(super) fn record_inputs(&mut self, own: &Own<'_>, operation: &Operation, inputs: &[String], known: &[String]) {
+    pub(super) fn record_inputs(
+        &mut self,
+        own: &RobocacheNode<'_>,
+        operation: &Operation,
+        inputs: &[String],
+        known: &[String],
+    ) {
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         for (i, input) in inputs
             .iter()
@@ -28,7 +34,7 @@ impl Checker<'_> {
     }
 
     /// Checks that the recorders of the dataflow, if there are any, record the streams that a dataset takes.
-    pub(super) fn recorded(&mut self, config: &Path, own: &[Own<'_>]) {
+    pub(super) fn recorded(&mut self, config: &Path, own: &[RobocacheNode<'_>]) {
         let mut recorded = Vec::new();
         for own in own {
             for operation in &own.built.operations {
@@ -56,7 +62,7 @@ impl Checker<'_> {
     }
 
     /// Checks the recordings that the dataflow replays and writes.
-    pub(super) fn recordings(&mut self, own: &[Own<'_>]) {
+    pub(super) fn recordings(&mut self, own: &[RobocacheNode<'_>]) {
         let operations = || {
             own.iter()
                 .flat_map(|own| own.built.operations.iter().map(move |it| (own, &it.section)))

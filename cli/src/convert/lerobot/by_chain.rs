@@ -11,7 +11,7 @@ const POSE_VALUES: usize = 7;
 
 /// Converter that replaces some values of a sample by their pose or their joints, the product. The values before and behind them
 /// stay.
-pub struct ByChain {
+pub struct ChainConverter {
     product: Product,
     kinematics: Kinematics,
     /// Names of the joints.
@@ -36,7 +36,7 @@ pub struct ByChain {
     changes: Option<(u64, i64)>,
 }
 
-impl ByChain {
+impl ChainConverter {
     /// Creates the conversion that the configuration of a feature asks for.
     ///
     /// # Errors

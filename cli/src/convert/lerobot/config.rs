@@ -132,7 +132,7 @@ pub enum Bool {
 }
 
 /// Source of a feature.
-pub enum Origin<'a> {
+pub enum FeatureSource<'a> {
     Modalities(&'a [String]),
     Stream(&'a str),
     Images(&'a str),
@@ -144,14 +144,14 @@ impl FeatureConfig {
     ///
     /// # Errors
     /// The feature has no source or several, or keys that don't belong to its source.
-    pub fn origin(&self) -> eyre::Result<Origin<'_>> {
+    pub fn origin(&self) -> eyre::Result<FeatureSource<'_>> {
         let name = &self.name;
         let origin = match (&self.modalities, &self.stream, &self.images, &self.window) {
-            (Some(modalities), None, None, None) => Origin::Modalities(modalities),
-            (None, Some(stream), None, None) => Origin::Stream(stream),
-            (None, None, Some(images), None) => Origin::Images(images),
+            (Some(modalities), None, None, None) => FeatureSource::Modalities(modalities),
+            (None, Some(stream), None, None) => FeatureSource::Stream(stream),
+            (None, None, Some(images), None) => FeatureSource::Images(images),
             (None, None, None, Some(window)) => match self.samples {
-                Some(samples @ 1..=1_000_000) => Origin::Window(window, samples),
+                Some(samples @ 1..=1_000_000) => FeatureSource::Window(window, samples),
                 Some(samples) => bail!("lerobot: features: `{name}`: samples: {samples} (allowed: 1 to 1000000)"),
                 None => bail!("lerobot: features: `{name}`: `samples` is missing: how many a window has"),
             },
@@ -160,20 +160,20 @@ impl FeatureConfig {
                  `images`, `window`)"
             ),
         };
-        let of_stream = matches!(origin, Origin::Stream(_));
-        let of_sample = matches!(origin, Origin::Stream(_) | Origin::Images(_));
-        let of_modalities = matches!(origin, Origin::Modalities(_));
+        let of_stream = matches!(origin, FeatureSource::Stream(_));
+        let of_sample = matches!(origin, FeatureSource::Stream(_) | FeatureSource::Images(_));
+        let of_modalities = matches!(origin, FeatureSource::Modalities(_));
         if let (true, Some((key, ..))) = (of_modalities, self.by_chain()?) {
             bail!(
                 "lerobot: features: `{name}`: `{key}` does not belong to observations, which have what the node gives the policy (allowed: \
                  a modality that `kinematics:` makes; `{key}` with `stream`, `window`)"
             );
         }
-        let of_numbers = matches!(origin, Origin::Stream(_) | Origin::Window(..));
+        let of_numbers = matches!(origin, FeatureSource::Stream(_) | FeatureSource::Window(..));
         let misplaced = [
             (
                 "samples",
-                self.samples.is_some() && !matches!(origin, Origin::Window(..)),
+                self.samples.is_some() && !matches!(origin, FeatureSource::Window(..)),
             ),
             ("take", self.take.is_some() && !of_sample),
             ("dtype", self.dtype.is_some() && !of_stream),

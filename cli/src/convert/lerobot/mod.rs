@@ -17,7 +17,7 @@ pub use sink::Sink;
 pub use source::Source;
 
 use crate::config::Selections;
-use config::Origin;
+use config::FeatureSource;
 use robocache::app::Config;
 use std::path::Path;
 
@@ -27,7 +27,9 @@ pub fn latencies(file: &Path, known: &[(String, i64)]) -> eyre::Result<Vec<(Stri
     let config = Config::read(file)?.read_section::<LerobotConfig>("lerobot")?;
     let mut latencies = Vec::new();
     for feature in config.iter().flat_map(|config| &config.features) {
-        let (Origin::Stream(stream) | Origin::Images(stream) | Origin::Window(stream, _)) = feature.origin()? else {
+        let (FeatureSource::Stream(stream) | FeatureSource::Images(stream) | FeatureSource::Window(stream, _)) =
+            feature.origin()?
+        else {
             continue;
         };
         let own = feature.latency_ms.map(config::latency_ns).transpose()?;
@@ -46,7 +48,7 @@ pub fn selections(file: &Path) -> eyre::Result<Selections> {
     let config = of_file.read_section::<LerobotConfig>("lerobot")?;
     let mut selections = Selections::new();
     for feature in config.iter().flat_map(|config| &config.features) {
-        if let (Origin::Stream(stream) | Origin::Window(stream, _), Some(by_chain)) =
+        if let (FeatureSource::Stream(stream) | FeatureSource::Window(stream, _), Some(by_chain)) =
             (feature.origin()?, plan::by_chain(feature, &of_file)?)
         {
             selections.push((stream.to_owned(), by_chain.selection().clone()));

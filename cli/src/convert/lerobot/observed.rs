@@ -29,7 +29,7 @@ impl Observation {
 }
 
 /// Sink that keeps the observations of fuse, and the names of values in other outputs.
-pub struct Observed {
+pub struct ObservationQueue {
     output: String,
     /// Names of the values of each other output, from its first message.
     pub names: HashMap<String, Vec<String>>,
@@ -40,7 +40,7 @@ pub struct Observed {
     memory: Message,
 }
 
-impl Observed {
+impl ObservationQueue {
     pub fn new(output: String) -> Self {
         Self {
             output,
@@ -52,7 +52,7 @@ impl Observed {
     }
 }
 
-impl Sink for Observed {
+impl Sink for ObservationQueue {
     fn send(
         &mut self,
         output: &str,

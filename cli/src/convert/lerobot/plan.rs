@@ -1,7 +1,7 @@
 //! Plan of a configuration: the rate of frames, and the sources of their features.
 
-use super::by_chain::ByChain;
-use super::config::{FeatureConfig, LerobotConfig, Origin, latency_ns, to_ns};
+use super::by_chain::ChainConverter;
+use super::config::{FeatureConfig, FeatureSource, LerobotConfig, latency_ns, to_ns};
 use super::stream::{FeatureContent, FeatureStream};
 use eyre::bail;
 use robocache::app::{Config, did_you_mean};
@@ -79,7 +79,7 @@ pub fn plan(
     let (mut plan, mut streams) = (Vec::new(), Vec::new());
     for feature in &config.features {
         let (name, content) = match feature.origin()? {
-            Origin::Modalities(inputs) => {
+            FeatureSource::Modalities(inputs) => {
                 let known = || fuse.modalities.iter().map(|modality| modality.input.as_str());
                 let at = inputs.iter().map(|input| {
                     known().position(|modality| modality == input).ok_or_else(|| {
@@ -104,14 +104,14 @@ pub fn plan(
                 plan.push(Plan::Modalities(parts));
                 continue;
             }
-            Origin::Stream(stream) => (
+            FeatureSource::Stream(stream) => (
                 stream,
                 FeatureContent::Numbers {
                     is_bool: feature.dtype.is_some(),
                 },
             ),
-            Origin::Images(stream) => (stream, FeatureContent::Images),
-            Origin::Window(stream, samples) => (stream, FeatureContent::Window(samples)),
+            FeatureSource::Images(stream) => (stream, FeatureContent::Images),
+            FeatureSource::Window(stream, samples) => (stream, FeatureContent::Window(samples)),
         };
         let mut stream = FeatureStream::new(&feature.name, name, content, feature.names.clone());
         stream.take = feature.take.unwrap_or_default();
@@ -129,12 +129,12 @@ pub fn plan(
 }
 
 /// Creates the conversion of a stream's samples, if the feature asks for one.
-pub fn by_chain(feature: &FeatureConfig, file: &Config) -> eyre::Result<Option<ByChain>> {
+pub fn by_chain(feature: &FeatureConfig, file: &Config) -> eyre::Result<Option<ChainConverter>> {
     let Some((key, product, config)) = feature.by_chain()? else {
         return Ok(None);
     };
     let at = format!("features: `{}`: {key}", feature.name);
     let chain = file.chain("lerobot", &format!("{at}.chain"), &config.chain)?;
-    let made = ByChain::new(product, &feature.name, config, &chain);
+    let made = ChainConverter::new(product, &feature.name, config, &chain);
     Ok(Some(made.map_err(|error| eyre::eyre!("lerobot: {at}.{error}"))?))
 }

@@ -6,7 +6,7 @@ mod frames;
 
 use super::config::{LerobotConfig, OnInvalid};
 use super::counts::Counts;
-use super::observed::Observed;
+use super::observed::ObservationQueue;
 use super::plan::{Plan, measured_rate};
 use super::settings::Settings;
 use super::stream::FeatureStream;
@@ -41,7 +41,7 @@ pub struct Sink {
     grid_ns: Option<i64>,
     graph: Graph,
     inputs: Vec<String>,
-    observed: Observed,
+    observed: ObservationQueue,
     plan: Vec<Plan>,
     streams: Vec<FeatureStream>,
     /// Names of the elements of each modality, from its first message.
@@ -52,7 +52,7 @@ pub struct Sink {
     now_ns: i64,
     /// Writer of the dataset, created with the first frame: only then are the features known.
     writer: Option<Writer>,
-    last: Option<Last>,
+    last: Option<PreviousFrame>,
     counts: Counts,
     /// First reason of each stream why a message is not a sample.
     refused: Vec<String>,
@@ -65,7 +65,7 @@ pub struct Sink {
 }
 
 /// State after the previous frame.
-struct Last {
+struct PreviousFrame {
     target_ns: i64,
     epoch: i64,
     begun: usize,
@@ -108,7 +108,7 @@ impl Sink {
         own.iter_mut()
             .for_each(|stream| stream.keeps_nonfinite = config.on_invalid == OnInvalid::Fill);
         let inputs: Vec<String> = graph.external_inputs().map(|(input, _)| input.to_owned()).collect();
-        let mut observed = Observed::new(fused);
+        let mut observed = ObservationQueue::new(fused);
         graph.gather_diagnostics();
         graph.wake(Instant::now(), true, &mut observed)?;
         for (i, input) in inputs.iter().enumerate() {

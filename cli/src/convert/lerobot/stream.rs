@@ -1,6 +1,6 @@
 //! Streams beside the observations, whose samples become features without interpolation.
 
-use super::by_chain::ByChain;
+use super::by_chain::ChainConverter;
 use super::config::Take;
 use eyre::bail;
 use robocache::device::Dtype;
@@ -25,7 +25,7 @@ pub struct FeatureStream {
     pub max_age_ns: i64,
     pub latency_ns: i64,
     /// Conversion of the samples by a chain, if the feature asks for one.
-    pub by_chain: Option<ByChain>,
+    pub by_chain: Option<ChainConverter>,
     /// Index of the first frame after a change of posture.
     pub changed_frame: Option<u64>,
     /// Form of the samples, once the first has come.
@@ -62,7 +62,7 @@ struct Sample {
 }
 
 /// Samples of a stream that a frame takes.
-pub struct Selection {
+pub struct FoundSamples {
     /// Time of the newest of these samples.
     pub time_ns: Option<i64>,
     pub is_valid: bool,
@@ -128,8 +128,8 @@ impl FeatureStream {
     }
 
     /// Keeps the index of the first frame whose newest sample is after a change of posture.
-    pub fn note_frame(&mut self, found: &Selection, frame: u64) {
-        let changes = self.by_chain.as_ref().and_then(ByChain::changes);
+    pub fn note_frame(&mut self, found: &FoundSamples, frame: u64) {
+        let changes = self.by_chain.as_ref().and_then(ChainConverter::changes);
         if let (None, Some((_, stamp_ns)), Some(time_ns)) = (self.changed_frame, changes, found.time_ns)
             && time_ns >= stamp_ns.saturating_sub(self.latency_ns)
         {
@@ -181,7 +181,7 @@ impl FeatureStream {
             bail!("it is not a bool (allowed: uint8, each 0 or 1)");
         }
         let width = (shape.len() == 1).then_some(shape[0]);
-        self.take_form(dtype, shape)?;
+        self.check_form(dtype, shape)?;
         if let (Some(names), Some(width)) = (&self.names, width)
             && names.len() != width
         {
@@ -240,12 +240,12 @@ impl FeatureStream {
                 shape[2]
             ),
         }
-        self.take_form(Dtype::UInt8, shape)?;
+        self.check_form(Dtype::UInt8, shape)?;
         self.insert(message.timestamp_ns(), pixels, true);
         Ok(())
     }
 
-    fn take_form(&mut self, dtype: Dtype, shape: Vec<usize>) -> eyre::Result<()> {
+    fn check_form(&mut self, dtype: Dtype, shape: Vec<usize>) -> eyre::Result<()> {
         let form = self.form.get_or_insert_with(|| Form {
             dtype,
             shape: shape.clone(),
@@ -280,7 +280,7 @@ impl FeatureStream {
     }
 
     /// Finds the samples for the frame at a target.
-    pub fn find(&self, target_ns: i64) -> Selection {
+    pub fn find(&self, target_ns: i64) -> FoundSamples {
         let past = self.samples.partition_point(|sample| sample.time_ns <= target_ns);
         let (from, to) = match (self.content, self.take) {
             (FeatureContent::Window(samples), _) => (past.saturating_sub(samples), past),
@@ -293,7 +293,7 @@ impl FeatureStream {
         let time_ns = (from < to).then(|| self.samples[to - 1].time_ns);
         let is_near = time_ns.is_some_and(|time_ns| target_ns.abs_diff(time_ns) <= self.max_age_ns as u64);
         let is_whole = !matches!(self.content, FeatureContent::Window(samples) if to - from < samples);
-        Selection {
+        FoundSamples {
             time_ns,
             is_valid: is_near && is_whole && self.samples.range(from..to).all(|sample| sample.is_finite),
             from,
@@ -302,7 +302,7 @@ impl FeatureStream {
     }
 
     /// Appends the bytes of the samples that were found. A window with too few samples begins with zeros.
-    pub fn write(&self, found: &Selection, out: &mut Vec<u8>) {
+    pub fn write(&self, found: &FoundSamples, out: &mut Vec<u8>) {
         out.resize(out.len() + self.missing(found) * self.sample_bytes(), 0);
         for sample in self.samples.range(found.from..found.to) {
             out.extend_from_slice(&sample.bytes);
@@ -310,12 +310,12 @@ impl FeatureStream {
     }
 
     /// The times of a window's samples; -1 for each sample that is missing.
-    pub fn times<'a>(&'a self, found: &Selection) -> impl Iterator<Item = i64> + 'a {
+    pub fn times<'a>(&'a self, found: &FoundSamples) -> impl Iterator<Item = i64> + 'a {
         let there = self.samples.range(found.from..found.to).map(|sample| sample.time_ns);
         std::iter::repeat_n(-1, self.missing(found)).chain(there)
     }
 
-    fn missing(&self, found: &Selection) -> usize {
+    fn missing(&self, found: &FoundSamples) -> usize {
         let all = if let FeatureContent::Window(samples) = self.content {
             samples
         } else {

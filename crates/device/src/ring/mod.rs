@@ -16,14 +16,14 @@
 //!   drops the leases, the reader keeps its mapping.
 //!
 //! ```
-//! use robocache_device::ring::{RingConfig, RingReader, RingWriter, Taken};
+//! use robocache_device::ring::{RingConfig, RingReader, RingWriter, RingPayload};
 //!
 //! let mut writer = RingWriter::shared("fused", None, RingConfig::default());
 //! let ticket = writer.publish("float32", 8, |slot| slot.write(0, &[1u8; 8]))?;
 //!
 //! // In another process, with what the message says:
 //! let reader = RingReader::open(&ticket.ring, None)?;
-//! let slot: Taken = reader.take(&ticket)?;
+//! let slot: RingPayload = reader.take(&ticket)?;
 //! let mut values = [0; 8];
 //! slot.copy_to(0, &mut values)?;
 //! assert_eq!((&*slot.descriptor()?, values), ("float32", [1; 8]));
@@ -44,7 +44,7 @@ mod writer;
 
 pub use descriptor::Descriptor;
 pub use error::RingError;
-pub use reader::{ReadCounters, RingReader, SlotMemory, RingPayload};
+pub use reader::{ReadCounters, RingPayload, RingReader, SlotMemory};
 pub use readers::{Opened, Opening, Readers};
 pub use writer::{Lossless, RingConfig, RingWriter, SlotMut, WriteCounters};
 

@@ -1,4 +1,4 @@
-use super::reader::{ReadCounters, RingReader, RingPayload};
+use super::reader::{ReadCounters, RingPayload, RingReader};
 use super::server::{Client, Request};
 use super::{RingError, Ticket};
 use crate::gpu::{Gpu, Kind, device_count};

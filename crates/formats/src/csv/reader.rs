@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Rows that are read ahead to find the columns of text and the unit of times.
-const LOOKED_AT: usize = 1000;
+const ROWS_AHEAD: usize = 1000;
 
 /// Options for reading a table.
 #[derive(Clone, Debug, Default)]
@@ -328,7 +328,7 @@ fn names(rows: &mut Rows, at: Place) -> Result<Vec<String>, RowError> {
 /// Returns the first cell of each column that is not missing, and the cells of the column `time`, of the first rows.
 fn first_cells(rows: &mut Rows, width: usize, time: usize) -> io::Result<(Vec<Option<String>>, Vec<String>)> {
     let (mut first, mut times) = (vec![None; width], Vec::new());
-    for _ in 0..LOOKED_AT {
+    for _ in 0..ROWS_AHEAD {
         match rows.next(Some(width)) {
             Ok(false) => break,
             Ok(true) if rows.width() < width => {}

@@ -12,7 +12,7 @@ use std::path::Path;
 const MOST_BYTES: usize = 64 << 20;
 const MOST_CELLS: usize = 1 << 20;
 /// The most times that reading goes back to the line behind the start of a broken row: each may cost a row of the greatest length.
-const MOST_RETURNS: u32 = 1000;
+const MAX_REWINDS: u32 = 1000;
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// A place in a file: the byte, and the number of its line, from 1.
@@ -44,7 +44,7 @@ pub(super) struct Rows {
     at: Place,
     /// Start of the last row.
     pub begins: Place,
-    returns: u32,
+    rewinds: u32,
     text: Vec<u8>,
     ends: Vec<usize>,
     cells: usize,
@@ -59,7 +59,7 @@ impl Rows {
             separator: b',',
             at: start,
             begins: start,
-            returns: 0,
+            rewinds: 0,
             text: vec![0; 1 << 10],
             ends: vec![0; 1 << 6],
             cells: 0,
@@ -168,8 +168,8 @@ impl Rows {
                         _ if self.cells == 1 && self.cell(0).is_empty() => continue,
                         _ => return Ok(true),
                     };
-                    if self.returns < MOST_RETURNS {
-                        self.returns += 1;
+                    if self.rewinds < MAX_REWINDS {
+                        self.rewinds += 1;
                         self.go_to(self.begins)?;
                         self.line()?;
                     }

@@ -1,6 +1,6 @@
 use super::{ARRIVAL, TIMESTAMP};
 use crate::Error;
-use crate::parts::{Part, in_words, parts_of};
+use crate::parts::{ColumnSpec, list_columns, parts_of};
 use robocache_stream::{Cells, Message};
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -26,7 +26,7 @@ struct Table {
     file: BufWriter<File>,
     has_arrivals: bool,
     /// The columns of a struct; empty for a flat array.
-    columns: Vec<Part>,
+    columns: Vec<ColumnSpec>,
     /// Number of values in a row.
     width: usize,
 }
@@ -77,9 +77,9 @@ impl Writer {
         };
         let known = &mut self.tables[at];
         if (&known.columns, known.width) != (&columns, width) {
-            let words = |columns: &[Part], width: usize| match columns.is_empty() {
+            let words = |columns: &[ColumnSpec], width: usize| match columns.is_empty() {
                 true => format!("{width} values"),
-                false => in_words(columns),
+                false => list_columns(columns),
             };
             let (came, first) = (words(&columns, width), words(&known.columns, known.width));
             return Err(refused(format!(
@@ -132,7 +132,13 @@ impl Writer {
 }
 
 impl Table {
-    fn create(path: PathBuf, name: &str, message: &Message, columns: Vec<Part>, width: usize) -> Result<Self, Error> {
+    fn create(
+        path: PathBuf,
+        name: &str,
+        message: &Message,
+        columns: Vec<ColumnSpec>,
+        width: usize,
+    ) -> Result<Self, Error> {
         let io = |source| Error::io(&path, source);
         let mut file = BufWriter::with_capacity(1 << 16, File::create_new(&path).map_err(io)?);
         let mut names = vec![TIMESTAMP.to_owned()];
@@ -179,7 +185,7 @@ fn file_name(stream: &str) -> Result<String, Error> {
 }
 
 /// Returns the columns of a struct, none for a flat array, and the number of values in a row.
-fn form(message: &Message) -> Result<(Vec<Part>, usize), String> {
+fn form(message: &Message) -> Result<(Vec<ColumnSpec>, usize), String> {
     let header = &message.header;
     if let Some(values) = message.flat() {
         let fields = header.fields.get().map_or(0, <[String]>::len);

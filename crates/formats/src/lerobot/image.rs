@@ -33,14 +33,14 @@ pub(super) fn decode(file: &[u8], shape: &[usize]) -> Result<Vec<u8>, String> {
         .read_info()
         .map_err(|error| format!("it is not a PNG: {error}"))?;
     let (color, _) = reader.output_color_type();
-    let came = [
+    let found = [
         reader.info().height as usize,
         reader.info().width as usize,
         color.samples(),
     ];
-    if came != shape {
+    if found != shape {
         return Err(format!(
-            "the PNG is {came:?} (allowed: {shape:?}, as meta/info.json says)"
+            "the PNG is {found:?} (allowed: {shape:?}, as meta/info.json says)"
         ));
     }
     let mut pixels = vec![0; shape.iter().product()];

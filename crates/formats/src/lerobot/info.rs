@@ -84,13 +84,13 @@ pub(super) fn read_info(folder: &Path) -> Result<(Dataset, u64), Error> {
     let mut versions = Version::ALL.into_iter();
     let version = versions.find(|version| version.name() == info.codebase_version);
     let version = version.ok_or_else(|| {
-        let came = &info.codebase_version;
+        let found = &info.codebase_version;
         let allowed = "v3.0, v2.1; LeRobot has scripts that convert older ones";
-        wrong(format!("`codebase_version` is `{came}` (allowed: {allowed})"))
+        wrong(format!("`codebase_version` is `{found}` (allowed: {allowed})"))
     })?;
     if !(info.fps >= 1.0 && info.fps <= f64::from(u32::MAX) && info.fps.fract() == 0.0) {
-        let came = info.fps;
-        return Err(wrong(format!("`fps` is {came} (allowed: a whole number, 1 or more)")));
+        let found = info.fps;
+        return Err(wrong(format!("`fps` is {found} (allowed: a whole number, 1 or more)")));
     }
     let FeaturesText(features) = info.features;
     let features = features.into_iter().filter(|(name, _)| !is_bookkeeping(name));
@@ -130,11 +130,11 @@ pub(super) fn read_tasks(folder: &Path, version: Version) -> Result<Vec<String>,
     };
     let mut listed = listed.map_err(wrong)?;
     listed.sort();
-    let (came, tasks): (Vec<i64>, Vec<String>) = listed.into_iter().unzip();
-    match came.iter().copied().eq(0..came.len() as i64) {
+    let (found, tasks): (Vec<i64>, Vec<String>) = listed.into_iter().unzip();
+    match found.iter().copied().eq(0..found.len() as i64) {
         true => Ok(tasks),
         false => Err(wrong(format!(
-            "`task_index` is {came:?} (allowed: 0, 1, 2, ..., each once)"
+            "`task_index` is {found:?} (allowed: 0, 1, 2, ..., each once)"
         ))),
     }
 }
@@ -165,13 +165,13 @@ fn tasks_of_table(file: File) -> Result<Vec<(i64, String)>, String> {
         let texts = names.find_map(|name| batch.column_by_name(name));
         let columns = batch.column_by_name("task_index").zip(texts);
         let allowed = "allowed: `task_index` int64, `task` string";
-        let came = || format!("columns {:?} ({allowed})", batch.schema().fields());
-        let (indices, texts) = columns.ok_or_else(came)?;
-        let indices = indices.as_primitive_opt::<Int64Type>().ok_or_else(came)?;
+        let found = || format!("columns {:?} ({allowed})", batch.schema().fields());
+        let (indices, texts) = columns.ok_or_else(found)?;
+        let indices = indices.as_primitive_opt::<Int64Type>().ok_or_else(found)?;
         let texts: Vec<Option<&str>> = match texts.data_type() {
             DataType::Utf8 => texts.as_string::<i32>().iter().collect(),
             DataType::LargeUtf8 => texts.as_string::<i64>().iter().collect(),
-            _ => return Err(came()),
+            _ => return Err(found()),
         };
         for (index, text) in indices.iter().zip(texts) {
             match index.zip(text) {

@@ -139,12 +139,12 @@ fn write_tasks(path: PathBuf, tasks: &[String]) -> Result<(), Error> {
 }
 
 /// Reads a column's value from an episode.
-type Number = fn(&Episode) -> usize;
+type EpisodeValue = fn(&Episode) -> usize;
 
 /// Makes the rows that episodes have in version 3.0.
 fn rows_of(episodes: &[(Episode, Vec<String>)]) -> Result<RecordBatch, arrow_schema::ArrowError> {
     let mut columns: Vec<(String, ArrayRef)> = Vec::new();
-    let whole: [(&str, Number); 8] = [
+    let whole: [(&str, EpisodeValue); 8] = [
         ("episode_index", |episode| episode.index),
         ("length", |episode| episode.length),
         ("data/chunk_index", |episode| episode.file / CHUNK),

@@ -112,7 +112,7 @@ impl Reader {
             let frames = next.and_then(|batch| {
                 let Some(batch) = batch else { return Ok(None) };
                 let frames = self.dataset.frames(&batch)?;
-                follow(&mut self.last, &frames, self.tasks.len())?;
+                check_order(&mut self.last, &frames, self.tasks.len())?;
                 self.frames += frames.len() as u64;
                 Ok(Some(frames))
             });
@@ -126,12 +126,12 @@ impl Reader {
     }
 
     fn end(&mut self) -> Result<Option<Frames>, Error> {
-        let (came, expected) = (self.frames, std::mem::replace(&mut self.expected, self.frames));
-        if came == expected {
+        let (found, expected) = (self.frames, std::mem::replace(&mut self.expected, self.frames));
+        if found == expected {
             return Ok(None);
         }
         let path = self.folder.join("data");
-        let problem = format!("{came} frames could be read, and meta/info.json has {expected} `total_frames`");
+        let problem = format!("{found} frames could be read, and meta/info.json has {expected} `total_frames`");
         Err(Error::file(&path, problem))
     }
 }
@@ -166,7 +166,7 @@ fn open(path: &Path, features: &[Feature]) -> Result<ParquetRecordBatchReader, E
 }
 
 /// Checks that frames come one after the other, episode by episode, and that their tasks are known.
-fn follow(last: &mut Option<(i64, i64)>, frames: &Frames, tasks: usize) -> Result<(), String> {
+fn check_order(last: &mut Option<(i64, i64)>, frames: &Frames, tasks: usize) -> Result<(), String> {
     for frame in 0..frames.len() {
         let (episode, index, task) = (frames.episodes[frame], frames.indices[frame], frames.tasks[frame]);
         let is_next = match *last {
@@ -254,12 +254,12 @@ fn numbers_of(array: &ArrayRef, feature: &Feature) -> Result<Buffer, String> {
         return Err("has nulls (allowed: a value in every frame)".to_owned());
     }
     let dtype = feature.kind.dtype().unwrap_or(Dtype::UInt8);
-    let (came, allowed) = match feature.kind {
+    let (found, allowed) = match feature.kind {
         Kind::Bool => (array.data_type(), DataType::Boolean),
         _ => (array.data_type(), dtype.arrow_type()),
     };
-    if *came != allowed {
-        return Err(format!("is of {came} (allowed: {allowed}, as meta/info.json says)"));
+    if *found != allowed {
+        return Err(format!("is of {found} (allowed: {allowed}, as meta/info.json says)"));
     }
     if feature.kind == Kind::Bool {
         let bytes: Vec<u8> = array.as_boolean().values().iter().map(u8::from).collect();
@@ -276,19 +276,19 @@ fn inner_of(array: &ArrayRef, n: usize) -> Result<ArrayRef, String> {
         return Err("has nulls (allowed: a value in every frame)".to_owned());
     }
     let elements = match array.data_type() {
-        DataType::FixedSizeList(_, came) if *came as usize == n => Ok(array.as_fixed_size_list().values().clone()),
-        DataType::FixedSizeList(_, came) => Err(*came as usize),
+        DataType::FixedSizeList(_, found) if *found as usize == n => Ok(array.as_fixed_size_list().values().clone()),
+        DataType::FixedSizeList(_, found) => Err(*found as usize),
         DataType::List(_) => elements_of(array.as_list::<i32>(), n),
         DataType::LargeList(_) => elements_of(array.as_list::<i64>(), n),
         other => return Err(format!("is of {other} (allowed: lists of {n}, as meta/info.json says)")),
     };
-    elements.map_err(|came| format!("has a list of {came} (allowed: {n}, as meta/info.json says)"))
+    elements.map_err(|found| format!("has a list of {found} (allowed: {n}, as meta/info.json says)"))
 }
 
 /// Returns the elements of lists, or the length of the first list that does not have `n`.
 fn elements_of<O: OffsetSizeTrait>(lists: &GenericListArray<O>, n: usize) -> Result<ArrayRef, usize> {
-    match lists.offsets().lengths().find(|&came| came != n) {
-        Some(came) => Err(came),
+    match lists.offsets().lengths().find(|&found| found != n) {
+        Some(found) => Err(found),
         None => Ok(lists.values().slice(lists.offsets()[0].as_usize(), lists.len() * n)),
     }
 }
@@ -296,8 +296,8 @@ fn elements_of<O: OffsetSizeTrait>(lists: &GenericListArray<O>, n: usize) -> Res
 fn images_of(array: &ArrayRef, feature: &Feature) -> Result<ArrayRef, String> {
     let bytes = array.as_struct_opt().and_then(|images| images.column_by_name("bytes"));
     let bytes = bytes.filter(|bytes| matches!(bytes.data_type(), DataType::Binary | DataType::LargeBinary));
-    let came = || format!("is of {} (allowed: a struct with `bytes`, of a PNG)", array.data_type());
-    let bytes = bytes.ok_or_else(came)?;
+    let found = || format!("is of {} (allowed: a struct with `bytes`, of a PNG)", array.data_type());
+    let bytes = bytes.ok_or_else(found)?;
     if bytes.null_count() > 0 || array.null_count() > 0 {
         let (name, allowed) = (&feature.name, "images in the file itself, not as paths");
         return Err(format!(

@@ -21,13 +21,13 @@ pub(super) struct Summary {
 
 /// Statistics of a feature over the current episode and over the whole dataset.
 pub(super) struct Stats {
-    episode: Frames,
-    whole: Frames,
+    episode: Running,
+    whole: Running,
 }
 
 /// Running statistics of frames.
 #[derive(Clone)]
-enum Frames {
+enum Running {
     /// The shape of a frame, the moments of each of its elements, and a sample of frames for the quantiles.
     Numbers(Vec<usize>, Vec<Moments>, Sample),
     /// Number of images, and the histogram of each channel, from which all statistics follow.
@@ -224,7 +224,7 @@ fn of_pixels(counts: &[u64; 256]) -> [f64; 9] {
     all([ranked(0), ranked(last), mean, std], quantiles).map(|value| value / 255.0)
 }
 
-impl Frames {
+impl Running {
     /// Merges the statistics of an episode. The sample is left as it is: `add_numbers` has added the episode's frames to it.
     fn merge(&mut self, episode: &Self) {
         match (self, episode) {
@@ -267,7 +267,7 @@ fn merge(elements: &mut [Moments], others: &[Moments]) {
 }
 
 impl Stats {
-    fn new(none: Frames) -> Self {
+    fn new(none: Running) -> Self {
         Self {
             episode: none.clone(),
             whole: none,
@@ -277,28 +277,28 @@ impl Stats {
     pub(super) fn of_numbers(shape: &[usize]) -> Self {
         let width = shape.iter().product();
         let elements = vec![Moments::NONE; width];
-        Self::new(Frames::Numbers(shape.to_vec(), elements, Sample::new(width)))
+        Self::new(Running::Numbers(shape.to_vec(), elements, Sample::new(width)))
     }
 
     pub(super) fn of_images(channels: usize) -> Self {
-        Self::new(Frames::Pixels(0, vec![[0; 256]; channels]))
+        Self::new(Running::Pixels(0, vec![[0; 256]; channels]))
     }
 
     /// Adds frames of numbers, `[frames, elements]`.
     pub(super) fn add_numbers(&mut self, values: &[f64]) {
-        if let Frames::Numbers(_, elements, sample) = &mut self.episode {
+        if let Running::Numbers(_, elements, sample) = &mut self.episode {
             let others = moments_of(values, elements.len());
             merge(elements, &others);
             sample.add(values);
         }
-        if let Frames::Numbers(_, _, sample) = &mut self.whole {
+        if let Running::Numbers(_, _, sample) = &mut self.whole {
             sample.add(values);
         }
     }
 
     /// Adds an image, row-major with its channels side by side.
     pub(super) fn add_image(&mut self, pixels: &[u8]) {
-        if let Frames::Pixels(count, channels) = &mut self.episode {
+        if let Running::Pixels(count, channels) = &mut self.episode {
             *count += 1;
             for pixel in pixels.chunks_exact(channels.len()) {
                 for (counts, &value) in channels.iter_mut().zip(pixel) {
@@ -312,8 +312,8 @@ impl Stats {
     pub(super) fn end_episode(&mut self) -> Summary {
         self.whole.merge(&self.episode);
         let none = match &self.whole {
-            Frames::Numbers(shape, ..) => Self::of_numbers(shape),
-            Frames::Pixels(_, channels) => Self::of_images(channels.len()),
+            Running::Numbers(shape, ..) => Self::of_numbers(shape),
+            Running::Pixels(_, channels) => Self::of_images(channels.len()),
         };
         std::mem::replace(&mut self.episode, none.episode).summary()
     }

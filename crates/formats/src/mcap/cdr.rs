@@ -7,12 +7,12 @@ use std::borrow::Cow;
 /// The most bytes at the end of a message that count as padding.
 const MOST_PADDING: usize = 7;
 
-/// Reads a message as a row of columns. If `ends`, more than padding behind the last field is refused.
-pub(super) fn read(of: &Type, data: &[u8], ends: bool, columns: &mut [Column]) -> Result<(), String> {
+/// Reads a message as a row of columns. If `is_exact`, more than padding behind the last field is refused.
+pub(super) fn read(of: &Type, data: &[u8], is_exact: bool, columns: &mut [Column]) -> Result<(), String> {
     let mut cdr = Cdr::new(data)?;
     cdr.read_struct(of, columns)?;
     match cdr.data.len().saturating_sub(cdr.at) {
-        rest if ends && rest > MOST_PADDING => Err(format!(
+        rest if is_exact && rest > MOST_PADDING => Err(format!(
             "{rest} bytes behind its last field: it is of another version of the type"
         )),
         _ => Ok(()),

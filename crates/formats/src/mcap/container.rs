@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// First bytes of SQLite's files.
 const SQLITE: [u8; 16] = *b"SQLite format 3\0";
 /// The largest ratio of unpacked to compressed size, and bytes allowed on top: no recording compresses better.
-const MOST_TIMES: u64 = 1000;
-const MORE: u64 = 1 << 30;
+const MAX_RATIO: u64 = 1000;
+const SPARE_BYTES: u64 = 1 << 30;
 
 /// An open file, and an error if a part of the file can't be read.
 pub(super) type Opened = (Box<dyn Container>, Option<Error>);
@@ -76,9 +76,9 @@ impl Unpacked {
         let io = |source| Error::io(&to.0, source);
         let mut out = File::create_new(&to.0).map_err(io)?;
         let length = compressed.metadata().map_err(io)?.len();
-        let limit = MORE.saturating_add(MOST_TIMES.saturating_mul(length));
+        let limit = SPARE_BYTES.saturating_add(MAX_RATIO.saturating_mul(length));
         let failed = |problem: String| Error::file(path, problem);
-        let mut kept = Kept {
+        let mut kept = CheckedFile {
             file: &mut out,
             refused: None,
         };
@@ -92,7 +92,7 @@ impl Unpacked {
         }
         match unpacked {
             Ok(unpacked) if unpacked >= limit => Err(failed(format!(
-                "{length} bytes that unpack to more than {limit} (allowed: {MOST_TIMES} times as many, and 1 GiB)"
+                "{length} bytes that unpack to more than {limit} (allowed: {MAX_RATIO} times as many, and 1 GiB)"
             ))),
             Ok(_) => Ok((to, None)),
             Err(problem) => {
@@ -105,12 +105,12 @@ impl Unpacked {
 }
 
 /// A file that is written, and the error of the write that failed.
-struct Kept<'a> {
+struct CheckedFile<'a> {
     file: &'a mut File,
     refused: Option<String>,
 }
 
-impl Write for Kept<'_> {
+impl Write for CheckedFile<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes);
         if let Err(error) = &written

@@ -17,9 +17,9 @@ pub(super) struct Decoder {
 }
 
 pub(super) enum Encoding {
-    /// `ends`: true if bytes behind the last field are refused, as the message may have another version of the type.
+    /// `is_exact`: true if bytes behind the last field are refused, as the message may have another version of the type.
     Cdr {
-        ends: bool,
+        is_exact: bool,
     },
     Protobuf(Arc<Layout>),
     Json,
@@ -38,7 +38,7 @@ impl Decoder {
     pub(super) fn read(&self, data: &[u8], tally: &mut Tally) -> Result<StructArray, String> {
         let mut columns = columns::of(&self.of);
         match &self.encoding {
-            Encoding::Cdr { ends } => cdr::read(&self.of, data, *ends, &mut columns)?,
+            Encoding::Cdr { is_exact } => cdr::read(&self.of, data, *is_exact, &mut columns)?,
             Encoding::Protobuf(layout) => protobuf::read(layout, &self.of, data, &mut columns)?,
             Encoding::Json => json::read(&self.of, data, &mut columns, tally)?,
         }

@@ -72,7 +72,7 @@ const IMPLICIT: u64 = 2;
 enum Presence {
     Always,
     /// Fields that are `optional`, in a `oneof`, or messages.
-    WhereSaid,
+    Marked,
 }
 
 #[derive(Default)]
@@ -109,7 +109,7 @@ impl<'a> Types<'a> {
     fn file(&mut self, file: &'a [u8]) -> Result<(), String> {
         let package = text(file, 2)?;
         let presence = match (&*text(file, 12)?, presence(file, 8, 50)?) {
-            ("proto3", _) | (_, Some(IMPLICIT)) => Presence::WhereSaid,
+            ("proto3", _) | (_, Some(IMPLICIT)) => Presence::Marked,
             _ => Presence::Always,
         };
         let scope = if package.is_empty() {
@@ -223,17 +223,17 @@ impl<'a> Described<'a> {
 
     /// Returns the bits of the default that a missing number has; `None` if it is null.
     fn absent(&self, file: Presence, kind: &Kind) -> Option<u64> {
-        let is_told = match (self.presence, file) {
+        let has_presence = match (self.presence, file) {
             (Some(presence), _) => presence != IMPLICIT,
             (None, Presence::Always) => true,
-            (None, Presence::WhereSaid) => self.is_one_of,
+            (None, Presence::Marked) => self.is_one_of,
         };
         let dtype = match kind {
             Kind::Number(dtype) => *dtype,
             Kind::Flag => Dtype::UInt8,
             _ => return None,
         };
-        if !is_told {
+        if !has_presence {
             return Some(0);
         }
         let text = str::from_utf8(self.default?).ok()?;

@@ -28,7 +28,7 @@ pub(super) struct Bag {
     /// The files, in their order.
     pub files: Vec<PathBuf>,
     /// Number of messages that `metadata.yaml` states.
-    pub says_messages: Option<u64>,
+    pub stated_messages: Option<u64>,
     /// Line for the user with the files of the folder that `metadata.yaml` does not list.
     pub unlisted: Option<String>,
 }
@@ -93,7 +93,7 @@ pub(super) fn of(path: &Path) -> Result<Bag, Error> {
         format!("{metadata}: it does not list {others}, and what it does not list is not read")
     });
     Ok(Bag {
-        says_messages: bag.message_count,
+        stated_messages: bag.message_count,
         unlisted,
         files,
     })

@@ -1,7 +1,7 @@
 //! Forms in which our messages are written to MCAP, as their channels state them.
 
 use super::standard::Standard;
-use crate::parts::{Part, TEXT, cell_type};
+use crate::parts::{ColumnSpec, TEXT, cell_type};
 use robocache_device::Dtype;
 use robocache_stream::recording::text::{self, Change};
 use robocache_stream::{Cells, Column, DATATYPES, Message, MetadataRef, MetadataValue, form};
@@ -122,7 +122,7 @@ pub(super) struct About {
     /// True if log times are arrival times.
     pub has_arrivals: bool,
     /// The columns of the payload.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ColumnSpec>,
 }
 
 impl About {

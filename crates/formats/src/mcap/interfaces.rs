@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::LazyLock;
 
 /// Encoding of a schema that comes from here, and not from the file.
-pub(super) const KNOWN: &str = "robocache";
+pub(super) const BUILT_IN: &str = "robocache";
 
 /// Line in a schema between the fields of a type and the next type.
 const RULE: &str = "================================================================================";

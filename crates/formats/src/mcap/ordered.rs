@@ -2,7 +2,7 @@
 
 use super::form;
 use super::record::{Container, MOST_BYTES, RawMessage, Record};
-use super::records::{Part, Records};
+use super::records::{RecordRange, Records};
 use crate::Error;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,7 +17,7 @@ pub(super) struct Ordered {
     held: BinaryHeap<Reverse<Held>>,
     held_bytes: u64,
     /// The message that was given last, if it was held.
-    given: Held,
+    returned: Held,
     /// Number of messages that were held.
     count: u64,
     /// The latest log time that was read, and the number of messages that stand behind one with a later log time.
@@ -25,7 +25,7 @@ pub(super) struct Ordered {
     late: u64,
     is_read: bool,
     /// True if the order of the file is kept: for a stream of ours without arrival times, log times are stamps, which may go back.
-    keeps: bool,
+    keeps_file_order: bool,
 }
 
 /// Bytes of messages that are held if the file has no index of log times.
@@ -43,18 +43,18 @@ struct Held {
 
 impl Ordered {
     pub(super) fn new(records: Records) -> Self {
-        let mut keeps = false;
-        records.describe(&mut |record| keeps |= is_by_stamp(&record));
+        let mut keeps_file_order = false;
+        records.describe(&mut |record| keeps_file_order |= is_by_stamp(&record));
         Self {
             records,
             held: BinaryHeap::new(),
             held_bytes: 0,
-            given: Held::default(),
+            returned: Held::default(),
             count: 0,
             latest: 0,
             late: 0,
             is_read: false,
-            keeps,
+            keeps_file_order,
         }
     }
 
@@ -72,13 +72,13 @@ impl Ordered {
     }
 
     /// Holds the message of a part. Returns false if the part is not a message, or is the next message to return.
-    fn hold(&mut self, part: &Part) -> Result<bool, Error> {
+    fn hold(&mut self, part: &RecordRange) -> Result<bool, Error> {
         let record = self.records.record(part)?;
-        self.keeps |= is_by_stamp(&record);
+        self.keeps_file_order |= is_by_stamp(&record);
         let Record::Message(message) = record else {
             return Ok(false);
         };
-        if self.keeps {
+        if self.keeps_file_order {
             return Ok(false);
         }
         self.late += u64::from(message.log_time < self.latest);
@@ -119,12 +119,12 @@ impl Container for Ordered {
             return Ok(None);
         };
         self.held_bytes -= bytes(&next.data);
-        self.given = next;
+        self.returned = next;
         Ok(Some(Record::Message(RawMessage {
-            channel: self.given.channel,
-            log_time: self.given.log_time,
-            publish_time: self.given.publish_time,
-            data: &self.given.data,
+            channel: self.returned.channel,
+            log_time: self.returned.log_time,
+            publish_time: self.returned.publish_time,
+            data: &self.returned.data,
         })))
     }
 
@@ -137,7 +137,7 @@ impl Container for Ordered {
     }
 
     fn is_by_stamp(&self) -> bool {
-        self.keeps
+        self.keeps_file_order
     }
 
     fn late(&self) -> u64 {

@@ -23,14 +23,14 @@ pub(super) struct Plan {
     /// True if a configuration selects the values.
     pub is_configured: bool,
     /// True if the configuration names the field of the stamp, which is then read with the values.
-    pub is_stamp_said: bool,
-    pub parts: Vec<Part>,
+    pub is_stamp_configured: bool,
+    pub parts: Vec<PlannedStream>,
     /// Parts that are left out, in words.
     pub left_out: Vec<String>,
 }
 
 /// A stream that messages become.
-pub(super) struct Part {
+pub(super) struct PlannedStream {
     /// Suffix behind the topic's name, with its dot, such as `.pose`.
     pub suffix: String,
     pub take: Take,
@@ -66,7 +66,7 @@ impl Take {
     }
 }
 
-impl Part {
+impl PlannedStream {
     /// Lines for the user on values that could not be taken as they are.
     pub(super) fn losses(&self) -> Vec<String> {
         let Some(selector) = self.take.selector() else {
@@ -101,9 +101,9 @@ impl Plan {
             parts: Vec::new(),
             left_out: Vec::new(),
             is_configured: selection.is_some(),
-            is_stamp_said: selection.is_some_and(Selection::has_payload_stamp),
+            is_stamp_configured: selection.is_some_and(Selection::has_payload_stamp),
         };
-        if plan.is_stamp_said {
+        if plan.is_stamp_configured {
             let number = selection.and_then(Selection::number_stamp);
             plan.stamp = number.and_then(|(path, unit)| Stamp::configured(path, &fields, unit));
         }
@@ -150,9 +150,9 @@ impl Plan {
     pub(super) fn empty(&self, messages: u64) -> Vec<String> {
         let is_given = self.parts.iter().any(|part| part.given > 0);
         let is_all = !is_given && self.parts.iter().all(|part| part.empty > 0);
-        let is_told = |part: &&Part| part.empty > 0 && (part.given > 0 || is_all);
+        let is_told = |part: &&PlannedStream| part.empty > 0 && (part.given > 0 || is_all);
         let parts = self.parts.iter().filter(is_told);
-        let words = |part: &Part| {
+        let words = |part: &PlannedStream| {
             let of = part.source.as_deref().unwrap_or("transforms");
             format!(
                 "of {messages} messages {} give no sample, as `{of}` is empty",
@@ -169,7 +169,7 @@ impl Plan {
     }
 
     fn push(&mut self, suffix: &str, take: Take, source: Option<&str>) {
-        self.parts.push(Part {
+        self.parts.push(PlannedStream {
             suffix: suffix.to_owned(),
             take,
             source: source.map(str::to_owned),

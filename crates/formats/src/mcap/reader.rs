@@ -3,7 +3,7 @@ use super::plan::Take;
 use super::record::{Container, Record};
 use super::stamp::Stamp;
 use super::tally::Unfit;
-use super::topics::{Content, Open, Topic, Topics};
+use super::topics::{Content, Decoded, Topic, Topics};
 use super::{files, row};
 use crate::{Error, file_name, free_name};
 use arrow_array::ArrayRef;
@@ -21,7 +21,7 @@ pub struct Reader {
     path: PathBuf,
     /// Number of messages that the folder's metadata state, until it is compared; number of messages read; and true if a part could
     /// not be read.
-    says_messages: Option<u64>,
+    stated_messages: Option<u64>,
     messages: u64,
     is_damaged: bool,
     /// Number of messages that stand behind later ones in the files read so far, number of messages that still came out behind
@@ -36,11 +36,11 @@ pub struct Reader {
     topics: Topics,
     names: Names,
     /// The current message, if streams of it are left to return.
-    open: Option<Open>,
+    open: Option<Decoded>,
     /// Reasons why files can't be opened, or not read as a whole.
     missing: Vec<Error>,
     /// Lines for the user on records and files that are left out.
-    beside: Vec<String>,
+    left_out_lines: Vec<String>,
 }
 
 impl Reader {
@@ -54,7 +54,7 @@ impl Reader {
         files.reverse();
         let mut reader = Self {
             path: path.as_ref().to_owned(),
-            says_messages: bag.says_messages,
+            stated_messages: bag.stated_messages,
             messages: 0,
             is_damaged: false,
             late: 0,
@@ -67,7 +67,7 @@ impl Reader {
             names: Names::default(),
             open: None,
             missing: Vec::new(),
-            beside: bag.unlisted.into_iter().collect(),
+            left_out_lines: bag.unlisted.into_iter().collect(),
         };
         while let Err(error) = reader.open_next() {
             reader.missing.push(error);
@@ -117,9 +117,9 @@ impl Reader {
     pub fn next_into(&mut self, message: &mut Message) -> Result<Option<usize>, Error> {
         let read = self.read_next(message);
         self.is_damaged |= read.is_err();
-        match (&read, self.says_messages) {
+        match (&read, self.stated_messages) {
             (Ok(None), Some(says)) if says != self.messages && !self.is_damaged => {
-                self.says_messages = None;
+                self.stated_messages = None;
                 let messages = self.messages;
                 let problem = format!("{messages} messages were read, and its `metadata.yaml` says that it has {says}");
                 Err(Error::file(&self.path, problem))
@@ -147,7 +147,7 @@ impl Reader {
             match file.next()? {
                 None => {
                     self.late += file.late();
-                    self.beside.extend(file.left_out());
+                    self.left_out_lines.extend(file.left_out());
                     self.open_file = None;
                 }
                 Some(Record::Message(raw)) => {
@@ -169,7 +169,7 @@ impl Reader {
         let mut lines: Vec<String> = self.topics.all.iter().flat_map(Topic::left_out).collect();
         lines.sort();
         lines.extend(self.names.renamed.iter().cloned());
-        lines.extend(self.beside.iter().cloned());
+        lines.extend(self.left_out_lines.iter().cloned());
         lines.extend(self.open_file.iter().filter_map(|file| file.left_out()));
         let what = "the log times of its first messages are 0: no message has an `arrival_ns`";
         lines.extend((!self.has_log_times).then(|| what.to_owned()));

@@ -201,7 +201,7 @@ impl<'a> Fields<'a> {
             Some((self.u64()?, self.u32()?, self.text()?, self.u64()?))
         };
         let parts = parts().ok_or("a chunk that is shorter than its parts")?;
-        let (size, says_crc, compression, compressed_size) = parts;
+        let (size, stated_crc, compression, compressed_size) = parts;
         if size > MOST_BYTES {
             return Err(format!("a chunk of {size} bytes (allowed: {MOST_BYTES})"));
         }
@@ -238,8 +238,8 @@ impl<'a> Fields<'a> {
             return Err(format!("a chunk of {} bytes that says {size}", out.len()));
         }
         match crc32fast::hash(out) {
-            crc if says_crc != 0 && crc != says_crc => Err(format!(
-                "a chunk whose bytes have the CRC {crc:08x}, and it says {says_crc:08x}"
+            crc if stated_crc != 0 && crc != stated_crc => Err(format!(
+                "a chunk whose bytes have the CRC {crc:08x}, and it says {stated_crc:08x}"
             )),
             _ => Ok(()),
         }

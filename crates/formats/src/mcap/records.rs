@@ -21,7 +21,7 @@ const PRIVATE: u8 = 0x80;
 
 /// Source of the next record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Source {
     File,
     Chunk,
     /// The closing magic bytes, behind the footer.
@@ -30,10 +30,10 @@ enum Place {
 }
 
 /// A record in memory: its opcode, the range of its body in a buffer, and the place that it was read from.
-pub(super) struct Part {
+pub(super) struct RecordRange {
     op: u8,
     body: Range<usize>,
-    of: Place,
+    of: Source,
 }
 
 /// Reader of a file, record by record, with one chunk in memory at a time.
@@ -43,7 +43,7 @@ pub(super) struct Records {
     length: u64,
     /// Position of the next record of the file.
     at: u64,
-    place: Place,
+    place: Source,
     /// Body of the record of the file that was read last.
     body: Vec<u8>,
     /// The records of the last chunk, the number of their bytes that were read, and the position of the chunk in the file.
@@ -56,9 +56,9 @@ pub(super) struct Records {
     summary: Summary,
     /// Numbers of messages and of chunks that were read, and the numbers that the file states.
     messages: u64,
-    says_messages: Option<u64>,
+    stated_messages: Option<u64>,
     chunks_read: u64,
-    says_chunks: u64,
+    stated_chunks: u64,
     /// True behind the data section, where the summary repeats schemas and channels.
     is_summary: bool,
     /// Records beside the messages, in words, and the number of further such records.
@@ -87,7 +87,7 @@ impl Records {
             file,
             length,
             at,
-            place: Place::File,
+            place: Source::File,
             body: Vec::new(),
             chunk: Vec::new(),
             chunk_read: 0,
@@ -96,9 +96,9 @@ impl Records {
             chunk_messages: 0,
             summary,
             messages: 0,
-            says_messages: None,
+            stated_messages: None,
             chunks_read: 0,
-            says_chunks: 0,
+            stated_chunks: 0,
             is_summary: false,
             beside: Vec::new(),
             more_beside: 0,
@@ -117,15 +117,15 @@ impl Records {
     ///
     /// # Errors
     /// If a part of the file can't be read. The next call goes on behind that part.
-    pub(super) fn next_part(&mut self) -> Result<Option<Part>, Error> {
+    pub(super) fn next_part(&mut self) -> Result<Option<RecordRange>, Error> {
         let part = self.advance();
         self.is_damaged |= part.is_err();
-        if let Ok(Some(Part {
+        if let Ok(Some(RecordRange {
             op: op::MESSAGE, of, ..
         })) = &part
         {
             self.messages += 1;
-            self.chunk_messages += usize::from(*of == Place::Chunk);
+            self.chunk_messages += usize::from(*of == Source::Chunk);
         }
         part
     }
@@ -134,9 +134,9 @@ impl Records {
     ///
     /// # Errors
     /// If the record is shorter than its fields, or is a schema with the number 0.
-    pub(super) fn record(&self, Part { op, body, of }: &Part) -> Result<Record<'_>, Error> {
+    pub(super) fn record(&self, RecordRange { op, body, of }: &RecordRange) -> Result<Record<'_>, Error> {
         let (bytes, at) = match of {
-            Place::Chunk => (&self.chunk, self.chunk_at),
+            Source::Chunk => (&self.chunk, self.chunk_at),
             _ => (&self.body, self.at - (HEAD + self.body.len()) as u64),
         };
         let fields = Fields(&bytes[body.clone()]);
@@ -164,7 +164,7 @@ impl Records {
         let in_chunk = self
             .earliest
             .get(self.chunk_messages)
-            .filter(|_| self.place == Place::Chunk);
+            .filter(|_| self.place == Source::Chunk);
         let in_others = match self.summary.has_chunks() {
             true => self.summary.earliest_from(self.at),
             false => 0,
@@ -185,7 +185,7 @@ impl Records {
     }
 
     /// Computes `earliest` from the log times of the chunk's messages.
-    fn look_at_times(&mut self) {
+    fn compute_earliest(&mut self) {
         self.earliest.clear();
         self.chunk_messages = 0;
         let mut rest = &self.chunk[..];
@@ -211,22 +211,22 @@ impl Records {
     }
 
     /// Goes to the next record, into chunks and out of them.
-    fn advance(&mut self) -> Result<Option<Part>, Error> {
+    fn advance(&mut self) -> Result<Option<RecordRange>, Error> {
         loop {
             match self.place {
-                Place::End => return Ok(None),
-                Place::Chunk => {
+                Source::End => return Ok(None),
+                Source::Chunk => {
                     if let Some(part) = self.next_in_chunk()? {
                         return Ok(Some(part));
                     }
                 }
-                Place::File => {
+                Source::File => {
                     if let Some(part) = self.next_in_file()? {
                         return Ok(Some(part));
                     }
                 }
-                Place::Tail => {
-                    self.place = Place::End;
+                Source::Tail => {
+                    self.place = Source::End;
                     self.check_tail()?;
                 }
             }
@@ -234,13 +234,13 @@ impl Records {
     }
 
     /// Goes to the next schema, channel or message of the chunk; `None` at its end.
-    fn next_in_chunk(&mut self) -> Result<Option<Part>, Error> {
+    fn next_in_chunk(&mut self) -> Result<Option<RecordRange>, Error> {
         loop {
             let rest = &self.chunk[self.chunk_read..];
             let there = rest.len();
             let within = head(rest).filter(|&(_, length)| length <= (there - HEAD) as u64);
             let Some((op, length)) = within else {
-                self.place = Place::File;
+                self.place = Source::File;
                 if there == 0 {
                     return Ok(None);
                 }
@@ -251,8 +251,8 @@ impl Records {
             self.chunk_read = from + length as usize;
             match op {
                 op::SCHEMA | op::CHANNEL | op::MESSAGE => {
-                    let (body, of) = (from..self.chunk_read, Place::Chunk);
-                    return Ok(Some(Part { op, body, of }));
+                    let (body, of) = (from..self.chunk_read, Source::Chunk);
+                    return Ok(Some(RecordRange { op, body, of }));
                 }
                 PRIVATE.. => {}
                 _ => {
@@ -265,10 +265,10 @@ impl Records {
     }
 
     /// Goes to the next record of the file. Returns it if it is a schema, a channel or a message; `None` for all others.
-    fn next_in_file(&mut self) -> Result<Option<Part>, Error> {
+    fn next_in_file(&mut self) -> Result<Option<RecordRange>, Error> {
         let (at, rest) = (self.at, self.length - self.at);
         if rest == 0 {
-            self.place = Place::End;
+            self.place = Source::End;
             let problem = "the end, without a footer: what wrote the file did not end in order";
             return Err(self.damaged(at, problem));
         }
@@ -285,13 +285,13 @@ impl Records {
             Some((op::FOOTER, FOOTER)) if rest >= HEAD as u64 + FOOTER => {
                 self.skip(FOOTER)?;
                 self.at += HEAD as u64 + FOOTER;
-                self.place = Place::Tail;
+                self.place = Source::Tail;
                 return self.check_counts(at).map(|()| None);
             }
             Some((op, length)) if is_known(op) => (op, length),
             Some((op, _)) => return Err(self.resume(at, &format!("a record of unknown kind {op:#04x}"))),
             None => {
-                self.place = Place::End;
+                self.place = Source::End;
                 return Err(self.damaged(at, format!("{rest} bytes, less than a record has")));
             }
         };
@@ -308,7 +308,7 @@ impl Records {
         };
         self.is_summary |= op == op::DATA_END;
         self.chunks_read += u64::from(op == op::CHUNK);
-        self.says_chunks += u64::from(op == op::CHUNK_INDEX);
+        self.stated_chunks += u64::from(op == op::CHUNK_INDEX);
         let taken = length.min(there);
         self.at = at + HEAD as u64 + taken;
         if matches!(op, op::ATTACHMENT | op::METADATA) {
@@ -318,7 +318,7 @@ impl Records {
         if op == op::STATISTICS && taken >= 8 {
             let mut count = [0; 8];
             self.read(at, &mut count)?;
-            self.says_messages = Some(u64::from_le_bytes(count));
+            self.stated_messages = Some(u64::from_le_bytes(count));
             self.skip(taken - 8)?;
             return Ok(None);
         }
@@ -335,27 +335,27 @@ impl Records {
         }
         let read = self.read_body(taken)?;
         if read != taken {
-            self.place = Place::End;
+            self.place = Source::End;
             return Err(self.damaged(at, format!("a record of {length} bytes, of which {read} are there")));
         }
         if op != op::CHUNK {
-            let (body, of) = (0..self.body.len(), Place::File);
-            return Ok(Some(Part { op, body, of }));
+            let (body, of) = (0..self.body.len(), Source::File);
+            return Ok(Some(RecordRange { op, body, of }));
         }
         self.chunk_read = 0;
         self.chunk_at = at;
         let unpacked = Fields(&self.body).unpack_chunk(is_cut, &mut self.chunk);
-        self.look_at_times();
+        self.compute_earliest();
         match unpacked {
             Ok(()) if !is_cut => {
-                self.place = Place::Chunk;
+                self.place = Source::Chunk;
                 Ok(None)
             }
             Ok(()) => {
                 let there = self.chunk.len();
                 let problem = format!("a chunk of {length} bytes that is cut, of which {there} can be unpacked");
                 let error = self.resume(at, &problem);
-                self.place = Place::Chunk;
+                self.place = Source::Chunk;
                 Err(error)
             }
             Err(problem) if is_cut => Err(self.resume(at, &problem)),
@@ -392,11 +392,11 @@ impl Records {
     /// Compares the number of messages read, or else of chunks, with the number that the file states, if nothing else is wrong. The
     /// footer is at byte `at`.
     fn check_counts(&self, at: u64) -> Result<(), Error> {
-        let (read, says, what) = match self.says_messages {
+        let (read, says, what) = match self.stated_messages {
             Some(says) => (self.messages, says, "messages"),
             // Not every writer writes an index.
-            None if self.says_chunks == 0 => return Ok(()),
-            None => (self.chunks_read, self.says_chunks, "chunks"),
+            None if self.stated_chunks == 0 => return Ok(()),
+            None => (self.chunks_read, self.stated_chunks, "chunks"),
         };
         if read == says || self.is_damaged {
             return Ok(());
@@ -431,11 +431,11 @@ impl Records {
         let next = next.filter(|&next| self.file.seek(SeekFrom::Start(next)).is_ok());
         let behind = match next {
             Some(next) => {
-                (self.at, self.place) = (next, Place::File);
+                (self.at, self.place) = (next, Source::File);
                 format!("going on at byte {next}")
             }
             None => {
-                (self.at, self.place) = (self.length, Place::End);
+                (self.at, self.place) = (self.length, Source::End);
                 "what follows it is left out".to_owned()
             }
         };
@@ -453,7 +453,7 @@ impl Records {
         match self.file.read_exact(out) {
             Ok(()) => Ok(()),
             Err(source) if source.kind() == io::ErrorKind::UnexpectedEof => {
-                self.place = Place::End;
+                self.place = Source::End;
                 Err(self.damaged(at, "the end: the file has become shorter"))
             }
             Err(source) => Err(self.io(source)),
@@ -466,7 +466,7 @@ impl Records {
     }
 
     fn io(&mut self, source: io::Error) -> Error {
-        self.place = Place::End;
+        self.place = Source::End;
         Error::io(&self.path, source)
     }
 

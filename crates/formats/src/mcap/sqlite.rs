@@ -31,14 +31,14 @@ pub(super) struct Database {
     connection: Connection,
     topics: Vec<Topic>,
     /// Index of the topic for each `id` in the database.
-    numbers: HashMap<i64, u16>,
+    topic_indices: HashMap<i64, u16>,
     /// Number of the first row that was not read.
     next: i64,
     /// Rows that were read and wait to be returned, and their data, one after the other.
-    rows: VecDeque<Waiting>,
+    rows: VecDeque<ReadRow>,
     data: Vec<u8>,
     /// The step behind the waiting rows: more rows, a problem, or the end.
-    then: Then,
+    then: Step,
     breaks: u32,
 }
 
@@ -50,14 +50,14 @@ struct Topic {
     schema: (&'static str, String),
 }
 
-struct Waiting {
+struct ReadRow {
     topic: u16,
     time: u64,
     from: usize,
     to: usize,
 }
 
-enum Then {
+enum Step {
     Rows,
     Problem(String),
     End,
@@ -83,11 +83,11 @@ impl Database {
             path: path.to_owned(),
             connection,
             topics: Vec::new(),
-            numbers: HashMap::new(),
+            topic_indices: HashMap::new(),
             next: i64::MIN,
             rows: VecDeque::new(),
             data: Vec::new(),
-            then: Then::Rows,
+            then: Step::Rows,
             breaks: 0,
         };
         if let Some(problem) = database.check().map_err(refused)? {
@@ -139,9 +139,9 @@ impl Database {
             let kind = text(row, 2, MOST_NAME)?;
             let schema = match described.get(&kind) {
                 Some(definition) => ("ros2msg", definition.clone()),
-                None => interfaces::schema(&kind).map_or_else(Default::default, |known| (interfaces::KNOWN, known)),
+                None => interfaces::schema(&kind).map_or_else(Default::default, |known| (interfaces::BUILT_IN, known)),
             };
-            self.numbers.insert(row.get(0)?, self.topics.len() as u16);
+            self.topic_indices.insert(row.get(0)?, self.topics.len() as u16);
             self.topics.push(Topic {
                 name: text(row, 1, MOST_NAME)?,
                 serialization: text(row, 3, MOST_NAME)?,
@@ -170,11 +170,11 @@ impl Container for Database {
 
     fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
         while self.rows.is_empty() {
-            match std::mem::replace(&mut self.then, Then::Rows) {
-                Then::Rows => self.then = self.read_rows(),
-                Then::Problem(problem) => return Err(Error::file(&self.path, problem)),
-                Then::End => {
-                    self.then = Then::End;
+            match std::mem::replace(&mut self.then, Step::Rows) {
+                Step::Rows => self.then = self.read_rows(),
+                Step::Problem(problem) => return Err(Error::file(&self.path, problem)),
+                Step::End => {
+                    self.then = Step::End;
                     return Ok(None);
                 }
             }
@@ -193,7 +193,7 @@ impl Container for Database {
 
 impl Database {
     /// Reads the next rows, and returns the step behind them.
-    fn read_rows(&mut self) -> Then {
+    fn read_rows(&mut self) -> Step {
         self.data.clear();
         match self.read_batch() {
             Ok(then) => then,
@@ -203,7 +203,7 @@ impl Database {
                 match self.find_readable(from) {
                     Some(next) => {
                         self.next = next;
-                        Then::Problem(format!("rows {from} to {} can't be read: {}", next - 1, words(&error)))
+                        Step::Problem(format!("rows {from} to {} can't be read: {}", next - 1, words(&error)))
                     }
                     None => self.end(from, &error),
                 }
@@ -212,16 +212,16 @@ impl Database {
         }
     }
 
-    fn end(&mut self, from: i64, error: &SqlError) -> Then {
+    fn end(&mut self, from: i64, error: &SqlError) -> Step {
         // The largest number ends the reading: there is no row behind it.
         self.next = i64::MAX;
         self.breaks = MOST_BREAKS;
-        Then::Problem(format!("the rows from {from} on can't be read: {}", words(error)))
+        Step::Problem(format!("the rows from {from} on can't be read: {}", words(error)))
     }
 
-    fn read_batch(&mut self) -> rusqlite::Result<Then> {
+    fn read_batch(&mut self) -> rusqlite::Result<Step> {
         if self.next == i64::MAX {
-            return Ok(Then::End);
+            return Ok(Step::End);
         }
         let query = "SELECT rowid, topic_id, timestamp, length(data), CASE WHEN length(data) <= ?2 THEN data END \
                      FROM messages WHERE rowid >= ?1 ORDER BY rowid";
@@ -238,18 +238,18 @@ impl Database {
                 Ok(ValueRef::Integer(value)) => value,
                 _ => 0,
             };
-            let topic = self.numbers.get(&whole(1)).copied().unwrap_or(u16::MAX);
+            let topic = self.topic_indices.get(&whole(1)).copied().unwrap_or(u16::MAX);
             let time = row.get_ref(2)?;
             if !matches!(time, ValueRef::Integer(_)) {
                 let came = time.data_type();
-                return Ok(Then::Problem(format!(
+                return Ok(Step::Problem(format!(
                     "row {number} is left out: its `timestamp` is {came} (allowed: Integer)"
                 )));
             }
             let length = whole(3);
             if length > MOST_BYTES as i64 {
                 let topic = self.topics.get(usize::from(topic)).map_or("", |topic| &topic.name);
-                return Ok(Then::Problem(format!(
+                return Ok(Step::Problem(format!(
                     "row {number}, a message of {length} bytes of {topic}, is left out (allowed: {MOST_BYTES})"
                 )));
             }
@@ -257,17 +257,17 @@ impl Database {
             if let ValueRef::Blob(data) | ValueRef::Text(data) = row.get_ref(4)? {
                 self.data.extend_from_slice(data);
             }
-            self.rows.push_back(Waiting {
+            self.rows.push_back(ReadRow {
                 topic,
                 time: u64::try_from(whole(2)).unwrap_or(0),
                 from,
                 to: self.data.len(),
             });
             if self.data.len() >= BATCH {
-                return Ok(Then::Rows);
+                return Ok(Step::Rows);
             }
         }
-        Ok(Then::End)
+        Ok(Step::End)
     }
 
     /// Finds the first row number behind `from`, which can't be read, from which on rows can be read again.

@@ -43,9 +43,9 @@ pub(super) struct Stamp {
     path: Path,
     form: Form,
     /// True if the unit was given, not guessed.
-    is_said: bool,
+    is_unit_given: bool,
     /// True if a configuration names the stamp: no other time may stand for it.
-    is_needed: bool,
+    is_configured: bool,
     /// The reason why the stamp is not taken, or why the unit that was given may be wrong.
     doubt: Option<String>,
     /// True if a message has been read.
@@ -67,8 +67,8 @@ impl Stamp {
         Self {
             path,
             form,
-            is_said: false,
-            is_needed: false,
+            is_unit_given: false,
+            is_configured: false,
             doubt: None,
             has_begun: false,
             span: None,
@@ -100,7 +100,7 @@ impl Stamp {
         let is_number = field.data_type().is_numeric();
         let stamp = is_number.then(|| Self::new(path, Form::Number).in_unit(Some(unit)))?;
         Some(Self {
-            is_needed: true,
+            is_configured: true,
             ..stamp
         })
     }
@@ -108,7 +108,7 @@ impl Stamp {
     /// Sets the unit of a stamp that is a number, if a unit is given.
     pub(super) fn in_unit(mut self, unit: Option<TimeUnit>) -> Self {
         if let (Form::Number, Some(unit)) = (&self.form, unit) {
-            (self.form, self.is_said) = (Form::Units(unit), true);
+            (self.form, self.is_unit_given) = (Form::Units(unit), true);
         }
         self
     }
@@ -123,7 +123,7 @@ impl Stamp {
         match &self.form {
             Form::Parts(_) => None,
             Form::Number => self.doubt.clone(),
-            Form::Units(unit) if self.is_said => self.doubt.clone().or_else(|| self.pace(*unit)),
+            Form::Units(unit) if self.is_unit_given => self.doubt.clone().or_else(|| self.pace(*unit)),
             Form::Units(unit) => {
                 let (path, name) = (self.path.text(), unit.name());
                 let why = "in which it is next to the time of its publication";
@@ -202,13 +202,13 @@ impl Stamp {
             }
             Form::Units(unit) => {
                 let (ns, times) = (units(unit), TimeUnit::ALL.map(|unit| (units(unit), unit)));
-                if self.is_needed && ns.is_none() {
+                if self.is_configured && ns.is_none() {
                     let (path, unit) = (self.path.text(), unit.name());
                     return Err(format!(
                         "`{path}` is no time in {unit}, as was said (allowed: about 292 years around 1970)"
                     ));
                 }
-                if let Some(why) = coarse(unit).filter(|_| self.is_said) {
+                if let Some(why) = coarse(unit).filter(|_| self.is_unit_given) {
                     self.doubt
                         .get_or_insert_with(|| format!("`{}` is {why}", self.path.text()));
                 }
@@ -223,7 +223,7 @@ impl Stamp {
                     return Ok(ns.filter(is_time));
                 };
                 let (path, unit, other) = (self.path.text(), unit.name(), other.name());
-                if self.is_said {
+                if self.is_unit_given {
                     let line = || {
                         format!(
                             "`{path}` is next to the time of its publication in {other}, and not in {unit}, as was said"

@@ -13,17 +13,17 @@ pub(super) struct Tally {
     apart_ns: u64,
     far: u64,
     /// Messages with a key that their type does not have.
-    pub unknown: Refusals,
+    pub unknown: CountAndFirst,
     /// Messages with an object that has a key several times.
-    pub twice: Refusals,
+    pub twice: CountAndFirst,
     /// Whole numbers that the decoder rounded to float64; selectors count their own.
-    pub rounded: Refusals,
+    pub rounded: CountAndFirst,
     /// Messages without a value, before the first that has one.
     pub empty: u64,
     /// Messages that hold nothing that can be taken.
-    pub refused: Refusals,
+    pub refused: CountAndFirst,
     /// Messages that are not of their type, or contradict themselves.
-    pub broken: Refusals,
+    pub broken: CountAndFirst,
 }
 
 /// The reason why a message gives no sample.
@@ -45,12 +45,12 @@ impl From<MessageError> for Unfit {
 
 /// Number of messages or values, and the reason for the first of them.
 #[derive(Default)]
-pub(super) struct Refusals {
+pub(super) struct CountAndFirst {
     count: u64,
     first: String,
 }
 
-impl Refusals {
+impl CountAndFirst {
     pub(super) fn add(&mut self, count: u64, why: impl ToString) {
         if self.count == 0 {
             self.first = why.to_string();
@@ -106,7 +106,7 @@ impl Tally {
         let no_value = "hold no value, and came before any that does: they are left out";
         let no_place = "have keys that neither the schema nor the first message had, which are left out";
         let twice = "have a key several times in an object, whose last value is taken";
-        let Refusals { count, first } = &self.rounded;
+        let CountAndFirst { count, first } = &self.rounded;
         let lines = [
             (unstamped > 0).then(|| format!("{unstamped} of {messages} messages {no_stamp}")),
             is_mixed.then(|| {

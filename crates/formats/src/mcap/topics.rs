@@ -3,7 +3,7 @@
 use super::decoder::{Decoder, Encoding};
 use super::form::{ABOUT, About, FIRST, changes};
 use super::own::{Differences, Own};
-use super::plan::{Part, Plan, Transforms};
+use super::plan::{Plan, PlannedStream, Transforms};
 use super::record::{Channel, MOST_BYTES, RawMessage, Record};
 use super::stamp::Stamp;
 use super::tally::Tally;
@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A decoded message, and the next of its parts.
-pub(super) struct Open {
+pub(super) struct Decoded {
     pub topic: usize,
     pub payload: Arc<StructArray>,
     /// Stamp in the message itself.
@@ -29,7 +29,7 @@ pub(super) struct Open {
     pub is_refused: bool,
 }
 
-impl Open {
+impl Decoded {
     pub(super) fn stamp(&self, own: Option<i64>) -> (&'static str, MetadataRef<'static>) {
         let stamp_ns = own.unwrap_or(self.published_ns);
         (key::timestamp_ns, MetadataRef::Integer(stamp_ns))
@@ -57,7 +57,7 @@ pub(super) struct Topics {
     pub selections: HashMap<String, Selection>,
     /// The unit of stamps that are numbers, if it was given.
     pub unit: Option<TimeUnit>,
-    schemas: HashMap<u16, Described>,
+    schemas: HashMap<u16, OwnedSchema>,
     /// Index of the topic of each channel of the open file.
     channels: HashMap<u16, usize>,
     pub all: Vec<Topic>,
@@ -70,7 +70,7 @@ pub(super) struct Topics {
 
 /// An owned copy of a schema.
 #[derive(Clone, PartialEq)]
-struct Described {
+struct OwnedSchema {
     name: String,
     encoding: String,
     data: Vec<u8>,
@@ -79,7 +79,7 @@ struct Described {
 pub(super) struct Topic {
     pub name: String,
     encoding: String,
-    schema: Option<Described>,
+    schema: Option<OwnedSchema>,
     /// Description of the channel and metadata of the first message, if robocache wrote the channel.
     own: Option<[String; 2]>,
     pub content: Result<Content, String>,
@@ -116,7 +116,7 @@ impl Topics {
     pub(super) fn describe(&mut self, record: Record<'_>) {
         match record {
             Record::Schema(schema) => {
-                let described = Described {
+                let described = OwnedSchema {
                     name: schema.name.to_owned(),
                     encoding: schema.encoding.to_owned(),
                     data: schema.data.to_vec(),
@@ -190,7 +190,7 @@ impl Topics {
     }
 
     /// Decodes a message. `None` if no part of it can be taken.
-    pub(super) fn message(&mut self, raw: RawMessage<'_>) -> Option<Open> {
+    pub(super) fn message(&mut self, raw: RawMessage<'_>) -> Option<Decoded> {
         let Some(&at) = self.channels.get(&raw.channel) else {
             self.undescribed += 1;
             return None;
@@ -203,7 +203,7 @@ impl Topics {
     }
 
     /// Decodes a message of a topic.
-    fn read(&mut self, at: usize, raw: RawMessage<'_>) -> Result<Option<Open>, String> {
+    fn read(&mut self, at: usize, raw: RawMessage<'_>) -> Result<Option<Decoded>, String> {
         let topic = &mut self.all[at];
         topic.tally.messages += 1;
         if let Ok(Content::Undetermined(selection)) = &topic.content {
@@ -256,11 +256,11 @@ impl Topics {
             if let Some(stamp) = &mut plan.stamp {
                 stamp_ns = stamp.read(&payload, published_ns)?;
             }
-            if !plan.is_stamp_said || plan.stamp.is_some() {
+            if !plan.is_stamp_configured || plan.stamp.is_some() {
                 topic.tally.stamped(stamp_ns, published_ns);
             }
         }
-        Ok(Some(Open {
+        Ok(Some(Decoded {
             topic: at,
             payload: Arc::new(payload),
             stamp_ns,
@@ -273,7 +273,7 @@ impl Topics {
     }
 }
 
-impl Described {
+impl OwnedSchema {
     fn content(
         &self,
         encoding: &str,
@@ -282,11 +282,11 @@ impl Described {
         unit: Option<TimeUnit>,
     ) -> Result<Content, String> {
         match (encoding, self.encoding.as_str()) {
-            ("cdr", encoding @ ("ros2msg" | interfaces::KNOWN)) => {
+            ("cdr", encoding @ ("ros2msg" | interfaces::BUILT_IN)) => {
                 let text = str::from_utf8(&self.data).map_err(|_| "its schema is not text")?;
                 let of = types::from_ros2msg(&self.name, text)?;
-                let ends = encoding == interfaces::KNOWN;
-                let decoder = Decoder::new(of, Encoding::Cdr { ends });
+                let is_exact = encoding == interfaces::BUILT_IN;
+                let decoder = Decoder::new(of, Encoding::Cdr { is_exact });
                 let Some([about, first]) = own else {
                     return Ok(Content::Foreign(Plan::new(decoder, selection, unit)));
                 };
@@ -346,7 +346,7 @@ impl Topic {
                     }
                     lines.extend(plan.stamp.as_ref().and_then(Stamp::guess));
                     lines.extend(plan.empty(messages));
-                    lines.extend(plan.parts.iter().flat_map(Part::losses));
+                    lines.extend(plan.parts.iter().flat_map(PlannedStream::losses));
                 }
                 lines
             }

@@ -4,7 +4,7 @@ use super::form::{ABOUT, About, FIRST, Form, element};
 use super::record::MOST_BYTES;
 use super::standard::{self, JOINT_STATE, POINT_CLOUD2, STRING, Standard, schema};
 use super::types::{Count, Kind};
-use crate::parts::{Part, are_of, in_words, parts_of};
+use crate::parts::{ColumnSpec, are_columns_of, list_columns, parts_of};
 use crate::{Error, free_name};
 use robocache_device::Dtype;
 use robocache_stream::recording::text;
@@ -51,7 +51,7 @@ struct Channel {
     form: Form,
     number: u16,
     /// The columns that all messages of the channel have.
-    columns: Vec<Part>,
+    columns: Vec<ColumnSpec>,
 }
 
 impl Writer {
@@ -158,10 +158,10 @@ impl Writer {
     fn channel(&mut self, at: usize, form: Form, message: &Message) -> Result<u16, String> {
         let stream = &self.streams[at];
         if let Some(channel) = stream.channels.iter().find(|channel| channel.form == form) {
-            if are_of(message, &channel.columns) {
+            if are_columns_of(message, &channel.columns) {
                 return Ok(channel.number);
             }
-            let (came, known) = (in_words(&parts_of(message)), in_words(&channel.columns));
+            let (came, known) = (list_columns(&parts_of(message)), list_columns(&channel.columns));
             return Err(format!("columns {came} (allowed: those of the first message, {known})"));
         }
         let known = |name: &str| (name.to_owned(), schema(name));

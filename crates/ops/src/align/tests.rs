@@ -16,7 +16,9 @@ mod triggers;
 mod values;
 
 use super::gpu::GpuFuser;
-use super::{AlignConfig, Destination, Masks, Notice, Output, PushOutcome, Refusal, SampleError, Target, Timeline, cpu};
+use super::{
+    AlignConfig, Destination, Masks, Notice, Output, PushOutcome, Refusal, SampleError, Target, Timeline, cpu,
+};
 use crate::ConfigError;
 use robocache_device::Values;
 use robocache_device::gpu::{Budget, Gpu, Kind, device_count};

@@ -21,38 +21,38 @@ pub enum InputError {
         end: usize,
     },
     /// A joint of the chain is missing.
-    #[error("joint `{joint}` is not among the `fields`{hint} (there: {came})")]
+    #[error("joint `{joint}` is not among the `fields`{hint} (there: {found})")]
     Missing {
         /// Name of the joint.
         joint: String,
         /// Hint at the name that may be meant.
         hint: String,
         /// The names that are there.
-        came: String,
+        found: String,
     },
     /// Several values may belong to a joint.
     #[error(
-        "joint `{joint}` may be {came} of the `fields` (allowed: its name, or one that ends in `position.{joint}`)"
+        "joint `{joint}` may be {found} of the `fields` (allowed: its name, or one that ends in `position.{joint}`)"
     )]
     Ambiguous {
         /// Name of the joint.
         joint: String,
         /// Names of two values that may be the joint's.
-        came: String,
+        found: String,
     },
     /// The values that are taken as joints have the names of a rotation.
     #[error(
-        "the `fields` of the joints are {came}, those of a rotation (needed: joints; of a pose `make: joints` and `joints_of` make them)"
+        "the `fields` of the joints are {found}, those of a rotation (needed: joints; of a pose `make: joints` and `joints_of` make them)"
     )]
     Rotation {
         /// The names that are there.
-        came: String,
+        found: String,
     },
     /// The values of a pose stand in another order.
-    #[error("the `fields` of the pose are {came} (needed: the position x y z, and then the quaternion x y z w)")]
+    #[error("the `fields` of the pose are {found} (needed: the position x y z, and then the quaternion x y z w)")]
     PoseOrder {
         /// The names that are there.
-        came: String,
+        found: String,
     },
     /// The tolerances are too fine for float32.
     #[error("the poses are float32, and of `inverse` {0}; float64 takes it")]

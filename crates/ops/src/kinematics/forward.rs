@@ -112,18 +112,18 @@ impl<R: Real + Primitive> Forward<R> {
 
     /// Index of the joint and value of the first position outside its range, among the rows that have a pose.
     pub(super) fn implausible(&self, ranges: &[[f64; 2]], states: &[RowState]) -> Option<(usize, f64)> {
-        self.seen(states).find_map(|row| self.outside(row, ranges))
+        self.rows_with_pose(states).find_map(|row| self.outside(row, ranges))
     }
 
     /// Number of rows that have a pose and a position outside the range of its joint.
     pub(super) fn implausible_rows(&self, ranges: &[[f64; 2]], states: &[RowState]) -> usize {
-        self.seen(states)
+        self.rows_with_pose(states)
             .filter(|&row| self.outside(row, ranges).is_some())
             .count()
     }
 
     /// The rows that have a pose.
-    fn seen(&self, states: &[RowState]) -> impl Iterator<Item = usize> {
+    fn rows_with_pose(&self, states: &[RowState]) -> impl Iterator<Item = usize> {
         let is_seen = |state: &RowState| match state {
             RowState::Good | RowState::Refused(Reason::Velocity { .. }) => true,
             RowState::Masked | RowState::Refused(_) => false,

@@ -113,7 +113,7 @@ fn judge<R: Real>(answer: &Answer<R>) -> RowState {
     let position_error_m = answer.position_error_m.to_f64();
     match answer.valid {
         true => RowState::Good,
-        false if position_error_m.is_nan() => RowState::Refused(Reason::NoTarget),
+        false if position_error_m.is_nan() => RowState::Refused(Reason::NotUnitQuaternion),
         false => RowState::Refused(Reason::Unreachable {
             position_error_m,
             rotation_error_rad: answer.rotation_error_rad.to_f64(),

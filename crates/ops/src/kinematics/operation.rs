@@ -48,7 +48,7 @@ impl Kinematics {
         let names = match &work {
             Work::Forward(_) => spec.joints.clone(),
             Work::Inverse(_) => match spec.fields(Product::Pose) {
-                Fields::Known(names) => names.iter().map(|&name| name.to_owned()).collect(),
+                Fields::Fixed(names) => names.iter().map(|&name| name.to_owned()).collect(),
                 Fields::Joints(names) => names.to_vec(),
             },
         };
@@ -139,7 +139,7 @@ impl Kinematics {
         header.shape.set(rows.into_iter().chain(sides).map(|size| size as i64));
         header.dtype.set(self.dtype);
         match self.spec.fields(product) {
-            Fields::Known(names) => header.fields.set(names),
+            Fields::Fixed(names) => header.fields.set(names),
             Fields::Joints(names) => header.fields.set(names),
         }
         match self.spec.frame_id(product) {

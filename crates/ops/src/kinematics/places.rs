@@ -29,7 +29,7 @@ const VELOCITIES: [&str; 2] = ["velocity", "velocities"];
 
 impl Places {
     /// Finds the joints among the names of a message's values.
-    pub(super) fn look(&mut self, fields: &[String], joints: &[String]) -> Result<(), InputError> {
+    pub(super) fn find_joints(&mut self, fields: &[String], joints: &[String]) -> Result<(), InputError> {
         if self.state == State::Named && self.fields == fields {
             return Ok(());
         }
@@ -51,7 +51,7 @@ impl Places {
     /// Finds the joints among the names of values that are joints: positions, and velocities if there are twice as many
     /// values. Returns false if no joint is named, so that the values are in the chain's order. Refuses the names of a
     /// rotation.
-    pub(super) fn look_if_named(&mut self, fields: &[String], joints: &[String]) -> Result<bool, InputError> {
+    pub(super) fn find_joints_if_named(&mut self, fields: &[String], joints: &[String]) -> Result<bool, InputError> {
         if self.state != State::Nothing && self.fields == fields {
             return Ok(self.state == State::Named);
         }
@@ -59,7 +59,7 @@ impl Places {
         if !fields.iter().any(is_of_joint) {
             if fields.iter().any(|field| is_of_quaternion(field, fields)) {
                 self.state = State::Nothing;
-                return Err(InputError::Rotation { came: listed(fields) });
+                return Err(InputError::Rotation { found: listed(fields) });
             }
             self.keep(fields, State::Unnamed);
             return Ok(false);
@@ -68,10 +68,10 @@ impl Places {
         match fields.split_at_checked(n) {
             // The names stand there twice, for positions and for velocities.
             Some((positions, velocities)) if positions == velocities => {
-                self.look(positions, joints)?;
+                self.find_joints(positions, joints)?;
                 self.velocities.extend(self.positions.iter().map(|place| n + place));
             }
-            _ => self.look(fields, joints)?,
+            _ => self.find_joints(fields, joints)?,
         }
         let is_in_order = self.positions.iter().copied().eq(0..n);
         if self.velocities.is_empty() && is_in_order && fields.len() == 2 * n {
@@ -132,9 +132,9 @@ fn velocity(fields: &[String], joint: &str) -> Option<usize> {
 fn position(fields: &[String], joint: &str) -> Result<usize, InputError> {
     let paths = || (fields.iter().enumerate()).filter_map(|(i, field)| Some((i, path_of(field, joint)?)));
     let mut own = paths().filter(|(_, path)| path.is_empty());
-    let mut said = paths().filter(|(_, path)| ends_in(path, POSITIONS));
-    let mut others = paths().filter(|(_, path)| !ends_in(path, VELOCITIES));
-    let of_kind: [&mut dyn Iterator<Item = (usize, &str)>; 3] = [&mut own, &mut said, &mut others];
+    let mut named_positions = paths().filter(|(_, path)| ends_in(path, POSITIONS));
+    let mut not_velocities = paths().filter(|(_, path)| !ends_in(path, VELOCITIES));
+    let of_kind: [&mut dyn Iterator<Item = (usize, &str)>; 3] = [&mut own, &mut named_positions, &mut not_velocities];
     for places in of_kind {
         match (places.next(), places.next()) {
             (None, _) => {}
@@ -142,7 +142,7 @@ fn position(fields: &[String], joint: &str) -> Result<usize, InputError> {
             (Some((first, _)), Some((second, _))) => {
                 return Err(InputError::Ambiguous {
                     joint: joint.to_owned(),
-                    came: format!("`{}` and `{}`", fields[first], fields[second]),
+                    found: format!("`{}` and `{}`", fields[first], fields[second]),
                 });
             }
         }
@@ -150,7 +150,7 @@ fn position(fields: &[String], joint: &str) -> Result<usize, InputError> {
     Err(InputError::Missing {
         joint: joint.to_owned(),
         hint: did_you_mean(joint, fields),
-        came: listed(fields),
+        found: listed(fields),
     })
 }
 
@@ -190,7 +190,7 @@ pub(super) fn check_order_of_pose(fields: &[String], joints: &[String]) -> Resul
     let is_joint = |name: &String| joints.iter().any(|joint| path_of(name, joint).is_some());
     let is_other = says_order || names.iter().any(is_joint);
     match is_other && !names.iter().map(last).eq(LAST_LETTERS.map(Some)) {
-        true => Err(InputError::PoseOrder { came: listed(names) }),
+        true => Err(InputError::PoseOrder { found: listed(names) }),
         false => Ok(()),
     }
 }
@@ -199,46 +199,46 @@ pub(super) fn check_order_of_pose(fields: &[String], joints: &[String]) -> Resul
 mod tests {
     use super::*;
 
-    fn look(fields: &[&str]) -> Result<(Vec<usize>, Option<Vec<usize>>), String> {
+    fn find_joints(fields: &[&str]) -> Result<(Vec<usize>, Option<Vec<usize>>), String> {
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
         let mut places = Places::default();
         places
-            .look(&owned(fields), &owned(&["a", "b"]))
+            .find_joints(&owned(fields), &owned(&["a", "b"]))
             .map_err(|error| error.to_string())?;
         Ok((places.positions().to_vec(), places.velocities().map(<[_]>::to_vec)))
     }
 
     #[test]
     fn joints_are_found_by_their_names() {
-        assert_eq!(look(&["b", "c", "a"]), Ok((vec![2, 0], None)));
+        assert_eq!(find_joints(&["b", "c", "a"]), Ok((vec![2, 0], None)));
         let named = ["velocity.a", "position.b", "velocity.b", "effort.a", "position.a"];
-        assert_eq!(look(&named), Ok((vec![4, 1], Some(vec![0, 2]))));
+        assert_eq!(find_joints(&named), Ok((vec![4, 1], Some(vec![0, 2]))));
         // The velocity of only one joint is ignored.
-        assert_eq!(look(&["a", "b", "state.velocities.a"]), Ok((vec![0, 1], None)));
-        assert_eq!(look(&["state.a", "state.b"]), Ok((vec![0, 1], None)));
+        assert_eq!(find_joints(&["a", "b", "state.velocities.a"]), Ok((vec![0, 1], None)));
+        assert_eq!(find_joints(&["state.a", "state.b"]), Ok((vec![0, 1], None)));
         assert_eq!(
-            look(&["a", "bb"]),
+            find_joints(&["a", "bb"]),
             Err("joint `b` is not among the `fields` (there: a, bb)".to_owned())
         );
         assert_eq!(
-            look(&["velocity.a", "b"]),
+            find_joints(&["velocity.a", "b"]),
             Err("joint `a` is not among the `fields` (there: velocity.a, b)".to_owned())
         );
         // Two values for one joint: neither is taken.
-        let two = look(&["a", "b", "a"]);
+        let two = find_joints(&["a", "b", "a"]);
         assert!(
             two.as_ref()
                 .is_err_and(|told| told.starts_with("joint `a` may be `a` and `a` of the `fields`")),
             "{two:?}"
         );
-        let two = look(&["left.position.a", "right.position.a", "b"]);
+        let two = find_joints(&["left.position.a", "right.position.a", "b"]);
         assert!(two.is_err_and(|told| told.contains("may be `left.position.a` and `right.position.a`")));
         assert_eq!(
-            look(&["a", "b", "left.velocity.a", "right.velocity.a", "velocity.b"]),
+            find_joints(&["a", "b", "left.velocity.a", "right.velocity.a", "velocity.b"]),
             Ok((vec![0, 1], None))
         );
         assert_eq!(
-            look(&["wanted.a", "effort.a", "b"]),
+            find_joints(&["wanted.a", "effort.a", "b"]),
             Err(
                 "joint `a` may be `wanted.a` and `effort.a` of the `fields` (allowed: its name, or one that ends in \
                  `position.a`)"
@@ -251,48 +251,54 @@ mod tests {
     fn values_that_are_said_to_be_joints_are_found_by_names_that_name_joints() {
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
         let mut places = Places::default();
-        let mut look = |fields: &[&str]| {
-            let is_named = places.look_if_named(&owned(fields), &owned(&["a", "b"]));
+        let mut find_joints = |fields: &[&str]| {
+            let is_named = places.find_joints_if_named(&owned(fields), &owned(&["a", "b"]));
             let velocities = places.velocities().map(<[_]>::to_vec);
             is_named.map(|is_named| is_named.then(|| (places.positions().to_vec(), velocities)))
         };
         for _ in 0..2 {
-            assert_eq!(look(&["b", "a"]), Ok(Some((vec![1, 0], None))));
-            assert_eq!(look(&["b", "a"]), Ok(Some((vec![1, 0], None))));
+            assert_eq!(find_joints(&["b", "a"]), Ok(Some((vec![1, 0], None))));
+            assert_eq!(find_joints(&["b", "a"]), Ok(Some((vec![1, 0], None))));
             // No joint is named: the values are in the chain's order.
-            assert_eq!(look(&["joint[0]", "joint[1]"]), Ok(None));
-            assert_eq!(look(&[]), Ok(None));
+            assert_eq!(find_joints(&["joint[0]", "joint[1]"]), Ok(None));
+            assert_eq!(find_joints(&[]), Ok(None));
         }
-        assert_eq!(look(&["b", "a", "b", "a"]), Ok(Some((vec![1, 0], Some(vec![3, 2])))));
-        assert_eq!(look(&["a", "b", "da", "db"]), Ok(Some((vec![0, 1], Some(vec![2, 3])))));
         assert_eq!(
-            look(&["a", "velocity.a", "b", "velocity.b"]),
+            find_joints(&["b", "a", "b", "a"]),
+            Ok(Some((vec![1, 0], Some(vec![3, 2]))))
+        );
+        assert_eq!(
+            find_joints(&["a", "b", "da", "db"]),
+            Ok(Some((vec![0, 1], Some(vec![2, 3]))))
+        );
+        assert_eq!(
+            find_joints(&["a", "velocity.a", "b", "velocity.b"]),
             Ok(Some((vec![0, 2], Some(vec![1, 3]))))
         );
         // Nothing says which are the velocities.
-        assert_eq!(look(&["a", "da", "b", "db"]), Ok(Some((vec![0, 2], None))));
+        assert_eq!(find_joints(&["a", "da", "b", "db"]), Ok(Some((vec![0, 2], None))));
         // If only one joint is named, `channels` or the names are wrong.
-        assert!(look(&["a", "gripper"]).is_err());
+        assert!(find_joints(&["a", "gripper"]).is_err());
     }
 
     #[test]
     fn names_of_no_joint_are_told_and_those_of_a_rotation_are_refused() {
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
         let mut places = Places::default();
-        let mut look = |fields: &[&str]| {
-            let is_named = places.look_if_named(&owned(fields), &owned(&["a", "b"]));
+        let mut find_joints = |fields: &[&str]| {
+            let is_named = places.find_joints_if_named(&owned(fields), &owned(&["a", "b"]));
             let unnamed = places.unnamed().map(<[_]>::len);
             is_named.map(|_| unnamed).map_err(|error| error.to_string())
         };
         for _ in 0..2 {
-            assert_eq!(look(&["state.0", "state.1"]), Ok(Some(2)));
-            assert_eq!(look(&["b", "a"]), Ok(None));
+            assert_eq!(find_joints(&["state.0", "state.1"]), Ok(Some(2)));
+            assert_eq!(find_joints(&["b", "a"]), Ok(None));
         }
         // These names tell nothing.
-        assert_eq!(look(&["position[0]", "position[1]"]), Ok(None));
-        assert_eq!(look(&[]), Ok(None));
+        assert_eq!(find_joints(&["position[0]", "position[1]"]), Ok(None));
+        assert_eq!(find_joints(&[]), Ok(None));
         // Coordinates may be the joints of a gantry.
-        assert_eq!(look(&["x", "y"]), Ok(Some(2)));
+        assert_eq!(find_joints(&["x", "y"]), Ok(Some(2)));
         for fields in [
             &["z", "qx"][..],
             &["position.z", "orientation.x"],
@@ -301,7 +307,7 @@ mod tests {
             &["x", "y", "z", "w"],
             &["rotation.x", "rotation.y", "rotation.z", "rotation.w"],
         ] {
-            let told = look(fields).unwrap_err();
+            let told = find_joints(fields).unwrap_err();
             let wanted = format!(
                 "the `fields` of the joints are {}, those of a rotation",
                 fields.join(", ")
@@ -310,7 +316,7 @@ mod tests {
         }
         // A joint may have such a name.
         let mut places = Places::default();
-        let named = places.look_if_named(&owned(&["qx", "qw"]), &owned(&["qw", "qx"]));
+        let named = places.find_joints_if_named(&owned(&["qx", "qw"]), &owned(&["qw", "qx"]));
         assert_eq!((named, places.positions()), (Ok(true), &[1, 0][..]));
     }
 

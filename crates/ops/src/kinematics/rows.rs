@@ -65,7 +65,7 @@ pub enum Reason {
         value: f64,
     },
     /// The quaternion of a pose is not of norm 1.
-    NoTarget,
+    NotUnitQuaternion,
     /// No joints were found for a pose.
     Unreachable {
         /// Distance of the best joints from the target, metres.
@@ -78,7 +78,10 @@ pub enum Reason {
 impl Reason {
     /// True if a value is NaN or infinite, or a pose's quaternion is not of norm 1.
     pub fn is_nonfinite(&self) -> bool {
-        matches!(self, Self::NonFinite { .. } | Self::Velocity { .. } | Self::NoTarget)
+        matches!(
+            self,
+            Self::NonFinite { .. } | Self::Velocity { .. } | Self::NotUnitQuaternion
+        )
     }
 
     /// True if a joint, or a coordinate of a pose, is outside the range that is computed with.
@@ -127,7 +130,7 @@ impl Display for RefusedRow<'_> {
                 let name = name(index);
                 write!(f, "`{name}` is {value} (allowed: -{MAX_DISTANCE} to {MAX_DISTANCE} m)")
             }
-            Reason::NoTarget => {
+            Reason::NotUnitQuaternion => {
                 f.write_str("the norm of its quaternion is not 1 (allowed: x, y, z, w of norm 0.99 to 1.01)")
             }
             Reason::Unreachable {

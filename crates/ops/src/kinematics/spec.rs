@@ -106,16 +106,16 @@ impl Spec {
     /// Shape of one row of a product.
     pub(super) fn shape(&self, product: Product) -> &'static [Side] {
         match product {
-            Product::Pose => &[Side::Of(POSE_VALUES)],
-            Product::Jacobian => &[Side::Of(TWIST_VALUES), Side::Joints],
-            Product::Twist => &[Side::Of(TWIST_VALUES)],
+            Product::Pose => &[Side::Length(POSE_VALUES)],
+            Product::Jacobian => &[Side::Length(TWIST_VALUES), Side::Joints],
+            Product::Twist => &[Side::Length(TWIST_VALUES)],
             Product::Joints => &[Side::Joints],
         }
     }
 
     pub(super) fn length(&self, side: Side) -> usize {
         match side {
-            Side::Of(length) => length,
+            Side::Length(length) => length,
             Side::Joints => self.joints.len(),
         }
     }
@@ -128,8 +128,8 @@ impl Spec {
     /// Names of the last axis of a product.
     pub(super) fn fields(&self, product: Product) -> Fields<'_> {
         match product {
-            Product::Pose => Fields::Known(&POSE),
-            Product::Twist => Fields::Known(&TWIST),
+            Product::Pose => Fields::Fixed(&POSE),
+            Product::Twist => Fields::Fixed(&TWIST),
             Product::Jacobian | Product::Joints => Fields::Joints(&self.joints),
         }
     }
@@ -160,13 +160,13 @@ impl Channels {
 /// A side of a product's shape.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Side {
-    Of(usize),
+    Length(usize),
     Joints,
 }
 
 /// Names along the last axis of a product.
 pub(super) enum Fields<'a> {
-    Known(&'static [&'static str]),
+    Fixed(&'static [&'static str]),
     Joints(&'a [String]),
 }
 

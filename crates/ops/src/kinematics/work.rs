@@ -100,7 +100,7 @@ impl ForwardWork {
         let (order, width) = if let Some(Channels { first, end }) = spec.channels {
             let width = width_with(message, end)?;
             let names = fields.get(first..end).unwrap_or_default();
-            let order = match self.places.look_if_named(names, &spec.joints)? {
+            let order = match self.places.find_joints_if_named(names, &spec.joints)? {
                 false => Order::in_chain(first, end - first > n),
                 true => Order::named(first, &self.places, has_twist),
             };
@@ -112,7 +112,7 @@ impl ForwardWork {
                 if has_velocities { 2 * n } else { n },
             )
         } else {
-            self.places.look(fields, &spec.joints)?;
+            self.places.find_joints(fields, &spec.joints)?;
             (Order::named(0, &self.places, has_twist), fields.len())
         };
         let (samples, dtype) = samples(message, width)?;

@@ -35,7 +35,7 @@ impl std::ops::AddAssign for ResampleCounters {
 pub struct CpuResampler {
     spec: Spec,
     /// Scratch memory for each part that a large batch is cut into.
-    scratch: Vec<Kept>,
+    scratch: Vec<UsableSamples>,
 }
 
 /// Bytes of values from which a batch is shared among the cores. For fewer, waking the cores costs more than it saves.
@@ -46,7 +46,7 @@ const PARTS_PER_CORE: usize = 4;
 
 /// The samples of a trajectory that are used, if some are not finite or share a time with a later sample.
 #[derive(Default)]
-struct Kept {
+struct UsableSamples {
     times: Vec<i64>,
     indices: Vec<usize>,
 }
@@ -64,7 +64,7 @@ impl CpuResampler {
         let parts = PARTS_PER_CORE * rayon::current_num_threads();
         Self {
             spec,
-            scratch: (0..parts).map(|_| Kept::default()).collect(),
+            scratch: (0..parts).map(|_| UsableSamples::default()).collect(),
         }
     }
 
@@ -107,7 +107,7 @@ struct Part<'a> {
 impl Part<'_> {
     /// Divides and conquers: halves the rows and the scratch memory until a part has one piece of each, and runs the
     /// parts in parallel. Rows are independent, so the result does not depend on the cut.
-    fn share<T: Float>(self, scratch: &mut [Kept], values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
+    fn share<T: Float>(self, scratch: &mut [UsableSamples], values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
         let Self { spec, rows } = self;
         if let ([kept], _) | ([kept, ..], 0 | 1) = (&mut *scratch, rows.len()) {
             return self.dispatch(kept, values, valid);
@@ -125,7 +125,7 @@ impl Part<'_> {
     }
 
     /// Runs the code compiled for AVX2 if the CPU has it. The result is the same: each lane computes what a scalar would.
-    fn dispatch<T: Float>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
+    fn dispatch<T: Float>(&self, kept: &mut UsableSamples, values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: the CPU has AVX2.
@@ -136,12 +136,12 @@ impl Part<'_> {
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
-    fn run_avx2<T: Float>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
+    fn run_avx2<T: Float>(&self, kept: &mut UsableSamples, values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
         self.run_typed(kept, values, valid)
     }
 
     #[inline(always)]
-    fn run_typed<T: Float>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
+    fn run_typed<T: Float>(&self, kept: &mut UsableSamples, values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
         let Self { spec, rows } = self;
         let dim = rows.dim;
         let mut counters = ResampleCounters {
@@ -208,7 +208,7 @@ impl Spec {
     #[expect(clippy::too_many_arguments, reason = "the samples, the targets and the answer")]
     fn grouped_row<T: Float>(
         &self,
-        kept: &Kept,
+        kept: &UsableSamples,
         samples: &[T],
         dim: usize,
         targets: &[i64],
@@ -271,7 +271,7 @@ fn prefetch<T: Float>(values: &[T]) {
     let _ = values;
 }
 
-impl Kept {
+impl UsableSamples {
     /// Keeps the finite samples that `takes` accepts, and the last of several with the same time. Returns the number of
     /// samples that are not finite or not accepted.
     #[inline(always)]

@@ -78,8 +78,11 @@ impl Spec {
                 channel_groups::check_width(all.rule.mode, dim, || "dim of the batch".into())?
             }
             [.., last] if last.to != dim => {
-                let came = format!("they end at channel {}", last.to);
-                return refused("groups", format!("{came} (allowed in a batch with `dim` {dim}: {dim})"));
+                let problem = format!("they end at channel {}", last.to);
+                return refused(
+                    "groups",
+                    format!("{problem} (allowed in a batch with `dim` {dim}: {dim})"),
+                );
             }
             _ => {}
         }

@@ -11,12 +11,12 @@ pub struct Trajectories<'a> {
     /// All rows as they came, the refused ones included.
     sent: Rows<'a>,
     /// Copy of the samples without the refused rows; `None` if no row is refused.
-    kept: Option<Kept>,
+    kept: Option<KeptSamples>,
     refused: Vec<RefusedRow>,
 }
 
 /// A copy of samples, row after row.
-struct Kept {
+struct KeptSamples {
     times: Vec<i64>,
     time_offsets: Vec<i32>,
     values: HostBuf,
@@ -120,9 +120,9 @@ pub enum TrajectoriesError {
     /// No sample confirms `dim`, which is too large to be trusted.
     #[error(
         "metadata `dim` is {dim}, and no row has samples of so many values: the lists hold {samples} timestamps and \
-         {values} values (allowed without samples: up to {LARGEST_UNSEEN_DIM})"
+         {values} values (allowed without samples: up to {LARGEST_UNCONFIRMED_DIM})"
     )]
-    Unseen {
+    UnconfirmedDim {
         /// `dim` of the metadata.
         dim: usize,
         /// Timestamps over all rows.
@@ -151,7 +151,7 @@ pub enum TrajectoriesError {
 
 /// Largest `dim` that is accepted from a message without a sample that confirms it. Each target is answered with `dim`
 /// values, however small the message is.
-const LARGEST_UNSEEN_DIM: usize = 1 << 16;
+const LARGEST_UNCONFIRMED_DIM: usize = 1 << 16;
 
 /// Number of samples from which all cores check a batch: 1 MiB of stamps, which take one core 100 us and more.
 const SHARED_STAMPS: usize = 1 << 17;
@@ -199,19 +199,19 @@ impl<'a> Trajectories<'a> {
         };
         let check = |row: usize| null(row).and_then(|()| sent.check(row, &values.offsets));
         // True if some row has `dim` values for each timestamp, and true if a sample confirms `dim`.
-        let (mut has_length, mut is_seen) = (false, false);
+        let (mut has_length, mut is_confirmed) = (false, false);
         let (mut has_ties, mut refused) = (false, Vec::new());
         if let Some(ties) = sent.check_all(check) {
-            (has_ties, is_seen) = (ties, !sent.times.is_empty());
+            (has_ties, is_confirmed) = (ties, !sent.times.is_empty());
         } else {
             for row in 0..sent.len() {
                 match check(row) {
                     Ok(ties) => {
                         has_ties |= ties;
-                        is_seen |= !sent.times_of(row).is_empty();
+                        is_confirmed |= !sent.times_of(row).is_empty();
                     }
                     Err(problem) => {
-                        is_seen |= matches!(problem, RowError::Descending { .. });
+                        is_confirmed |= matches!(problem, RowError::Descending { .. });
                         has_length |= !matches!(problem, RowError::Length { .. });
                         refused.push(RefusedRow { row, problem });
                     }
@@ -220,12 +220,12 @@ impl<'a> Trajectories<'a> {
         }
         if let Some(first) = refused.first()
             && !has_length
-            && !is_seen
+            && !is_confirmed
         {
             return Err(TrajectoriesError::Length(first.clone()));
         }
-        if !is_seen && dim > LARGEST_UNSEEN_DIM {
-            return Err(TrajectoriesError::Unseen {
+        if !is_confirmed && dim > LARGEST_UNCONFIRMED_DIM {
+            return Err(TrajectoriesError::UnconfirmedDim {
                 dim,
                 samples: sent.times.len(),
                 values: sent.values.len(),
@@ -366,7 +366,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Copies the samples of the rows that are not refused.
-    fn without(&self, refused: &[RefusedRow], value_offsets: &[i32]) -> Kept {
+    fn without(&self, refused: &[RefusedRow], value_offsets: &[i32]) -> KeptSamples {
         let is_kept = |row: &usize| refused.binary_search_by_key(row, |refused| refused.row).is_err();
         let size = self.values.dtype().size();
         let bytes = |row| span(value_offsets, row).len() * size;
@@ -383,7 +383,7 @@ impl<'a> Rows<'a> {
             }
             time_offsets.push(times.len() as i32);
         }
-        Kept {
+        KeptSamples {
             times,
             time_offsets,
             values,

@@ -35,7 +35,7 @@ pub(super) struct Backends {
 
 /// Record of a gathered grid.
 #[derive(Clone, Copy)]
-pub(super) struct Made {
+pub(super) struct GatherRecord {
     pub(super) counters: VoxelCounters,
     pub(super) device: Device,
     pub(super) device_bytes: Option<usize>,
@@ -89,7 +89,7 @@ impl Backends {
     }
 
     /// Gathers clouds where that is faster, or on the device that the grid is to stay on.
-    pub(super) fn gather(&mut self, clouds: Clouds<'_>) -> Made {
+    pub(super) fn gather(&mut self, clouds: Clouds<'_>) -> GatherRecord {
         self.unusable.clear();
         self.saturated = 0;
         let work = clouds.bytes();
@@ -97,7 +97,7 @@ impl Backends {
         let mut gathering = Gathering { clouds, refused };
         let ((counters, rows), device) = self.gpu.run(&mut gathering, &mut self.cpu, work, stays);
         self.output.rows = rows;
-        Made {
+        GatherRecord {
             counters,
             device,
             device_bytes: None,
@@ -106,7 +106,7 @@ impl Backends {
     }
 
     /// Writes the gathered grid. If the device fails, the CPU makes the grid again.
-    pub(super) fn write(&mut self, made: &mut Made, clouds: Clouds<'_>, payload: &mut Payload<'_>) {
+    pub(super) fn write(&mut self, made: &mut GatherRecord, clouds: Clouds<'_>, payload: &mut Payload<'_>) {
         let mut writing = Writing {
             layout: self.layout,
             dtype: self.dtype,

@@ -181,12 +181,12 @@ impl Collector {
         let of_open = self.inputs.iter().filter(|input| input.open);
         let newest_of_open = of_open.filter_map(|input| input.waiting).max().unwrap_or(newest);
         // Each input is judged by itself: the clocks of two inputs may be further apart.
-        let comes_on = |input: &Input| {
+        let has_advanced = |input: &Input| {
             let clouds = input.waiting.zip(input.oldest).filter(|&(waiting, _)| waiting <= until);
-            let came_on = clouds.map(|(waiting, oldest)| waiting.saturating_sub(oldest));
-            came_on.is_some_and(|ns| ns >= self.reset.saturating_mul(RESETS_BACK))
+            let advance = clouds.map(|(waiting, oldest)| waiting.saturating_sub(oldest));
+            advance.is_some_and(|ns| ns >= self.reset.saturating_mul(RESETS_BACK))
         };
-        let is_gone = is_complete && newest_of_open <= until || is_over && self.inputs.iter().any(comes_on);
+        let is_gone = is_complete && newest_of_open <= until || is_over && self.inputs.iter().any(has_advanced);
         is_gone.then_some(until)
     }
 

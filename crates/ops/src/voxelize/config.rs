@@ -201,8 +201,8 @@ impl VoxelizeConfig {
         }
         let elements = product(shape) * channels as u128;
         if is_dense && elements > MAX_DENSE {
-            let came = format!("{shape:?} with {channels} channels is {elements} elements");
-            return refused("shape", format!("{came} (at most 2^31 as `dense`)"));
+            let size = format!("{shape:?} with {channels} channels is {elements} elements");
+            return refused("shape", format!("{size} (at most 2^31 as `dense`)"));
         }
         if !is_dense && *dtype != Dtype::Float32 {
             let allowed = "whose types are fixed (allowed: float32)";

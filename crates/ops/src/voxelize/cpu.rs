@@ -20,7 +20,7 @@ pub struct CpuVoxelizer {
     pub(super) cells: CellSet,
     clouds: GridClouds,
     /// Memory for the list of a grid's clouds; empty between grids.
-    taken: Vec<HostCloud<'static>>,
+    accepted: Vec<HostCloud<'static>>,
     points: Points,
     scratch: Box<Scratch>,
     pub(super) sums: Sums,
@@ -49,11 +49,11 @@ struct Points {
     xyz: [Vec<f32>; 3],
     converted: usize,
     /// Offsets of each cloud of the grid.
-    clouds: Vec<CloudPoints>,
+    clouds: Vec<CloudOffsets>,
 }
 
 /// Offsets of a cloud's points in [`Points`].
-struct CloudPoints {
+struct CloudOffsets {
     /// Offset of the first kept point in [`Points::cells`], and of the first block in [`Points::blocks`].
     first: usize,
     first_block: usize,
@@ -77,7 +77,7 @@ impl CpuVoxelizer {
         Ok(Self {
             cells: CellSet::new(spec.grid.cells()),
             clouds: GridClouds::default(),
-            taken: Vec::new(),
+            accepted: Vec::new(),
             points: Points::default(),
             scratch: Box::new(Scratch {
                 raw: [[0.0; BLOCK]; 3],
@@ -140,7 +140,7 @@ impl CpuVoxelizer {
         mut refused: impl FnMut(usize, CloudError),
     ) -> VoxelCounters {
         self.begin();
-        let mut taken = emptied(std::mem::take(&mut self.taken));
+        let mut accepted = clear_for_reuse(std::mem::take(&mut self.accepted));
         for (input, cloud) in clouds {
             let cloud = cloud.map_err(CloudError::from).and_then(|cloud| {
                 self.clouds.add(&self.spec, &cloud.into())?;
@@ -150,7 +150,7 @@ impl CpuVoxelizer {
                 Ok(cloud) => {
                     let indexed = self.index(input, &cloud);
                     self.points.clouds.push(indexed);
-                    taken.push(cloud);
+                    accepted.push(cloud);
                 }
                 Err(error) => refused(input, error),
             }
@@ -160,12 +160,12 @@ impl CpuVoxelizer {
             let (spec, of_grid) = (&self.spec, &self.clouds);
             self.sums
                 .begin(&spec.plan, self.occupied, |source| spec.bits(source, of_grid));
-            for (i, cloud) in taken.iter().enumerate() {
+            for (i, cloud) in accepted.iter().enumerate() {
                 self.add(i, cloud);
             }
             self.sums.count_unusable(&mut self.unusable);
         }
-        self.taken = emptied(taken);
+        self.accepted = clear_for_reuse(accepted);
         self.counters
     }
 
@@ -181,17 +181,17 @@ impl CpuVoxelizer {
     }
 
     /// Runs the first pass over a cloud: finds the cells of its points.
-    fn index(&mut self, input: usize, cloud: &HostCloud<'_>) -> CloudPoints {
+    fn index(&mut self, input: usize, cloud: &HostCloud<'_>) -> CloudOffsets {
         let points = &mut self.points;
         let transform = self.spec.transforms[input].as_ref();
         let needs_points = self.spec.needs_points();
         let keeps_xyz = needs_points && self.spec.plan.axes.contains(&true);
-        let as_they_lie = transform.is_none().then(|| as_they_lie(cloud)).flatten();
+        let contiguous_xyz = transform.is_none().then(|| contiguous_xyz(cloud)).flatten();
         let begin = points.converted;
         let (first, first_block) = (points.count, points.blocks.len());
         grow(&mut points.cells, first + cloud.len() + INDEX_SLACK);
         grow(&mut points.indices, first + cloud.len() + INDEX_SLACK);
-        if as_they_lie.is_none() {
+        if contiguous_xyz.is_none() {
             let converted = if keeps_xyz { cloud.len() } else { BLOCK };
             points.xyz.iter_mut().for_each(|axis| grow(axis, begin + converted));
             points.converted += if keeps_xyz { cloud.len() } else { 0 };
@@ -199,7 +199,7 @@ impl CpuVoxelizer {
         let mut kept_in_all = 0;
         for from in (0..cloud.len()).step_by(BLOCK) {
             let n = BLOCK.min(cloud.len() - from);
-            let xyz = match as_they_lie {
+            let xyz = match contiguous_xyz {
                 Some(xyz) => xyz.map(|axis| &axis[from..from + n]),
                 None => {
                     let at = begin + if keeps_xyz { from } else { 0 };
@@ -239,10 +239,10 @@ impl CpuVoxelizer {
         }
         self.counters.points_in += cloud.len() as u64;
         self.counters.points_kept += kept_in_all as u64;
-        CloudPoints {
+        CloudOffsets {
             first,
             first_block,
-            xyz: as_they_lie.is_none().then_some(begin),
+            xyz: contiguous_xyz.is_none().then_some(begin),
         }
     }
 
@@ -261,16 +261,16 @@ impl CpuVoxelizer {
     /// Runs the second pass over the `i`-th cloud: adds its kept points to their cells.
     fn add(&mut self, i: usize, cloud: &HostCloud<'_>) {
         let (plan, points) = (&self.spec.plan, &self.points);
-        let of_cloud = &points.clouds[i];
-        let xyz = match of_cloud.xyz {
+        let offsets = &points.clouds[i];
+        let xyz = match offsets.xyz {
             Some(begin) => points.xyz.each_ref().map(|axis| axis.get(begin..begin + cloud.len())),
             None => cloud.xyz().each_ref().map(|axis| axis.as_f32(0)),
         };
         let limit = self.occupied as u32;
-        let mut first = of_cloud.first;
+        let mut first = offsets.first;
         for (i, from) in (0..cloud.len()).step_by(BLOCK).enumerate() {
             let n = BLOCK.min(cloud.len() - from);
-            let kept = first..first + usize::from(points.blocks[of_cloud.first_block + i]);
+            let kept = first..first + usize::from(points.blocks[offsets.first_block + i]);
             first = kept.end;
             let slots = &mut self.scratch.slots[..kept.len()];
             let over = self.cells.find(&points.cells[kept.clone()], limit, slots) as u64;
@@ -316,7 +316,7 @@ impl CpuVoxelizer {
 }
 
 /// Empties a list of clouds, and keeps its memory for clouds with another lifetime.
-fn emptied<'b>(mut clouds: Vec<HostCloud<'_>>) -> Vec<HostCloud<'b>> {
+fn clear_for_reuse<'b>(mut clouds: Vec<HostCloud<'_>>) -> Vec<HostCloud<'b>> {
     clouds.clear();
     // Both types have the same size, so `collect` reuses the memory in place.
     clouds.into_iter().map(|_| unreachable!("there is none")).collect()
@@ -330,7 +330,7 @@ fn grow<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
 }
 
 /// The coordinates of a cloud, if all are contiguous float32.
-fn as_they_lie<'a>(cloud: &HostCloud<'a>) -> Option<[&'a [f32]; 3]> {
+fn contiguous_xyz<'a>(cloud: &HostCloud<'a>) -> Option<[&'a [f32]; 3]> {
     let [x, y, z] = cloud.xyz();
     Some([x.as_f32(0)?, y.as_f32(0)?, z.as_f32(0)?])
 }

@@ -1,6 +1,6 @@
 //! A grid whose clouds are gathered.
 
-use super::backends::{Backends, Clouds, Made};
+use super::backends::{Backends, Clouds, GatherRecord};
 use super::collector::Collector;
 use super::{Channel, CloudError, VoxelCounters, VoxelGrid, VoxelLayout};
 use robocache_device::Device;
@@ -15,7 +15,7 @@ pub struct GatheredGrid<'a> {
     /// The collector that found the grid due; `None` if the caller chose the clouds.
     collector: Option<&'a Collector>,
     stamp_ns: i64,
-    made: Made,
+    made: GatherRecord,
     /// Time that the grid has taken so far.
     compute_time: Duration,
 }
@@ -108,7 +108,7 @@ impl<'a> GatheredGrid<'a> {
         let start = Instant::now();
         self.backends.write(&mut self.made, self.clouds, payload);
         self.compute_time += start.elapsed();
-        let Made { work, device, .. } = self.made;
+        let GatherRecord { work, device, .. } = self.made;
         self.backends.gpu.took(work, device, self.compute_time);
     }
 

@@ -34,7 +34,7 @@ pub use gathered::GatheredGrid;
 pub use grid::VoxelGrid;
 pub use layout::VoxelLayout;
 pub use spec::CloudError;
-pub use voxelizer::{PushOutcome, DroppedCloud, Voxelizer};
+pub use voxelizer::{DroppedCloud, PushOutcome, Voxelizer};
 
 use super::ConfigError;
 use robocache_stream::Header;

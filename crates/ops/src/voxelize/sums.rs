@@ -98,21 +98,21 @@ impl Sums {
         [from, n]: [usize; 2],
         block: Block<'_>,
     ) {
-        let (field, of_block) = (&plan.fields[i], &mut *self.block);
+        let (field, values_of_block) = (&plan.fields[i], &mut *self.block);
         let scale = quantum::power_of_two(self.field_bits[i]);
-        of_block.read(field, values, from, n);
-        if of_block.has_odd(field, scale, n) {
+        values_of_block.read(field, values, from, n);
+        if values_of_block.has_exceptions(field, scale, n) {
             let exceptions = &mut self.exceptions[i];
             exceptions.resize(self.len, Exceptions::default());
-            of_block.set_aside(field, scale, block, exceptions);
+            values_of_block.move_to_exceptions(field, scale, block, exceptions);
         }
         if field.mean {
-            kernels::fix(&of_block.exact[..n], scale, &mut of_block.fixed);
-            kernels::add_fixed(&mut self.fields[i], block, &of_block.fixed);
+            kernels::fix(&values_of_block.exact[..n], scale, &mut values_of_block.fixed);
+            kernels::add_fixed(&mut self.fields[i], block, &values_of_block.fixed);
         }
         for (extreme, keys) in plan.extremes.iter().zip(&mut self.extremes) {
             if extreme.source == Source::Field(i) {
-                kernels::add_extreme(keys, block, &of_block.values[..n], extreme.greatest);
+                kernels::add_extreme(keys, block, &values_of_block.values[..n], extreme.greatest);
             }
         }
     }
@@ -146,7 +146,7 @@ impl FieldBlock {
     }
 
     /// Returns true if there is a value that the sum can't take or the extremes must not see.
-    fn has_odd(&self, plan: &NamedField, scale: f64, n: usize) -> bool {
+    fn has_exceptions(&self, plan: &NamedField, scale: f64, n: usize) -> bool {
         match plan.mean {
             true => kernels::any_beyond(&self.exact[..n], quantum::SMALL / scale),
             false => kernels::any_nonfinite(&self.values[..n]),
@@ -156,7 +156,7 @@ impl FieldBlock {
     /// Removes the values that the sum can't take or the extremes must not see, and adds them to the exceptions of their
     /// cells.
     #[cold]
-    fn set_aside(&mut self, plan: &NamedField, scale: f64, block: Block<'_>, exceptions: &mut [Exceptions]) {
+    fn move_to_exceptions(&mut self, plan: &NamedField, scale: f64, block: Block<'_>, exceptions: &mut [Exceptions]) {
         for (i, slot) in block.points() {
             let scaled = self.exact[i] * scale;
             let (is_whole, is_usable) = match plan.mean {

@@ -64,7 +64,7 @@ pub struct Voxelizer {
     /// The cloud of each input that waits for a grid, if there are several inputs.
     waiting: Vec<Message>,
     /// The inputs whose clouds make the current grid.
-    used: Vec<usize>,
+    grid_inputs: Vec<usize>,
 }
 
 /// Result of pushing a cloud.
@@ -116,7 +116,7 @@ impl Voxelizer {
             collector: Collector::new(config),
             latencies: config.inputs.iter().map(|input| ms_to_ns(input.latency_ms)).collect(),
             waiting: (0..inputs).map(|_| Message::new(&memory)).collect(),
-            used: Vec::with_capacity(inputs),
+            grid_inputs: Vec::with_capacity(inputs),
         })
     }
 
@@ -194,12 +194,12 @@ impl Voxelizer {
             return None;
         }
         let start = Instant::now();
-        self.used.clear();
+        self.grid_inputs.clear();
         let stamp_ns = self.collector.take()?;
         let is_in = self.collector.inputs_valid().iter().enumerate();
-        self.used
+        self.grid_inputs
             .extend(is_in.filter(|(_, valid)| **valid == 1).map(|(input, _)| input));
-        let clouds = Clouds::Waiting(&self.used, &self.waiting);
+        let clouds = Clouds::Waiting(&self.grid_inputs, &self.waiting);
         let (backends, collector) = (&mut self.backends, &mut self.collector);
         Some(GatheredGrid::new(backends, Some(collector), clouds, stamp_ns, start))
     }

@@ -228,7 +228,7 @@ impl Plan {
             said.any(|(name, value)| name == form::grid_shape.name && value.is_some())
         };
         let batch = &batch.rows;
-        self.no_nulls(batch)?;
+        self.check_nulls(batch)?;
         for row in 0..batch.num_rows() {
             let mut lens = self
                 .parts
@@ -246,8 +246,8 @@ impl Plan {
             let elements = shape.iter().try_fold(1, |n: i64, &d| n.checked_mul(d));
             // A voxel grid of layout `bits` packs eight cells into a byte.
             let is_bits = || is_grid(row) && elements.is_some_and(|cells| (cells as u64).div_ceil(8) == rows as u64);
-            let is_fine = elements == Some(rows as i64) || is_bits();
-            if !shape.is_empty() && self.is_flat() && !is_fine {
+            let fits_elements = elements == Some(rows as i64) || is_bits();
+            if !shape.is_empty() && self.is_flat() && !fits_elements {
                 let problem = format!("`shape` is {shape:?} for {rows} elements (allowed: a shape of as many)");
                 return Err((row, problem));
             }
@@ -255,7 +255,7 @@ impl Plan {
         Ok(())
     }
 
-    fn no_nulls(&self, batch: &RecordBatch) -> Result<(), (usize, String)> {
+    fn check_nulls(&self, batch: &RecordBatch) -> Result<(), (usize, String)> {
         let null_at = |array: &dyn Array| match array.null_count() {
             0 => None,
             _ => (0..array.len()).find(|&i| array.is_null(i)),

@@ -166,7 +166,11 @@ impl Frame {
     }
 
     /// Returns the body of a batch. If it was left in the file, reads its parts except `elements`, which stay zeros in the body.
-    pub(super) fn body(&self, batch: &RecordBatch<'_>, elements: &[Part]) -> Result<(Buffer, Option<Elements>), Stop> {
+    pub(super) fn body(
+        &self,
+        batch: &RecordBatch<'_>,
+        elements: &[BufferRange],
+    ) -> Result<(Buffer, Option<Elements>), Stop> {
         let (file, at, bytes) = match &self.body {
             Body::Read(body) => return Ok((body.clone(), None)),
             &Body::Left { ref file, at, bytes } => (file, at, bytes),
@@ -439,13 +443,17 @@ pub(super) fn is_readable(schema: &arrow_ipc::Schema<'_>) -> bool {
 }
 
 /// Offset and length of a part of a body.
-pub(super) type Part = arrow_ipc::Buffer;
+pub(super) type BufferRange = arrow_ipc::Buffer;
 
 /// True if no column of a batch has more rows than an offset can count or, with nulls, than its null mask has bits. Arrow's code
 /// relies on this. Returns `None` if a column has a type that a recording does not use.
 ///
 /// Appends to `elements` the part of each column that holds primitive elements, with the index of the column.
-pub(super) fn lengths_fit(batch: &RecordBatch<'_>, fields: &Fields, elements: &mut Vec<(usize, Part)>) -> Option<bool> {
+pub(super) fn lengths_fit(
+    batch: &RecordBatch<'_>,
+    fields: &Fields,
+    elements: &mut Vec<(usize, BufferRange)>,
+) -> Option<bool> {
     let (nodes, buffers) = (batch.nodes()?, batch.buffers()?);
     let (mut nodes, mut buffers) = (nodes.iter(), buffers.iter());
     for (column, field) in fields.iter().enumerate() {

@@ -46,7 +46,7 @@ impl Indexed {
         loop {
             if let Some(error) = stream.failed.take() {
                 problems.push(error);
-            } else if let Some((plan, batch)) = stream.at_hand() {
+            } else if let Some((plan, batch)) = stream.current_batch() {
                 batches.push((stream.at_file, stream.batch_at, timestamps_ns.len()));
                 timestamps_ns.extend_from_slice(plan.timestamps(batch).values());
                 arrivals_ns.extend(plan.arrivals(batch).into_iter().flat_map(|arrivals| arrivals.values()));

@@ -273,7 +273,7 @@ impl StreamFiles {
     }
 
     /// The plan of the current file, and the current batch.
-    pub(super) fn at_hand(&self) -> Option<(&Plan, &Batch)> {
+    pub(super) fn current_batch(&self) -> Option<(&Plan, &Batch)> {
         self.schema.as_ref().map(|(_, plan)| plan).zip(self.batch.as_ref())
     }
 
@@ -296,7 +296,7 @@ impl StreamFiles {
 
     /// Reads a row of the current batch as a message.
     pub(super) fn read_row(&self, row: usize, message: &mut Message) -> Result<(), ReadError> {
-        let (plan, batch) = match self.at_hand() {
+        let (plan, batch) = match self.current_batch() {
             Some((plan, batch)) if row < batch.rows.num_rows() => (plan, batch),
             _ => return Err(self.changed("written over")),
         };
@@ -316,7 +316,7 @@ impl StreamFiles {
     }
 
     fn time_ns(&self, order: Order) -> Option<i64> {
-        let (plan, batch) = self.at_hand()?;
+        let (plan, batch) = self.current_batch()?;
         let times = match order {
             Order::Stamp => plan.timestamps(batch),
             Order::Arrival => plan.arrivals(batch)?,
@@ -356,7 +356,7 @@ impl StreamFiles {
             let at = self.messages.at;
             match self.messages.next().and_then(|frame| self.decode(&frame)) {
                 Ok(Decoded::Schema(_)) => {
-                    self.stopped(at, Stop::Bad("a second schema".to_owned()))?;
+                    self.handle_stop(at, Stop::Bad("a second schema".to_owned()))?;
                 }
                 Ok(Decoded::Other) => {}
                 Ok(Decoded::Batch(Err((row, problem)), rows)) => {
@@ -373,7 +373,7 @@ impl StreamFiles {
                         return Ok(());
                     }
                 }
-                Err(stop) => self.stopped(at, stop)?,
+                Err(stop) => self.handle_stop(at, stop)?,
             }
         }
     }
@@ -393,7 +393,7 @@ impl StreamFiles {
         let problem = match &stop {
             Stop::End => "the stream ends",
             Stop::Torn(problem) | Stop::Bad(problem) => problem,
-            Stop::Compressed(_) | Stop::Io(_) => return self.stopped(at, stop),
+            Stop::Compressed(_) | Stop::Io(_) => return self.handle_stop(at, stop),
         };
         if let Some(schema) = self.messages.schema_of_footer() {
             let problem = format!("{problem} (expected: the schema; that of the footer is used)");
@@ -403,9 +403,9 @@ impl StreamFiles {
             let path = self.path.clone();
             return Err(ReadError::Damaged { path, at, problem });
         }
-        let stopped = self.stopped(at, stop);
+        let handle_stop = self.handle_stop(at, stop);
         self.ended = true;
-        stopped
+        handle_stop
     }
 
     fn take(&mut self, schema: SchemaRef) -> Result<(), ReadError> {
@@ -440,7 +440,7 @@ impl StreamFiles {
             return Err(bad("a column with more rows than there can be"));
         }
         elements.retain(|&(column, _)| plan.has_elements(column));
-        let elements: Vec<framing::Part> = elements.into_iter().map(|(_, part)| part).collect();
+        let elements: Vec<framing::BufferRange> = elements.into_iter().map(|(_, part)| part).collect();
         let (body, left) = frame.body(&batch, &elements)?;
         let projection = plan.projection.as_deref();
         let (none, version) = (HashMap::new(), header.version());
@@ -468,7 +468,7 @@ impl StreamFiles {
     }
 
     /// Handles the reason why no message could be read at `at`.
-    fn stopped(&mut self, at: u64, stop: Stop) -> Result<(), ReadError> {
+    fn handle_stop(&mut self, at: u64, stop: Stop) -> Result<(), ReadError> {
         let (path, expected, left) = (self.path.clone(), self.messages.expected(), self.messages.left());
         let unfinished = |path, problem| ReadError::Unfinished {
             path,

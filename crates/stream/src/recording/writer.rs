@@ -41,13 +41,13 @@ pub struct Writer {
     arrivals: Arrivals,
     /// True if the streams of an earlier process are continued.
     goes_on: bool,
-    most_bytes: Option<usize>,
+    max_batch_bytes: Option<usize>,
 }
 
 /// Source of the `arrival_ns` that a recording keeps.
 enum Arrivals {
-    Not,
-    Of(Clock),
+    Omitted,
+    AtAppend(Clock),
     OfMessages,
 }
 
@@ -85,7 +85,7 @@ struct StreamFile {
     /// Contents of the file after `end`.
     tail: Tail,
     /// Most bytes of a batch of several messages.
-    most_bytes: Option<usize>,
+    max_batch_bytes: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ enum Tail {
     /// The last footer.
     End,
     /// Remains of a write that failed.
-    Rest,
+    Remains,
 }
 
 impl Writer {
@@ -110,9 +110,9 @@ impl Writer {
         Ok(Self {
             folder,
             streams: Vec::new(),
-            arrivals: Arrivals::Not,
+            arrivals: Arrivals::Omitted,
             goes_on: false,
-            most_bytes: None,
+            max_batch_bytes: None,
         })
     }
 
@@ -125,18 +125,21 @@ impl Writer {
         let mut new = Self::create(folder)?;
         let io = || WriteError::io(&new.folder);
         let file = new.folder.join(files::RUN);
-        let known = || fs::read_to_string(&file).ok().map(|text| text.trim().to_owned());
-        if known().as_deref() != Some(run) {
+        let recorded_run = || fs::read_to_string(&file).ok().map(|text| text.trim().to_owned());
+        if recorded_run().as_deref() != Some(run) {
             let there = files::streams(&new.folder).map_err(io())?;
             if let Some(path) = there.into_values().flatten().next() {
-                return Err(WriteError::OtherRun { path, of: known() });
+                return Err(WriteError::OtherRun {
+                    path,
+                    of: recorded_run(),
+                });
             }
             // The file is written under another name and renamed, so that no process reads half of it.
             let half = new.folder.join(format!("{}-{}", files::RUN, std::process::id()));
             fs::write(&half, format!("{run}\n")).map_err(io())?;
             fs::rename(&half, &file).map_err(io())?;
-            if known().as_deref() != Some(run) {
-                let of = known();
+            if recorded_run().as_deref() != Some(run) {
+                let of = recorded_run();
                 return Err(WriteError::OtherRun { path: file, of });
             }
         }
@@ -148,7 +151,7 @@ impl Writer {
     /// [`Order::Arrival`](super::Order::Arrival) then gives the messages in this order.
     pub fn with_arrivals(mut self) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.arrivals = Arrivals::Of(Clock {
+        self.arrivals = Arrivals::AtAppend(Clock {
             start: Instant::now(),
             start_ns: i64::try_from(since.as_nanos()).unwrap_or(0),
             last_ns: i64::MIN,
@@ -165,7 +168,7 @@ impl Writer {
 
     /// Bounds a batch of several messages to `bytes` bytes. A file that is cut off then loses at most that.
     pub fn with_batches_of(mut self, bytes: usize) -> Self {
-        self.most_bytes = Some(bytes);
+        self.max_batch_bytes = Some(bytes);
         self
     }
 
@@ -190,8 +193,8 @@ impl Writer {
     /// recording can go on. If the file exists or can't be written.
     pub fn append(&mut self, stream: &str, message: &Message, now: Instant) -> Result<(), WriteError> {
         let arrival_ns = match &mut self.arrivals {
-            Arrivals::Not => None,
-            Arrivals::Of(clock) => Some(clock.next(now)),
+            Arrivals::Omitted => None,
+            Arrivals::AtAppend(clock) => Some(clock.next(now)),
             Arrivals::OfMessages => message.arrival_ns,
         };
         let at = match self.streams.iter().position(|s| s.name == stream) {
@@ -200,7 +203,7 @@ impl Writer {
                 let has_arrival = arrival_ns.is_some();
                 let path = next_file(&self.folder, stream, self.goes_on)?;
                 let mut new = StreamFile::create(path, stream, message, has_arrival)?;
-                new.most_bytes = self.most_bytes;
+                new.max_batch_bytes = self.max_batch_bytes;
                 self.streams.push(new);
                 self.streams.len() - 1
             }
@@ -280,7 +283,7 @@ impl StreamFile {
             credit: FOOTER_CREDIT,
             footer: 0,
             tail: Tail::Nothing,
-            most_bytes: None,
+            max_batch_bytes: None,
         };
         stream.write_encoded(true).map_err(io)?;
         Ok(stream)
@@ -289,7 +292,7 @@ impl StreamFile {
     fn append(&mut self, message: &Message, arrival_ns: Option<i64>, now: Instant) -> Result<(), WriteError> {
         self.pending.common.check(&self.name, message)?;
         let fits = |most| self.pending.bytes() + message.bytes() <= most;
-        if !self.most_bytes.is_none_or(fits) {
+        if !self.max_batch_bytes.is_none_or(fits) {
             self.flush()?;
         }
         let form = |problem| WriteError::Form {
@@ -310,7 +313,9 @@ impl StreamFile {
         let too_long = |size| format!("metadata that takes {size} bytes as text (allowed: {MOST_METADATA})");
         pushed.map_err(|size| form(too_long(size)))?;
         self.first_pending.get_or_insert(now);
-        if self.pending.bytes() >= self.most_bytes.unwrap_or(FLUSH_BYTES) || self.due().is_some_and(|due| due <= now) {
+        if self.pending.bytes() >= self.max_batch_bytes.unwrap_or(FLUSH_BYTES)
+            || self.due().is_some_and(|due| due <= now)
+        {
             self.flush()?;
         }
         Ok(())
@@ -385,9 +390,9 @@ impl StreamFile {
         // Cut the old footer off first: an interrupted write must not look like a whole file.
         let cleared = match self.tail {
             Tail::Nothing => Ok(()),
-            Tail::Footer | Tail::End | Tail::Rest => self.file.set_len(self.end),
+            Tail::Footer | Tail::End | Tail::Remains => self.file.set_len(self.end),
         };
-        self.tail = Tail::Rest;
+        self.tail = Tail::Remains;
         let written = cleared
             .and_then(|()| self.file.seek(SeekFrom::Start(self.end)))
             .and_then(|_| self.file.write_all(bytes));

@@ -189,7 +189,7 @@ impl Selection {
 
     /// True if a payload of this type already has the form that is made from a struct, as in a recording. If values are taken by
     /// name, the payload must have names.
-    fn is_taken(&self, schema: &DataType, header: &Header) -> bool {
+    fn has_selected_form(&self, schema: &DataType, header: &Header) -> bool {
         let is_named = self.from.as_ref().is_some_and(|from| from.names.is_some());
         let is_whole = match schema {
             DataType::Struct(fields) => self.cloud.is_some() && XYZ.iter().all(|name| fields.find(name).is_some()),
@@ -273,7 +273,7 @@ pub struct Selector {
     /// Note about the recognised type, to be logged.
     note: Option<String>,
     /// Notes that were logged before.
-    noted: Vec<String>,
+    logged_notes: Vec<String>,
 }
 
 /// Plan for payloads of one type.
@@ -321,7 +321,7 @@ impl Selector {
             plan: Ok(Plan::default()),
             names: Vec::new(),
             note: None,
-            noted: Vec::new(),
+            logged_notes: Vec::new(),
         }
     }
 
@@ -393,9 +393,9 @@ impl Selector {
             }
             self.plan = self.compile(array.data_type());
             let known = self.plan.as_ref().ok().and_then(|plan| plan.recognised.as_ref());
-            if let Some(known) = known.filter(|known| !self.noted.contains(known)) {
+            if let Some(known) = known.filter(|known| !self.logged_notes.contains(known)) {
                 self.note = Some(known.clone());
-                self.noted.push(known.clone());
+                self.logged_notes.push(known.clone());
             }
             self.schema = Some(array.data_type().clone());
         }
@@ -407,7 +407,9 @@ impl Selector {
         };
         message.read_with(metadata, |message| {
             let plan = match plan {
-                Err(_) if wants.is_taken(array.data_type(), &message.header) => return message.copy(array, text),
+                Err(_) if wants.has_selected_form(array.data_type(), &message.header) => {
+                    return message.copy(array, text);
+                }
                 plan => plan?,
             };
             if wants.has_metadata_stamp() {

@@ -47,7 +47,7 @@ pub(super) struct Names {
     last: Vec<String>,
     /// Indices of the names of `order` in `last`.
     places: Vec<usize>,
-    is_known: bool,
+    has_places: bool,
     /// True if the first message decides which elements are taken; `others` then counts messages with more elements.
     is_of_first: bool,
     others: NewNames,
@@ -65,7 +65,7 @@ impl Names {
             order,
             last: Vec::new(),
             places: Vec::new(),
-            is_known: false,
+            has_places: false,
         })
     }
 
@@ -82,11 +82,11 @@ impl Names {
     /// Finds the elements of a message that are taken.
     pub(super) fn look(&mut self, payload: &StructArray) -> Result<(), SelectError> {
         let (values, range) = self.path.list(payload)?;
-        let is_last = self.is_known
+        let is_last = self.has_places
             && range.len() == self.last.len()
             && (range.clone().zip(&self.last)).all(|(i, last)| text(&**values, i) == Some(last.as_str()));
         if !is_last {
-            self.is_known = false;
+            self.has_places = false;
             self.places.clear();
             self.remember(values, range)?;
             let order = match self.order.as_slice() {
@@ -96,7 +96,7 @@ impl Names {
             for name in order {
                 self.places.push(self.place(name)?);
             }
-            self.is_known = true;
+            self.has_places = true;
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ pub(super) struct Samples {
     /// Names of the values, if they have any.
     labels: Vec<String>,
     /// Number of values of each path.
-    labelled: Vec<usize>,
+    label_counts: Vec<usize>,
     losses: [Loss; 2],
 }
 
@@ -87,7 +87,7 @@ impl Samples {
             names,
             dtype: if is_single { Dtype::Float32 } else { Dtype::Float64 },
             labels: Vec::new(),
-            labelled: Vec::new(),
+            label_counts: Vec::new(),
             losses: Default::default(),
         })
     }
@@ -125,7 +125,7 @@ impl Samples {
     }
 
     /// Counts the numbers of a message that are rounded or missing.
-    fn tally(&mut self, payload: &StructArray) -> Result<(), SelectError> {
+    fn count_losses(&mut self, payload: &StructArray) -> Result<(), SelectError> {
         for (i, numbers) in self.numbers[..self.taken].iter().enumerate() {
             let (array, range) = numbers.find(payload)?;
             if array.null_count() > 0 {
@@ -188,7 +188,7 @@ impl Samples {
             message.header.valid.set([mask]);
         }
         self.label(payload, &mut message.header)?;
-        self.tally(payload)?;
+        self.count_losses(payload)?;
         message.rows = values;
         let column = message.add_column("", self.dtype, Cells::One);
         column.data.resize(values * self.dtype.size());
@@ -203,9 +203,9 @@ impl Samples {
     fn label(&mut self, payload: &StructArray, header: &mut Header) -> Result<(), SelectError> {
         let names = self.names.as_ref().map_or(&[][..], Names::order);
         let taken = &self.numbers[..self.taken];
-        let mut is_last = self.labelled.len() == taken.len();
-        self.labelled.resize(taken.len(), 0);
-        for (numbers, last) in taken.iter().zip(&mut self.labelled) {
+        let mut is_last = self.label_counts.len() == taken.len();
+        self.label_counts.resize(taken.len(), 0);
+        for (numbers, last) in taken.iter().zip(&mut self.label_counts) {
             let len = if names.is_empty() {
                 numbers.find(payload)?.1.len()
             } else {
@@ -217,7 +217,7 @@ impl Samples {
         if !is_last {
             self.labels.clear();
             let is_alone = taken.len() == 1;
-            for (numbers, &len) in taken.iter().zip(&self.labelled) {
+            for (numbers, &len) in taken.iter().zip(&self.label_counts) {
                 let path = numbers.path.text();
                 match (names.is_empty(), numbers.is_list) {
                     (true, false) => self.labels.push(path.to_owned()),

@@ -2,7 +2,7 @@
 
 use crate::app::diagnostics::is_silent;
 use crate::app::rate_limit::RateLimit;
-use crate::app::{Ailment, Change, Level};
+use crate::app::{Change, HealthIssue, Level};
 use robocache_ops::group::Grouper;
 use robocache_time::ns_to_s;
 use std::time::{Duration, Instant};
@@ -20,9 +20,9 @@ pub(super) struct Silence {
     last: i64,
     /// The longest time between two sets.
     usual: Duration,
-    said: RateLimit,
+    log_limit: RateLimit,
     /// Input that is to blame, and the present complaint about it.
-    ailment: Option<(usize, Ailment)>,
+    health_issue: Option<(usize, HealthIssue)>,
 }
 
 struct Input {
@@ -45,15 +45,15 @@ impl Silence {
             since: None,
             last: -1,
             usual: Duration::ZERO,
-            said: RateLimit::default(),
-            ailment: None,
+            log_limit: RateLimit::default(),
+            health_issue: None,
         }
     }
 
     /// Complaint about an input.
-    pub(super) fn ailment(&self, input: usize) -> Option<&Ailment> {
-        let of_input = self.ailment.as_ref().filter(|(guilty, _)| *guilty == input);
-        of_input.map(|(_, ailment)| ailment)
+    pub(super) fn health_issue(&self, input: usize) -> Option<&HealthIssue> {
+        let of_input = self.health_issue.as_ref().filter(|(guilty, _)| *guilty == input);
+        of_input.map(|(_, health_issue)| health_issue)
     }
 
     pub(super) fn message(&mut self, input: usize) {
@@ -83,18 +83,18 @@ impl Silence {
     pub(super) fn check<M>(&mut self, now: Instant, grouper: &Grouper<M>) -> Instant {
         let quiet = now.saturating_duration_since(*self.since.get_or_insert(now));
         let some_speak = self.inputs.iter().any(|input| input.messages > 0);
-        self.ailment = None;
+        self.health_issue = None;
         if is_silent(quiet, self.usual) && some_speak {
             let (guilty, cause) = self.reason(grouper);
-            let ailment = Ailment {
+            let health_issue = HealthIssue {
                 level: Level::Error,
                 what: format!("no set for {} s", quiet.as_secs()),
                 cause,
             };
-            if self.said.take_turn(now, SAY_AGAIN) {
-                tracing::error!("{}: {ailment}", self.operation);
+            if self.log_limit.take_turn(now, SAY_AGAIN) {
+                tracing::error!("{}: {health_issue}", self.operation);
             }
-            self.ailment = Some((guilty, ailment));
+            self.health_issue = Some((guilty, health_issue));
         }
         now + CHECK_EVERY
     }

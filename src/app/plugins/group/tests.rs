@@ -9,9 +9,9 @@ const MS: i64 = 1_000_000;
 
 /// Sink that keeps the published messages.
 #[derive(Default)]
-struct Published(Vec<(String, Message)>);
+struct Collected(Vec<(String, Message)>);
 
-impl Sink for Published {
+impl Sink for Collected {
     fn send(
         &mut self,
         output: &str,
@@ -25,7 +25,7 @@ impl Sink for Published {
     }
 }
 
-impl Published {
+impl Collected {
     /// Takes output, stamp in ms, group, span in ms and epoch of each message of a set.
     fn take(&mut self) -> Vec<(String, i64, i64, i64, i64)> {
         let sent = std::mem::take(&mut self.0).into_iter().map(|(output, message)| {
@@ -97,7 +97,7 @@ fn faults(graph: &Graph, place: &str) -> u64 {
 #[test]
 fn members_go_out_unchanged_in_the_order_of_the_inputs() {
     let mut graph = group("policy: exact, inputs: [{ input: lidar }, { input: camera, latency_ms: 5 }]");
-    let mut sink = Published::default();
+    let mut sink = Collected::default();
     let mut camera = tensor(15, &[1.5, -0.0, f32::NAN, 4.0]);
     camera.header.shape.set([2, 2]);
     camera.header.frame_id.set("optical");
@@ -168,7 +168,7 @@ fn what_still_waits_at_the_end_is_counted() {
     for policy in ["approximate", "exact", "epsilon, max_span_ms: 1"] {
         let mut graph = group(&format!("policy: {policy}, inputs: [{{ input: a }}, {{ input: b }}]"));
         graph.gather_diagnostics();
-        let mut sink = Published::default();
+        let mut sink = Collected::default();
         for ms in [0, 10, 20, 30] {
             graph.message(0, &tensor(ms, &[1.0]), &mut sink);
         }
@@ -195,7 +195,7 @@ fn two_groups_run_in_one_process_under_names_of_their_own() {
     let mut graph = built(text).unwrap();
     let outputs: Vec<_> = graph.outputs().collect();
     assert_eq!(outputs, ["front/a", "front/b", "all/front/a", "all/c"]);
-    let mut sink = Published::default();
+    let mut sink = Collected::default();
     for input in 0..3 {
         graph.message(input, &tensor(10, &[1.0]), &mut sink);
     }
@@ -211,7 +211,7 @@ fn an_input_is_taken_from_the_operation_before_it() {
     let mut graph = built(text).unwrap();
     let inputs: Vec<_> = graph.external_inputs().map(|(name, _)| name).collect();
     assert_eq!(inputs, ["force", "camera"]);
-    let mut sink = Published::default();
+    let mut sink = Collected::default();
     graph.message(1, &tensor(20, &[5.0]), &mut sink);
     graph.message(0, &tensor(20, &[5.0]), &mut sink);
     // The message of align belongs to no set.
@@ -222,7 +222,7 @@ fn an_input_is_taken_from_the_operation_before_it() {
 #[test]
 fn a_clock_jump_clears_everything_and_raises_the_epoch_once() {
     let mut graph = group("policy: exact, inputs: [{ input: a, reset_ms: 50 }, { input: b }]");
-    let mut sink = Published::default();
+    let mut sink = Collected::default();
     for ms in [5000, 5100] {
         graph.message(0, &tensor(ms, &[1.0]), &mut sink);
         graph.message(1, &tensor(ms, &[1.0]), &mut sink);
@@ -257,9 +257,9 @@ fn a_clock_jump_clears_everything_and_raises_the_epoch_once() {
 #[test]
 fn what_is_not_as_it_should_be_is_counted() {
     let mut graph = group("queue_size: 2, max_held_mb: 0.001, inputs: [{ input: a, min_period_ms: 10 }, { input: b }]");
-    let mut sink = Published::default();
+    let mut sink = Collected::default();
     let a = |graph: &mut Graph, ms, values: &[f32]| {
-        graph.message(0, &tensor(ms, values), &mut Published::default());
+        graph.message(0, &tensor(ms, values), &mut Collected::default());
         faults(graph, "group: input `a`")
     };
     assert_eq!(a(&mut graph, 0, &[1.0]), 0);
@@ -288,7 +288,7 @@ fn what_is_not_as_it_should_be_is_counted() {
 #[test]
 fn a_closed_input_settles_the_last_set() {
     let mut graph = group("inputs: [{ input: a }, { input: b }]");
-    let mut sink = Published::default();
+    let mut sink = Collected::default();
     graph.message(0, &tensor(0, &[1.0]), &mut sink);
     graph.message(1, &tensor(3, &[1.0]), &mut sink);
     assert!(sink.take().is_empty(), "the next of `a` may be nearer");

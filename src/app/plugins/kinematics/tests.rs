@@ -10,9 +10,9 @@ const NAN: f64 = f64::NAN;
 
 /// Sink that keeps the published messages.
 #[derive(Default)]
-struct Published(Vec<(String, Message)>);
+struct Collected(Vec<(String, Message)>);
 
-impl Sink for Published {
+impl Sink for Collected {
     fn send(
         &mut self,
         output: &str,
@@ -27,7 +27,7 @@ impl Sink for Published {
     }
 }
 
-impl Published {
+impl Collected {
     fn take(&mut self) -> Vec<(String, Message)> {
         std::mem::take(&mut self.0)
     }
@@ -96,7 +96,7 @@ fn causes(graph: &Graph) -> Vec<String> {
 #[test]
 fn joints_make_a_pose_a_jacobian_and_a_twist() {
     let mut graph = graph("{ input: joints, chain: arm, make: [pose, jacobian, twist] }");
-    let mut sent = Published::default();
+    let mut sent = Collected::default();
     // The upper link along x, the lower one along y; the shoulder turns.
     graph.message(0, &message(&[0.0, FRAC_PI_2, 2.0, 0.0], |_| ()), &mut sent);
     let sent = sent.take();
@@ -131,7 +131,7 @@ fn joints_make_a_pose_a_jacobian_and_a_twist() {
 #[test]
 fn each_row_has_its_stamp_and_its_mask() {
     let mut graph = graph("{ input: joints, chain: arm, make: [pose, twist] }");
-    let mut sent = Published::default();
+    let mut sent = Collected::default();
     let rows = [
         [0.0, 0.0, 0.0, 1.0],
         [1.0, 1.0, 0.0, 0.0],
@@ -190,7 +190,7 @@ fn each_row_has_its_stamp_and_its_mask() {
 fn joints_are_found_by_their_names_whatever_their_order() {
     let entries = "{ input: joints, chain: arm, make: pose }, { input: joints, chain: other, make: [pose, twist] }";
     let mut graph = graph(entries);
-    let mut sent = Published::default();
+    let mut sent = Collected::default();
     let names = |names: [&'static str; 3]| move |header: &mut Header| header.fields.set(names);
     let bent = message(&[FRAC_PI_2, 7.0, 0.0], names(["elbow", "gripper", "shoulder"]));
     graph.message(0, &bent, &mut sent);
@@ -216,7 +216,7 @@ fn joints_are_found_by_their_names_whatever_their_order() {
 #[test]
 fn channels_say_which_values_are_joints() {
     let mut graph = graph("{ input: proprio, chain: arm, make: pose, channels: [1, 3] }");
-    let mut sent = Published::default();
+    let mut sent = Collected::default();
     let mut single = Message::default();
     single.write(&Layout::flat(Dtype::Float32, 8), |payload, header| {
         payload
@@ -282,7 +282,7 @@ fn rows_without_a_stamp_for_each_are_refused_and_none_of_them_is_taken() {
     ];
     for (keys, shape, words) in cases {
         let mut graph = graph(&format!("{{ input: joints, chain: arm, {keys} }}"));
-        let mut sent = Published::default();
+        let mut sent = Collected::default();
         let values = vec![0.0; shape.iter().product::<i64>() as usize];
         let rows = message(&values, |header| header.shape.set(shape.iter().copied()));
         graph.message(0, &rows, &mut sent);
@@ -298,7 +298,7 @@ fn rows_without_a_stamp_for_each_are_refused_and_none_of_them_is_taken() {
 fn channels_that_have_names_of_joints_are_read_by_them() {
     let half = 0.5f64.sqrt();
     let mut graph = graph("{ input: proprio, chain: arm, make: [pose, twist], channels: [1, 5] }");
-    let mut sent = Published::default();
+    let mut sent = Collected::default();
     let named = |values: [f64; 5], names: [&'static str; 5]| message(&values, move |to| to.fields.set(names));
     // The elbow is bent, and the shoulder turns, in whatever order the values come.
     let orders = [
@@ -337,7 +337,7 @@ fn channels_that_have_names_of_joints_are_read_by_them() {
 #[test]
 fn values_far_beyond_the_limits_are_told_as_degrees() {
     let mut graph = graph("{ input: joints, chain: arm, make: pose }");
-    let mut sent = Published::default();
+    let mut sent = Collected::default();
     // The limits are 3 to either side: a turn more may be meant.
     graph.message(0, &message(&[9.2, -9.2], |_| ()), &mut sent);
     graph.message(0, &message(&[f64::NAN, 90.0], |_| ()), &mut sent);
@@ -353,7 +353,7 @@ fn values_far_beyond_the_limits_are_told_as_degrees() {
 #[test]
 fn a_twist_that_the_type_cannot_hold_is_masked() {
     let mut graph = graph("{ input: joints, chain: arm, make: [pose, twist] }");
-    let mut sent = Published::default();
+    let mut sent = Collected::default();
     let mut single = Message::default();
     single.write(&Layout::flat(Dtype::Float32, 4), |payload, header| {
         payload.column(0).copy_from_slice(&[0.0f32, 0.0, 3e38, 3e38]);
@@ -373,7 +373,7 @@ fn a_twist_that_the_type_cannot_hold_is_masked() {
 fn a_stream_that_changes_its_type_goes_on_from_the_last_answer() {
     let mut graph =
         graph("{ input: goal, chain: arm, make: joints, inverse: { task: position, max_joint_step: 0.2 } }");
-    let mut sent = Published::default();
+    let mut sent = Collected::default();
     let joints: Vec<(Vec<f64>, Option<i64>)> = (0..8)
         .map(|tick| {
             // The sixth goal, which is the third in float32, is on the other side.
@@ -415,7 +415,7 @@ fn a_stream_that_changes_its_type_goes_on_from_the_last_answer() {
 #[test]
 fn a_mask_of_no_rows_is_none_and_does_not_hide_that_of_the_output() {
     let mut graph = graph("{ input: joints, chain: arm, make: pose }");
-    let mut sent = Published::default();
+    let mut sent = Collected::default();
     for (value, mask) in [(0.0, 1), (NAN, 0)] {
         // An empty list from Python arrives like this.
         let came = message(&[value, 0.0], |header| {
@@ -438,7 +438,7 @@ fn a_mask_of_no_rows_is_none_and_does_not_hide_that_of_the_output() {
 #[test]
 fn values_with_names_of_no_joint_are_told_and_those_of_a_pose_are_not_taken() {
     let mut graph = graph("{ input: state, chain: arm, make: pose, channels: [2, 4] }");
-    let mut sent = Published::default();
+    let mut sent = Collected::default();
     let named = |names: [&'static str; 4]| message(&[7.0, 7.0, 0.0, FRAC_PI_2], |header| header.fields.set(names));
     graph.message(0, &named(["a", "b", "state.0", "state.1"]), &mut sent);
     let half = 0.5f64.sqrt();
@@ -455,7 +455,7 @@ fn values_with_names_of_no_joint_are_told_and_those_of_a_pose_are_not_taken() {
 #[test]
 fn a_pose_that_is_too_far_away_or_in_another_order_is_told_as_that() {
     let mut graph = graph("{ input: goal, chain: arm, make: joints }");
-    let mut sent = Published::default();
+    let mut sent = Collected::default();
     let rows = [
         [1.5, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0],
         [0.0, -2e6, 0.0, 0.0, 0.0, 0.0, 1.0],
@@ -496,7 +496,7 @@ fn poses_make_joints_that_go_on_from_the_last_answer() {
     let entries = "{ input: goal, chain: arm, make: joints, inverse: { task: position, position_tolerance_m: 1.0e-9 } }, \
                    { input: arm_joints, chain: arm, make: pose, name: reached }";
     let mut graph = graph(entries);
-    let mut sent = Published::default();
+    let mut sent = Collected::default();
     let goal = |x: f64, y: f64| [x, y, 0.0, 0.0, 0.0, 0.0, 1.0];
     let rows = [
         goal(1.0, 0.5),
@@ -560,7 +560,7 @@ fn joints_that_a_goal_leaves_free_are_pulled_to_rest() {
     let entries = "{ input: goal, chain: arm, make: joints, inverse: { task: position, weights: [1, 0, 0, 1, 1, 1], \
                      posture: 0.2, rest: [0, 1] } }, { input: arm_joints, chain: arm, make: pose, name: reached }";
     let mut graph = graph(entries);
-    let mut sent = Published::default();
+    let mut sent = Collected::default();
     let goal = message(&[1.2, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], |_| ());
     let (mut before, mut last) = (f64::INFINITY, Vec::new());
     for _ in 0..200 {
@@ -585,9 +585,9 @@ fn joints_that_a_goal_leaves_free_are_pulled_to_rest() {
 #[test]
 fn a_clock_jump_and_another_frame_are_told_to_the_inverse() {
     let mut graph = graph("{ input: goal, chain: arm, make: joints, inverse: { task: position } }");
-    let mut sent = Published::default();
+    let mut sent = Collected::default();
     let joints = |graph: &mut Graph, y: f64, epoch: i64| {
-        let mut sent = Published::default();
+        let mut sent = Collected::default();
         let goal = message(&[-0.2, y, 0.0, 0.0, 0.0, 0.0, 1.0], |header| {
             ops::key::epoch.set(header, epoch);
         });
@@ -616,7 +616,7 @@ fn a_clock_jump_and_another_frame_are_told_to_the_inverse() {
 fn a_message_that_cannot_be_used_is_counted_and_the_next_one_is() {
     let entries = "{ input: joints, chain: arm, make: pose }, \
                    { input: goal, chain: arm, make: joints, inverse: { position_tolerance_m: 1.0e-9 } }";
-    let mut sent = Published::default();
+    let mut sent = Collected::default();
     let mut integers = Message::default();
     integers.write(&Layout::flat(Dtype::Int32, 2), |_, header| header.timestamp_ns.set(1));
     let mut single = Message::default();
@@ -654,7 +654,7 @@ fn a_tool_pose_is_a_modality_of_fuse() {
     .unwrap();
     let inputs: Vec<&str> = graph.external_inputs().map(|(input, _)| input).collect();
     assert_eq!(inputs, ["joints"]);
-    let mut sent = Published::default();
+    let mut sent = Collected::default();
     for (ms, shoulder) in [(5, 0.0), (15, FRAC_PI_2), (25, NAN), (35, FRAC_PI_2)] {
         let joints = message(&[shoulder, 0.0], |header| header.timestamp_ns.set(ms * 1_000_000));
         graph.message(0, &joints, &mut sent);

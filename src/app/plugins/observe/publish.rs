@@ -14,7 +14,7 @@ use robocache_stream::{Header, Layout, form};
 const AT_ONCE: usize = 256;
 
 /// Metadata that all observations of an output share.
-pub(super) struct Published {
+pub(super) struct OutputMetadata {
     pub names: Vec<String>,
     pub offsets: Vec<i64>,
     pub layout: Layout,
@@ -81,7 +81,7 @@ impl Observe {
     }
 }
 
-impl Published {
+impl OutputMetadata {
     /// The outputs of an aligner. `has_frames` is true if each has one stream, whose frame it passes on.
     pub(super) fn of(aligner: &Aligner, has_frames: bool) -> Vec<Self> {
         let timeline = aligner.timeline();

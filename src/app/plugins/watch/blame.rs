@@ -1,6 +1,6 @@
 //! Finds the stream that is to blame if there is no observation, or if a stream is hardly ever valid.
 
-use super::{Ailment, Level, SAY_AGAIN, SILENT, StreamWatch, Watch, apart};
+use super::{HealthIssue, Level, SAY_AGAIN, SILENT, StreamWatch, Watch, apart};
 use robocache_ops::align::{StreamState, Timeline, TriggerKind};
 use robocache_time::{ns_to_ms, ns_to_s};
 use std::fmt::Write;
@@ -165,14 +165,14 @@ impl Watch {
         }
         for (i, _, what, cause) in ailing {
             let level = Level::Error;
-            let ailment = Ailment { level, what, cause };
+            let health_issue = HealthIssue { level, what, cause };
             let stream = &mut self.streams[i];
             // A quiet stream has a line of its own in the log.
             let is_said_quiet = timeline.stream(i).open && stream.quiet(now, start).is_some();
             if !is_said_quiet && stream.said_invalid.take_turn(now, SAY_AGAIN) {
-                tracing::error!("{}: input `{}`: {ailment}", self.operation, stream.name);
+                tracing::error!("{}: input `{}`: {health_issue}", self.operation, stream.name);
             }
-            stream.ailment = Some(ailment);
+            stream.health_issue = Some(health_issue);
         }
     }
 

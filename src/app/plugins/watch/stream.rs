@@ -3,7 +3,7 @@
 use super::SAY_AGAIN;
 use crate::app::diagnostics::{Figure, Recent, is_silent};
 use crate::app::rate_limit::RateLimit;
-use crate::app::{Ailment, Level};
+use crate::app::{HealthIssue, Level};
 use robocache_time::{unit_of_pace, unit_of_stamp};
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ pub(in crate::app::plugins) struct StreamWatch {
     pub(super) seen: Recent<RecentRows>,
     pub said_quiet: RateLimit,
     pub said_invalid: RateLimit,
-    pub ailment: Option<Ailment>,
+    pub health_issue: Option<HealthIssue>,
 }
 
 /// A stream's part of the observations of the last seconds, in their newest rows.
@@ -91,7 +91,7 @@ impl StreamWatch {
             seen: Recent::new(now),
             said_quiet: RateLimit::default(),
             said_invalid: RateLimit::default(),
-            ailment: None,
+            health_issue: None,
         }
     }
 
@@ -165,8 +165,8 @@ impl StreamWatch {
 
     /// Makes the complaint about its stamps its ailment, if it has no other.
     pub(crate) fn set_stamp_ailment(&mut self) {
-        if self.ailment.is_none() {
-            self.ailment = self.stamp_problem.as_ref().map(|stamp_problem| Ailment {
+        if self.health_issue.is_none() {
+            self.health_issue = self.stamp_problem.as_ref().map(|stamp_problem| HealthIssue {
                 level: Level::Warn,
                 what: "its stamps are not capture times".to_owned(),
                 cause: stamp_problem.clone(),
@@ -227,9 +227,9 @@ mod tests {
             let now = start + Duration::from_millis(100 * i);
             stream.came(now);
             let kind = stream.judge(now, 1_000_000 * ms, None);
-            stream.ailment = None;
+            stream.health_issue = None;
             stream.set_stamp_ailment();
-            (kind, stream.ailment.as_ref().map(ToString::to_string))
+            (kind, stream.health_issue.as_ref().map(ToString::to_string))
         };
         for i in 0..30 {
             assert_eq!(judge(i, 100 * i as i64), (None, None), "{i}");

@@ -103,7 +103,7 @@ fn stamps_in_another_unit_are_to_blame_whoever_is_quiet() {
 }
 
 /// Runs three seconds of observations, and returns the ailing stream and its complaint.
-fn invalid(mut each: impl FnMut(&mut Timeline, &mut Watch, Instant, i64)) -> Option<(usize, Ailment)> {
+fn invalid(mut each: impl FnMut(&mut Timeline, &mut Watch, Instant, i64)) -> Option<(usize, HealthIssue)> {
     let keys = "max_wait_ms: 50,";
     let mut timeline = timeline(keys);
     let mut watch = Watch::new("fuse", &timeline);
@@ -117,16 +117,16 @@ fn invalid(mut each: impl FnMut(&mut Timeline, &mut Watch, Instant, i64)) -> Opt
     }
     watch.last_observation = Some(start + Duration::from_secs(3));
     watch.check(start + Duration::from_secs(3), None, &timeline);
-    let of = (0..3).find_map(|input| Some((input, watch.ailment(input)?.clone())));
+    let of = (0..3).find_map(|input| Some((input, watch.health_issue(input)?.clone())));
     of.filter(|(input, _)| *input != 2)
 }
 
 #[test]
 fn a_stream_that_is_hardly_valid_says_why() {
-    let said = |found: Option<(usize, Ailment)>| {
-        let (input, ailment) = found.unwrap();
-        assert_eq!((input, ailment.level), (1, Level::Error));
-        ailment.to_string()
+    let said = |found: Option<(usize, HealthIssue)>| {
+        let (input, health_issue) = found.unwrap();
+        assert_eq!((input, health_issue.level), (1, Level::Error));
+        health_issue.to_string()
     };
     let closed = invalid(|timeline, watch, _, _| {
         timeline.close(1);
@@ -176,7 +176,7 @@ fn the_stream_that_is_ahead_is_to_blame_where_others_are_left_behind() {
     assert!(timeline.late_samples(0) > 0);
     watch.last_observation = Some(start + Duration::from_secs(3));
     watch.check(start + Duration::from_secs(3), None, &timeline);
-    let said = |input| watch.ailment(input).unwrap().to_string();
+    let said = |input| watch.health_issue(input).unwrap().to_string();
     assert_eq!(
         said(1),
         "0.502 s ahead of the other streams, so that observations are sent before their samples come: its clock differs from \

@@ -1,17 +1,17 @@
 //! Frames of observations: which observations are kept, where an episode ends, and the bytes of each feature.
 
-use super::{Last, Sink};
+use super::{PreviousFrame, Sink};
 use crate::convert::lerobot::config::OnInvalid;
 use crate::convert::lerobot::observed::Observation;
 use crate::convert::lerobot::plan::Plan;
 use crate::convert::lerobot::settings::longest;
-use crate::convert::lerobot::stream::{FeatureContent, Selection};
+use crate::convert::lerobot::stream::{FeatureContent, FoundSamples};
 
 impl Sink {
     pub(super) fn frame(&mut self, observation: &Observation, fps: u32) -> eyre::Result<()> {
         self.counts.observations += 1;
         let target_ns = observation.target_ns;
-        let found: Vec<Selection> = self.streams.iter().map(|stream| stream.find(target_ns)).collect();
+        let found: Vec<FoundSamples> = self.streams.iter().map(|stream| stream.find(target_ns)).collect();
         let begun = self.begun.partition_point(|&time_ns| time_ns <= target_ns);
         let begins = self.last.as_ref().is_none_or(|last| {
             let step = target_ns.saturating_sub(last.target_ns);
@@ -78,7 +78,7 @@ impl Sink {
                 last.target_ns = observation.target_ns;
             }
             last => {
-                *last = Some(Last {
+                *last = Some(PreviousFrame {
                     target_ns: observation.target_ns,
                     epoch: observation.epoch,
                     begun,
@@ -89,7 +89,7 @@ impl Sink {
         Ok(())
     }
 
-    fn write(&mut self, observation: &Observation, found: &[Selection], invalid: &[usize]) -> eyre::Result<()> {
+    fn write(&mut self, observation: &Observation, found: &[FoundSamples], invalid: &[usize]) -> eyre::Result<()> {
         let (Some(writer), Some(last)) = (&mut self.writer, &mut self.last) else {
             return Ok(());
         };

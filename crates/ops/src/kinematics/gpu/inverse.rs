@@ -18,7 +18,7 @@ pub struct GpuSolver<R> {
     form: Form,
     kernels: Kernels,
     has_posture: bool,
-    sizes: [usize; 3],
+    stage_limits: [usize; 3],
     /// Table of the starts.
     table: DeviceBuf,
     /// Counters, two lists of the targets that are left, and the least error of each target.
@@ -297,7 +297,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
             form,
             kernels: Kernels::of::<R>(spec.task, form),
             has_posture: spec.posture.is_some(),
-            sizes: SIZES,
+            stage_limits: SIZES,
             table,
             left: DeviceBuf::new(gpu, &budget),
         })
@@ -306,8 +306,8 @@ impl<R: Real + Primitive> GpuSolver<R> {
     /// Sets the largest batches that take one, two and three stages; the answers are the same. The defaults were chosen on
     /// an H200.
     #[must_use]
-    pub fn with_sizes(mut self, sizes: [usize; 3]) -> Self {
-        self.sizes = sizes;
+    pub fn with_sizes(mut self, stage_limits: [usize; 3]) -> Self {
+        self.stage_limits = stage_limits;
         self
     }
 
@@ -381,7 +381,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
             unused: 0,
         };
         let stages = match self.solver.select == select_code(Select::First) {
-            true => stages_of(count, self.sizes),
+            true => stages_of(count, self.stage_limits),
             // For the nearest answer every start is tried.
             false => ONE,
         };

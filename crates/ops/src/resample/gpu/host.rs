@@ -184,8 +184,8 @@ impl Block {
             (&self.memory, dropped, self.head.bytes_mut()),
             (&self.memory, self.out, values),
         ])?;
-        let (count, came) = self.head.bytes().split_at(COUNT);
-        let (invalid, dropped_overflow) = write_valid(came, valid);
+        let (count, codes) = self.head.bytes().split_at(COUNT);
+        let (invalid, dropped_overflow) = write_valid(codes, valid);
         Ok(ResampleCounters {
             rows: 0,
             targets: valid.len() as u64,
@@ -198,16 +198,16 @@ impl Block {
 
 /// Turns the validity that the kernels wrote into 0 or 1. Returns the number of targets that are not valid, and the number
 /// of these with a value that the type can't hold.
-fn write_valid(came: &[u8], valid: &mut [u8]) -> (u64, u64) {
+fn write_valid(codes: &[u8], valid: &mut [u8]) -> (u64, u64) {
     // As many targets as a byte can count: the inner loop is of bytes alone, and so vectorizes well.
     const BLOCK: usize = 255;
     let (mut invalid, mut overflows) = (0, 0);
-    for (valid, came) in valid.chunks_mut(BLOCK).zip(came.chunks(BLOCK)) {
+    for (valid, codes) in valid.chunks_mut(BLOCK).zip(codes.chunks(BLOCK)) {
         let (mut are_valid, mut overflow) = (0u8, 0u8);
-        for (valid, &came) in valid.iter_mut().zip(came) {
-            *valid = u8::from(came == 1);
+        for (valid, &codes) in valid.iter_mut().zip(codes) {
+            *valid = u8::from(codes == 1);
             are_valid += *valid;
-            overflow += u8::from(came == OVERFLOW);
+            overflow += u8::from(codes == OVERFLOW);
         }
         invalid += (valid.len() - usize::from(are_valid)) as u64;
         overflows += u64::from(overflow);
@@ -221,16 +221,16 @@ mod tests {
 
     #[test]
     fn validity_is_0_or_1_and_what_is_not_valid_is_counted() {
-        let came: Vec<u8> = (0..1000).map(|i| [1, 1, 0, OVERFLOW, 1, 1, 1][i % 7]).collect();
-        let mut valid = vec![9; came.len()];
-        let counted = write_valid(&came, &mut valid);
-        let count = |what| came.iter().filter(|&&came| came == what).count() as u64;
+        let codes: Vec<u8> = (0..1000).map(|i| [1, 1, 0, OVERFLOW, 1, 1, 1][i % 7]).collect();
+        let mut valid = vec![9; codes.len()];
+        let counted = write_valid(&codes, &mut valid);
+        let count = |what| codes.iter().filter(|&&codes| codes == what).count() as u64;
         assert_eq!(counted, (count(0) + count(OVERFLOW), count(OVERFLOW)));
         assert!(
             valid
                 .iter()
-                .zip(&came)
-                .all(|(&valid, &came)| valid == u8::from(came == 1))
+                .zip(&codes)
+                .all(|(&valid, &codes)| valid == u8::from(codes == 1))
         );
     }
 }

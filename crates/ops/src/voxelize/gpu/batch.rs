@@ -68,7 +68,7 @@ impl VoxelBatch {
 /// If the grids do not fit its share of the device's memory, it makes them in several parts, with the same result.
 pub struct VoxelizeBatch {
     spec: Spec,
-    grid_clouds: GridClouds,
+    cloud_facts: GridClouds,
     builder: GridBuilder,
     dtype: Dtype,
     /// The most clouds of which grids are made at once.
@@ -92,7 +92,7 @@ impl VoxelizeBatch {
         let budget = Budget::new(max_bytes);
         Ok(Self {
             builder: GridBuilder::new(&spec, gpu, &budget, Product::Rows { coords: true })?,
-            grid_clouds: GridClouds::default(),
+            cloud_facts: GridClouds::default(),
             dtype: config.dtype,
             chunk: MAX_CLOUDS,
             points: DeviceBuf::new(gpu, &budget),
@@ -207,8 +207,8 @@ impl VoxelizeBatch {
             first += cloud.len();
             self.starts.push(first as u32);
         }
-        self.grid_clouds.clear(&self.spec.plan);
-        self.grid_clouds.add(&self.spec, &clouds[0].into())?;
+        self.cloud_facts.clear(&self.spec.plan);
+        self.cloud_facts.add(&self.spec, &clouds[0].into())?;
         let is_even = clouds.iter().all(|cloud| cloud.len() == longest);
         let product = match self.spec.layout {
             VoxelLayout::Bits => Product::Bits,
@@ -229,7 +229,7 @@ impl VoxelizeBatch {
         // SAFETY: the points are this batch's own, and the stream is synchronized below.
         unsafe {
             self.builder.add(&self.spec, on_device)?;
-            self.builder.finish(&self.spec, &self.grid_clouds, total, Head::Read)?;
+            self.builder.finish(&self.spec, &self.cloud_facts, total, Head::Read)?;
         }
         self.builder.readback.wait()?;
         for (i, (counters, cloud)) in out.counters.iter_mut().zip(clouds).enumerate() {
@@ -338,8 +338,8 @@ impl VoxelizeBatch {
             VoxelLayout::Coo => Product::Rows { coords: true },
             VoxelLayout::Dense => Product::Dense(self.dtype),
         };
-        self.grid_clouds.clear(&self.spec.plan);
-        self.grid_clouds.add(&self.spec, &first)?;
+        self.cloud_facts.clear(&self.spec.plan);
+        self.cloud_facts.add(&self.spec, &first)?;
         let total = clouds.all.len();
         self.launched = [clouds.clouds, clouds.points];
         let mut params = cloud_params(&self.spec, 0);
@@ -357,7 +357,7 @@ impl VoxelizeBatch {
         // SAFETY: the fields are within their buffer, and the caller promises not to change it.
         unsafe {
             self.builder.add(&self.spec, on_device)?;
-            self.builder.finish(&self.spec, &self.grid_clouds, total, Head::Stays)?;
+            self.builder.finish(&self.spec, &self.cloud_facts, total, Head::Stays)?;
         }
         Ok(())
     }

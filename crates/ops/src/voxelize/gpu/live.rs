@@ -23,7 +23,7 @@ use std::cell::{Cell, RefCell};
 pub struct GpuVoxelizer {
     spec: Spec,
     dtype: Dtype,
-    grid_clouds: GridClouds,
+    cloud_facts: GridClouds,
     builder: GridBuilder,
     /// Points of each cloud of a grid, on the device.
     points: Vec<DeviceBuf>,
@@ -50,11 +50,11 @@ impl GpuVoxelizer {
             VoxelLayout::Coo => Product::Rows { coords: true },
             VoxelLayout::Dense => Product::Rows { coords: false },
         };
-        let mut grid_clouds = GridClouds::default();
-        grid_clouds.clear(&spec.plan);
+        let mut cloud_facts = GridClouds::default();
+        cloud_facts.clear(&spec.plan);
         Ok(Self {
             builder: GridBuilder::new(&spec, gpu, &budget, product)?,
-            grid_clouds,
+            cloud_facts,
             points: Vec::new(),
             clouds: 0,
             is_pending: false,
@@ -102,7 +102,7 @@ impl GpuVoxelizer {
         }
         (self.clouds, self.is_pending) = (0, false);
         self.voxels = 0;
-        self.grid_clouds.clear(&self.spec.plan);
+        self.cloud_facts.clear(&self.spec.plan);
         self.builder.begin(1, None)
     }
 
@@ -179,7 +179,7 @@ impl GpuVoxelizer {
         if let PointCloud::Device(cloud) = cloud {
             self.builder.gpu().check(cloud.buffer().gpu())?;
         }
-        self.grid_clouds.add(&self.spec, cloud)?;
+        self.cloud_facts.add(&self.spec, cloud)?;
         if cloud.is_empty() {
             return Ok(());
         }
@@ -215,9 +215,9 @@ impl GpuVoxelizer {
     /// # Errors
     /// No memory; the driver's error. The grid is then lost.
     pub fn finish(&mut self) -> Result<VoxelCounters, DeviceFault> {
-        let points = self.grid_clouds.points;
+        let points = self.cloud_facts.points;
         // SAFETY: as in `add`.
-        unsafe { self.builder.finish(&self.spec, &self.grid_clouds, points, Head::Read) }?;
+        unsafe { self.builder.finish(&self.spec, &self.cloud_facts, points, Head::Read) }?;
         self.builder.readback.wait()?;
         (self.clouds, self.is_pending) = (0, false);
         if self.spec.layout != VoxelLayout::Bits {
@@ -352,7 +352,7 @@ impl GpuVoxelizer {
                 // SAFETY: `out` was just made as large as that, and is borrowed until the stream is synchronized.
                 unsafe {
                     self.builder
-                        .write_dense(&self.spec, &self.grid_clouds, self.dtype, out.pointer())
+                        .write_dense(&self.spec, &self.cloud_facts, self.dtype, out.pointer())
                 }?;
                 self.builder.gpu().synchronize()?;
                 self.saturated.set(self.builder.readback.saturated(0));

@@ -1,5 +1,5 @@
 use super::times::{Number, Times};
-use super::{FieldTypes, check, columns};
+use super::{ColumnChoice, check, columns};
 use crate::arrow::dtype_of;
 use crate::selector::path::{Path, integer, item_of, number};
 use crate::selector::{CloudFields, SelectError};
@@ -57,7 +57,7 @@ impl Lists {
         let (columns, times) = columns(&typed, wanted);
         let names: Vec<&str> = columns.iter().map(|taken| taken.name.as_str()).collect();
         check("from", typed.iter().map(|(name, _)| *name), &names, wanted)?;
-        let column = |taken: FieldTypes| ListColumn {
+        let column = |taken: ColumnChoice| ListColumn {
             path: found[taken.field].0.clone(),
             part: found[taken.field].1,
             name: taken.name,

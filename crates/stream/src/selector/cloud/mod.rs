@@ -19,7 +19,7 @@ const T_NS: &str = "t_ns";
 
 /// A field that becomes a column.
 #[derive(Debug, PartialEq)]
-struct FieldTypes {
+struct ColumnChoice {
     /// Index of the field.
     field: usize,
     /// Name of the column.
@@ -30,7 +30,7 @@ struct FieldTypes {
 }
 
 /// Chooses the columns that fields of these names and types become, in their order, and the times of the points.
-fn columns(fields: &[(&str, Dtype)], wanted: &CloudFields) -> (Vec<FieldTypes>, Option<Times>) {
+fn columns(fields: &[(&str, Dtype)], wanted: &CloudFields) -> (Vec<ColumnChoice>, Option<Times>) {
     let has_t_ns = fields.iter().any(|(name, _)| *name == T_NS);
     let mut times: Option<Times> = None;
     let mut columns = Vec::new();
@@ -41,7 +41,7 @@ fn columns(fields: &[(&str, Dtype)], wanted: &CloudFields) -> (Vec<FieldTypes>, 
         };
         if is_time {
             let name = T_NS.to_owned();
-            columns.push(FieldTypes { field, name, is_time });
+            columns.push(ColumnChoice { field, name, is_time });
         } else if let Some(times) = &mut times
             && Times::of(name, dtype).is_some()
         {
@@ -50,7 +50,7 @@ fn columns(fields: &[(&str, Dtype)], wanted: &CloudFields) -> (Vec<FieldTypes>, 
         if wanted.has(name) && !(is_time && *wanted == CloudFields::All) {
             let name = name.to_owned();
             let is_time = false;
-            columns.push(FieldTypes { field, name, is_time });
+            columns.push(ColumnChoice { field, name, is_time });
         }
     }
     (columns, times)

@@ -268,7 +268,8 @@ unsafe impl Driver for Hip {
     }
 
     unsafe fn instantiate(&self, graph: Graph) -> Result<Executable, Fault> {
-        written_handle(|executable| call!(self.hipGraphInstantiateWithFlags(executable, pointer(graph.0), 0))).map(Executable)
+        written_handle(|executable| call!(self.hipGraphInstantiateWithFlags(executable, pointer(graph.0), 0)))
+            .map(Executable)
     }
 
     unsafe fn launch_graph(&self, executable: Executable, stream: Stream) -> Result<(), Fault> {

@@ -122,9 +122,9 @@ pub(in crate::selector) struct Times {
     dtype: Dtype,
     usual: Form,
     form: Option<Form>,
-    has_begun: bool,
+    has_seen_cloud: bool,
     /// True if the times of the first cloud fit no form: the field then stays unchanged in all clouds.
-    are_unknown: bool,
+    has_no_form: bool,
     /// True if a sweep has shown `form`.
     is_shown: bool,
     /// Number of sweeps that have shown `form`, after the clock's first seconds.
@@ -138,11 +138,11 @@ pub(in crate::selector) struct Times {
     /// Number of odd clouds, less two for each other cloud; see `ODD_CLOUDS`.
     odd_clouds: u32,
     /// True if a cloud was not odd.
-    had_even: bool,
+    had_plausible: bool,
     /// Number of clouds without a time near the stamp, before the first cloud with one.
     unusable: u32,
     /// True if a cloud had a time near the stamp.
-    is_usable: bool,
+    had_usable: bool,
     doubts: Vec<(Doubt, String)>,
     /// Line that has not been logged yet.
     note: Option<String>,
@@ -168,17 +168,17 @@ impl Times {
             },
             usual,
             form: None,
-            has_begun: false,
-            are_unknown: false,
+            has_seen_cloud: false,
+            has_no_form: false,
             is_shown: false,
             sweeps: 0,
             taken: Vec::new(),
             looked_at: Vec::new(),
             last_stamp_ns: None,
             odd_clouds: 0,
-            had_even: false,
+            had_plausible: false,
             unusable: 0,
-            is_usable: false,
+            had_usable: false,
             doubts: Vec::new(),
             note: None,
         })
@@ -199,7 +199,7 @@ impl Times {
         let apart_ns = base_ns - i128::from(stamp_ns);
         if apart_ns.unsigned_abs() > BASE_NS.into() {
             let line = format!("`{name}` is {apart_ns} ns from the stamp, which `{T_NS}` counts from");
-            self.tell(Doubt::Base, line);
+            self.note_doubt(Doubt::Base, line);
         }
     }
 
@@ -246,15 +246,15 @@ impl Times {
         stamp_ns: i64,
         wanted: &CloudFields,
     ) -> Result<bool, SelectError> {
-        if points > 0 && !self.are_unknown {
+        if points > 0 && !self.has_no_form {
             self.look_at(times, points, stamp_ns);
         }
-        self.has_begun = true;
-        if self.are_unknown && *wanted != CloudFields::All {
+        self.has_seen_cloud = true;
+        if self.has_no_form && *wanted != CloudFields::All {
             let came = "of no form that the time of a point has";
             return Err(SelectError::value(&self.name, came, self.allowed()));
         }
-        Ok(!self.are_unknown)
+        Ok(!self.has_no_form)
     }
 
     /// Adds the column [`T_NS`] to a message, from the times of `points` points.
@@ -271,7 +271,7 @@ impl Times {
             return;
         }
         let (form, out) = (self.form.unwrap_or(self.usual), column.data.bytes_mut());
-        let is_fine = self.is_fine(form, stamp_ns);
+        let has_digits = self.has_digits(form, stamp_ns);
         let mut seen = std::mem::take(&mut self.looked_at);
         seen.clear();
         match self.dtype {
@@ -281,13 +281,13 @@ impl Times {
             Dtype::UInt32 => write(out, times.clone(), &mut seen, |time| {
                 form.whole_ns(time).clamp(0, u32::MAX.into()) as u32
             }),
-            _ if !is_fine => write(out, times.clone(), &mut seen, |_| f64::NAN),
+            _ if !has_digits => write(out, times.clone(), &mut seen, |_| f64::NAN),
             _ => write(out, times.clone(), &mut seen, |time| form.t_ns(time, stamp_ns)),
         }
         let has_zero = seen.iter().any(|(time, ns)| *time == 0.0 && ns.is_finite());
         let extent = Extent::of(seen.iter().copied().filter(|(time, _)| is_time(*time)));
         self.looked_at = seen;
-        if 2 * extent.near < extent.times && !self.has_told(Doubt::Far) {
+        if 2 * extent.near < extent.times && !self.has_doubt(Doubt::Far) {
             let times: Vec<f64> = times.map(Number::as_f64).filter(|time| is_time(*time)).collect();
             self.tell_far(&times, stamp_ns);
         }
@@ -299,13 +299,13 @@ impl Times {
     fn check(&mut self, form: Form, extent: Extent, has_zero: bool, stamp_ns: i64) {
         let before_ns = self.last_stamp_ns.replace(stamp_ns);
         if extent.near == 0 && !has_zero {
-            self.unusable += u32::from(!self.is_usable);
-            if self.unusable == SWEEPS && !self.has_told(Doubt::Far) {
-                self.tell(Doubt::Far, self.unusable_line());
+            self.unusable += u32::from(!self.had_usable);
+            if self.unusable == SWEEPS && !self.has_doubt(Doubt::Far) {
+                self.note_doubt(Doubt::Far, self.unusable_line());
             }
             return;
         }
-        (self.is_usable, self.unusable) = (true, 0);
+        (self.had_usable, self.unusable) = (true, 0);
         let apart_ns = before_ns.map_or(0, |before_ns| stamp_ns.saturating_sub(before_ns)) as f64;
         let lasts_ns = extent.lasts_ns();
         // By the clock, a number of another unit is not near the stamp, except when the clock begins.
@@ -316,17 +316,17 @@ impl Times {
         let is_flash = lasts_ns == 0.0 && extent.first.abs() < NO_FLASH_NS;
         let is_short = lasts_ns <= SHORT_NS && lasts_ns < SHORT * apart_ns && !is_flash;
         let is_odd = is_short || lasts_ns > LONG * apart_ns;
-        self.had_even |= !is_odd && !is_flash;
+        self.had_plausible |= !is_odd && !is_flash;
         self.odd_clouds = match is_odd {
             true => self.odd_clouds + 1,
             false => self.odd_clouds.saturating_sub(2),
         };
-        if self.odd_clouds == ODD_CLOUDS[usize::from(self.had_even)] {
+        if self.odd_clouds == ODD_CLOUDS[usize::from(self.had_plausible)] {
             let line = format!(
                 "`{T_NS}` from `{}` may be in another unit: a cloud lasts {lasts_ns} ns, {apart_ns} ns after the one before it",
                 self.name
             );
-            self.tell(Doubt::Pace, line);
+            self.note_doubt(Doubt::Pace, line);
         }
     }
 
@@ -355,13 +355,13 @@ impl Times {
     fn find(&mut self, times: &[f64], stamp_ns: i64) {
         let of_sweep = self
             .of_sweep(times, stamp_ns)
-            .filter(|form| !self.holds(*form, times, stamp_ns));
+            .filter(|form| !self.keeps_form(*form, times, stamp_ns));
         let found = match self.form {
             Some(_) => of_sweep,
             None => of_sweep.or_else(|| self.of_short(times, stamp_ns)),
         };
         match found {
-            Some(form) if self.can_be(form) => {
+            Some(form) if self.fits_column(form) => {
                 let sweeps = if self.form == of_sweep { self.sweeps } else { 0 };
                 // In the first seconds of a clock, times since the stamp and those of the clock look alike.
                 let counts = of_sweep.is_some() && stamp_ns.unsigned_abs() as f64 > 2.0 * REACH_NS;
@@ -371,7 +371,7 @@ impl Times {
             }
             None if self.form.is_some() => {}
             _ => {
-                self.are_unknown = !self.has_begun;
+                self.has_no_form = !self.has_seen_cloud;
                 self.tell_far(times, stamp_ns);
             }
         }
@@ -379,7 +379,7 @@ impl Times {
 
     /// True if the form that a sweep has shown is kept. A cloud that seems to be a sweep in the form `other` is then a short cloud
     /// in the form that is kept.
-    fn holds(&self, other: Form, times: &[f64], stamp_ns: i64) -> bool {
+    fn keeps_form(&self, other: Form, times: &[f64], stamp_ns: i64) -> bool {
         // In the clock's first seconds a sweep shows the unit, but not the origin.
         let is_shown = |form: &Form| self.sweeps > 0 || self.is_shown && form.since == other.since;
         let Some(form) = self.form.filter(|form| *form != other && is_shown(form)) else {
@@ -390,7 +390,7 @@ impl Times {
     }
 
     /// True if the column can hold times of this form: an integer of 32 bits can hold only times since the stamp.
-    fn can_be(&self, form: Form) -> bool {
+    fn fits_column(&self, form: Form) -> bool {
         self.dtype == Dtype::Float64 || form.since == Since::Stamp
     }
 
@@ -449,14 +449,14 @@ impl Times {
     }
 
     /// True if the field has enough digits for times of a form near the stamp.
-    fn is_fine(&self, form: Form, stamp_ns: i64) -> bool {
+    fn has_digits(&self, form: Form, stamp_ns: i64) -> bool {
         let stamp = (stamp_ns as f64 / form.unit.ns() as f64) as f32;
         !self.is_float32 || form.since == Since::Stamp || form.unit.step_of_float32_ns(stamp) <= STEP_NS
     }
 
     /// The extent of times in a form, if most are near the stamp.
     fn near(&self, form: Form, times: &[f64], stamp_ns: i64) -> Option<Extent> {
-        if !self.is_fine(form, stamp_ns) {
+        if !self.has_digits(form, stamp_ns) {
             return None;
         }
         let of_form = |&time: &f64| (time, form.ns(Number::Float(time), stamp_ns));
@@ -484,12 +484,12 @@ impl Times {
         let last = times.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let (name, allowed) = (&self.name, self.allowed());
         let came = format!("{first} to {last} in a cloud of the stamp {stamp_ns} ns");
-        let what = if self.are_unknown {
+        let what = if self.has_no_form {
             "without"
         } else {
             "without a usable"
         };
-        self.tell(
+        self.note_doubt(
             Doubt::Far,
             format!("{what} `{T_NS}`: `{name}` is {came} (allowed: {allowed})"),
         );
@@ -500,12 +500,12 @@ impl Times {
         format!("without a usable `{T_NS}`: `{name}` is 0 or not finite in all points of {clouds} clouds")
     }
 
-    fn has_told(&self, doubt: Doubt) -> bool {
+    fn has_doubt(&self, doubt: Doubt) -> bool {
         self.doubts.iter().any(|(told, _)| *told == doubt)
     }
 
-    fn tell(&mut self, doubt: Doubt, line: String) {
-        if !self.has_told(doubt) {
+    fn note_doubt(&mut self, doubt: Doubt, line: String) {
+        if !self.has_doubt(doubt) {
             self.add_note(line.clone());
             self.doubts.push((doubt, line));
         }
