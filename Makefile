@@ -1,12 +1,12 @@
-# `make demo` runs the default dataflow, `make test` every test, `make check` the checks that a change seldom trips over.
-# Each does its own set-up; a second run skips it.
+# `make demo` runs the default dataflow, `make test` the tests, `make check` the checks that a change seldom trips over.
+# Each target does its own set-up, which a second run skips.
 # Needs Rust (1.95), Python (3.11) with venv, g++. There is one cargo profile, release: a second one would
 # build dora twice.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-# The order of the checks is meant, and cargo uses every core by itself.
+# The order of the checks is deliberate, and cargo uses every core by itself.
 .NOTPARALLEL:
 
 PYTHON ?= python3
@@ -56,7 +56,7 @@ sensors: build
 	$(CARGO) build --release --locked --example sensors
 	dora run examples/sensors.yml --log-level info
 
-# Sensors as other software sends them: docs/sensors.md.
+# Messages of sensors as other software sends them: docs/sensors.md.
 hub: build out/encoder.onnx
 	dora run examples/hub.yml --log-level info
 
@@ -65,16 +65,16 @@ offline: build
 	python examples/offline/arrays.py out/offline
 	dora run examples/offline.yml --log-level info
 
-# A policy of LeRobot, made here: examples/lerobot/README.md. PyTorch and what it needs take 7 GB.
+# A policy of LeRobot, made here: examples/lerobot/README.md. PyTorch and its dependencies take 7 GB.
 lerobot: build python-policies out/lerobot/diffusion/robocache.json
 	.venv-policies/bin/dora run examples/lerobot.yml --log-level info
 
-# What a contributor needs. Cheap checks first; the closing lines of cargo and pytest come last.
+# The checks that a contributor needs. Cheap ones come first; the closing lines of cargo and pytest come last.
 test: check-format check-dataflows clippy test-rust check-layout test-gpu test-python
 	@echo "make test: all passed"
 
-# The rest: comments, licences, kernels against their sources, the documentation of all; the features one by one and the
-# emulator in its variants. Continuous integration leaves the last two out where a change can't touch them: .ci/run.
+# The other checks: comments, licences, kernels against their sources, all documentation, the features one by one, and the
+# emulator in its variants. Continuous integration leaves the last two out if a change can't touch them: .ci/run.
 check: check-always check-engine test-emulator
 	@echo "make check: all passed"
 
@@ -83,7 +83,7 @@ check-always: check-prose check-licences check-kernels check-hip doc
 check-format:
 	$(CARGO) fmt --all --check
 
-# How doc comments begin, and phrases at which a reader stops.
+# Checks how doc comments begin, and looks for phrases at which a reader stops.
 check-prose:
 	$(PYTHON) tests/prose.py
 
@@ -91,25 +91,25 @@ check-prose:
 check-licences: .venv/.stamp
 	$(CARGO) deny --workspace --locked check licenses bans sources
 
-# Known vulnerabilities, by the database of RustSec. It is fetched from GitHub, so that this is no part of `make test`.
+# Known vulnerabilities, by the database of RustSec. It is fetched from GitHub, so this is not part of `make test`.
 advisories: .venv/.stamp
 	$(CARGO) deny --workspace --locked check advisories
 
 check-dataflows: .venv/.stamp
 	python tests/dataflows.py
 
-# The structs that Rust hands to the kernels are theirs, and the kernels wait for each other. It runs after test-rust, which
-# builds the tests that write what Rust says.
+# Checks that Rust and the kernels agree on their structs, and that kernels wait for each other. Runs after test-rust, which
+# builds the tests that write Rust's side.
 check-layout:
 	$(CARGO) test --release --workspace --locked --lib --quiet the_layout_is_written
 	$(PYTHON) tests/layout.py
 
-# The kernels that are checked in are those that the pinned compilers make, and drivers of CUDA 12 can take theirs.
+# Checks that the pinned compilers make the kernels that are checked in, and that drivers of CUDA 12 can load those for them.
 check-kernels: $(BUILT_KERNELS) target/kernels/.checked-cuda12
 	@for fatbin in kernels/*.fatbin $(patsubst target/%,%,$(BUILT_KERNELS)); do cmp $$fatbin target/$$fatbin \
 	  || { echo "$$fatbin is not what its source compiles to: run make kernels, and check it in" >&2; exit 1; }; done
 
-# So are those for AMD. Where clang is not installed, or is another one, it says that it skips.
+# The same check for AMD's kernels. If clang is not installed, or is another version, it says that it skips.
 check-hip: .venv/.stamp
 	python kernels/hip/compile.py check
 
@@ -120,8 +120,8 @@ doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps --locked
 
 # The library without dora and without CUDA: neither is among its dependencies, its own tests pass,
-# and its documentation has no warning. Then with CUDA; with dora and HIP it is looked at and not built: cargo would
-# build all of dora again, since the command's dependencies want other features of what dora depends on.
+# and its documentation has no warning. The same with CUDA. With dora and HIP, clippy checks it without building it: cargo would
+# build all of dora again, since the command needs other features of dora's dependencies.
 LAYERS := robocache-yaml robocache-device robocache-geometry robocache-kinematics robocache-time robocache-stream robocache-ops robocache
 ENGINE := --no-default-features $(addprefix -p ,$(LAYERS)) --locked
 check-engine:
@@ -140,22 +140,21 @@ test-rust: emulator-plain
 test-gpu: emulator-plain
 	tests/emulator/run --plain
 
-# The same with threads in another order, under sanitizers, with a watch on shared memory, as other drivers.
+# The same tests with threads in another order, under sanitizers, with a watch on shared memory, and as other drivers.
 test-emulator: emulator
 	tests/emulator/run
 
-# After test-rust, so that what both build is built once.
-# Tests wait more than they compute, so there is one more at a time than cores; with twice as many, dataflows whose senders do
-# not wait for anybody lost messages at the start.
+# Runs after test-rust, so that crates of both are built once. Tests wait more than they compute, so there is one worker more
+# than cores. With twice as many, dataflows whose senders do not wait for consumers lost messages at the start.
 PYTEST_WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 test-python: build python out/policy.onnx out/encoder.onnx emulator-plain | test-rust
 	python -m pytest tests python/tests -n $(PYTEST_WORKERS) --dist loadgroup
 
-# LeRobot's policies on PyTorch, which takes 7 GB: no part of `make test`.
+# LeRobot's policies on PyTorch, which takes 7 GB: not part of `make test`.
 test-policies: build python-policies out/lerobot/diffusion/robocache.json
 	$(POLICIES) -m pytest tests/test_lerobot.py
 
-# The viewer with Rerun, which takes 500 MB: in `make test` what needs Rerun is skipped.
+# The viewer with Rerun, which takes 500 MB: `make test` skips the tests that need Rerun.
 test-view: build python-view
 	$(VIEW) -m pytest tests/test_view.py tests/test_view_drawing.py
 
@@ -170,11 +169,12 @@ target/kernels/.checked-cuda12: $(CUDA12_KERNELS) kernels/cuda12.py docs/gpu.md
 	$(PYTHON) kernels/cuda12.py check $(CUDA12_KERNELS)
 	@touch $@
 
-# The CUDA kernels, with the compilers of kernels/requirements.txt. A build takes the checked-in ones and needs none.
+# Compiles the CUDA kernels, with the compilers of kernels/requirements.txt. A build takes the checked-in kernels, and needs no
+# compiler of CUDA.
 kernels: $(BUILT_KERNELS)
 	cp $^ kernels/
 
-# Those for AMD GPUs, with clang 22: on Debian 12, apt-get install clang-22 lld-22.
+# Compiles the kernels for AMD GPUs, with clang 22: on Debian 12, apt-get install clang-22 lld-22.
 kernels-hip: .venv/.stamp
 	python kernels/hip/compile.py write
 
@@ -182,7 +182,7 @@ target/kernels/%.fatbin: kernels/%.cu $(wildcard kernels/*.cuh) kernels/nvcc.opt
 	@mkdir -p $(@D)
 	target/nvcc/nvidia/cu13/bin/nvcc --options-file kernels/nvcc.options --threads 0 --output-file $@ $<
 
-# Drivers before CUDA 12.4 can't read what is compressed for size.
+# Drivers before CUDA 12.4 can't read images that are compressed for size.
 target/kernels/%.cuda12.fatbin: kernels/%.cu $(wildcard kernels/*.cuh) kernels/cuda12.py target/nvcc/.stamp
 	@mkdir -p $(@D)
 	$(PYTHON) kernels/cuda12.py compile $< target/kernels/$*.ptx
@@ -214,8 +214,8 @@ python-policies: python .venv-policies/.stamp
 python-view: python .venv-view/.stamp
 	$(VIEW) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall target/wheels/*.whl nodes/view
 
-# What a release hands out for this machine's architecture: docs/install.md. maturin tags its wheel with the oldest glibc that
-# has what it needs.
+# The archive of a release, for this machine's architecture: docs/install.md. maturin tags its wheel with the oldest glibc that
+# the wheel can run on.
 TARGET ?= $(shell rustc -vV | sed -n 's/^host: //p')
 archive: build out/policy.onnx
 	rm -rf target/archive
@@ -224,19 +224,19 @@ archive: build out/policy.onnx
 	python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir target/archive/wheels nodes/view
 	python packaging/archive.py --target $(TARGET) --built target/release --wheels target/archive/wheels --out target/archive
 
-# Unpacked elsewhere, without anything of this checkout. It installs what the archive says, and runs its demo.
+# Unpacks the archive elsewhere, installs what it says, and runs its demo, without anything of this checkout.
 test-archive: archive
 	python -m pytest packaging/test_archive.py
 
-# Cheap when nothing has changed.
+# The emulator in all variants: cheap if nothing has changed.
 emulator:
 	@$(MAKE) --no-print-directory -j 2 -f tests/emulator/Makefile
 
-# Without the sanitized one and the one that watches shared memory.
+# The emulator without two variants: the sanitized one, and the one that watches shared memory.
 emulator-plain:
 	@$(MAKE) --no-print-directory -j 2 -f tests/emulator/Makefile plain hip broken target/emulator/self_test
 
-# How far interpolated values are from the truth and from SciPy's: the tables of docs/accuracy.md.
+# Measures how far interpolated values are from the truth and from SciPy's: the tables of docs/accuracy.md.
 accuracy: build
 	python tests/accuracy.py
 
@@ -244,8 +244,8 @@ accuracy: build
 bench: .venv/.stamp
 	python benches/run.py
 
-# The figures of a GPU, which must be there, as must a Python with PyTorch, Triton and CuPy. benches/gpu_run.sh does the
-# measuring, and can do so where there is no cargo.
+# The figures of a GPU. They need a GPU, and a Python with PyTorch, Triton and CuPy: `PEERS_PYTHON`. benches/gpu_run.sh measures,
+# and can do so where there is no cargo.
 PEERS_PYTHON ?= python3
 bench-gpu: .venv/.stamp
 	$(CARGO) build --release --workspace --locked
@@ -264,7 +264,7 @@ bench-modes: .venv/.stamp
 bench-loader: python-policies
 	$(POLICIES) benches/lerobot_loader.py
 
-# What a message costs the viewer: the table of nodes/view/README.md.
+# The cost of a message in the viewer: the table of nodes/view/README.md.
 bench-view: python-view
 	$(VIEW) benches/view.py
 
@@ -272,7 +272,7 @@ bench-view: python-view
 bench-lerobot: build .venv-policies/.stamp
 	$(POLICIES) benches/lerobot_writer.py
 
-# What bounds the kernels, by Nsight Compute.
+# The limits that bound the kernels, by Nsight Compute.
 profile-gpu: .venv/.stamp
 	$(CARGO) build --release --workspace --locked
 	mkdir -p out

@@ -2,8 +2,8 @@
 
     benches/bursts.py [SECONDS]
 
-Counts what a recorder got, with dora's transport as it comes and with `robocache.wait_for_consumers`, where one process
-sends both and where each has its own. Needs the release binaries and the package (`make build python`).
+Counts the messages that a recorder got, with dora's default transport and with `robocache.wait_for_consumers`. One process
+sends both streams, or each stream has its own. Needs the release binaries and the package (`make build python`).
 """
 
 import os
@@ -18,7 +18,7 @@ S = 1_000_000_000
 
 
 def sender(kinds: str, seconds: float, waits: bool) -> None:
-    """The node: `kinds` are the outputs that it has."""
+    """Runs the sending node; `kinds` are its outputs."""
     import numpy as np
     import robocache as rc
 
@@ -42,7 +42,7 @@ def sender(kinds: str, seconds: float, waits: bool) -> None:
 
 
 def lost(folder: pathlib.Path, processes: list[str], seconds: float, waits: bool) -> dict[str, int]:
-    """Runs the dataflow in a folder, and counts what did not arrive."""
+    """Runs the dataflow in a folder, and counts the messages that did not arrive."""
     import pyarrow as pa
     from harness import Flow
 
@@ -76,7 +76,7 @@ def main() -> None:
         for waits in (False, True):
             with tempfile.TemporaryDirectory() as folder:
                 missing = lost(pathlib.Path(folder), processes, seconds, waits)
-            how = "wait_for_consumers" if waits else "as it comes"
+            how = "wait_for_consumers" if waits else "default transport"
             print(
                 f"{len(processes)} sending: {how:<20} lost {missing['samples']} samples, {missing['clouds']} clouds",
                 flush=True,

@@ -1,16 +1,16 @@
-"""Joins rows of robocache-bench and of `peers.py gpu` into tables and a plot, and holds them against the targets.
+"""Joins rows of robocache-bench and of `peers.py gpu` into tables and a plot, and compares them with the targets.
 
     python benches/compare.py ROWS.jsonl ... [--note TEXT] [--write]
     python benches/compare.py --before ROWS.jsonl ROWS.jsonl ...
 
-Prints the tables. With --write they go between the markers of docs/performance.md: `<!-- gpu -->` (targets),
-`<!-- gpu-bounds -->` (figures that are held against the machine itself), `<!-- gpu-rows -->` (all) and `<!-- gpu-more -->` (several
-devices, dataflows), and the plot to docs/performance-gpu.svg. A table of which there are no rows stays as it is. Rows that
-are held against each other must be of one run on one machine: what the rows say of that stands under the tables. A row that
-came more than once counts as its last.
+Prints the tables. With --write they go between the markers of docs/performance.md, and the plot to
+docs/performance-gpu.svg. The markers are `<!-- gpu -->` (targets), `<!-- gpu-bounds -->` (figures compared with the machine
+itself), `<!-- gpu-rows -->` (all rows) and `<!-- gpu-more -->` (several devices, dataflows). A table without rows stays as it
+is. Rows that are compared with each other must be from one run on one machine; the note under the tables says whether they
+are. If a row occurs more than once, the last one counts.
 
-With --before it sets robocache's rows beside those of an earlier state, and exits with 1 if one became slower by more than
-3 %.
+With --before it prints robocache's rows beside the rows of an earlier state, and exits with 1 if a row became slower by more
+than 3 %.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from run import PERFORMANCE, ROOT, replace_between, save, subplots, time_text
 PLOT = ROOT / "docs" / "performance-gpu.svg"
 ROOM, ROOM_BYTES = "room, 131072 points, 256x256x256", 131072 * 12
 FUSED = "32x256 of 128+32+16 from 150/1000/5000 bfloat16"
-# What is held against captured torch.compile: at most which share of its time.
+# Rows compared with captured torch.compile, and the largest share of its time that they may take.
 TARGETS = [
     ("resample", "32x50->32x16 bfloat16", 0.5),
     ("resample", "64x4096->1024x32 bfloat16", 0.65),
@@ -49,11 +49,11 @@ TARGETS = [
     ("voxelize", "64 x 65536 uniform points, 256x256x256, dense", 0.75),
     ("voxelize", "64 x 65536 uniform points, 256x256x256, bits", 0.5),
 ]
-# Shapes so large that the memory's rate is what counts
+# Shapes so large that the memory's rate limits them, and the least share of the copy rate
 COPY_SHAPES, COPY_SHARE = ("256x512->256x256", "1024x512->512x128"), 0.75
-# What a row may take of its time before: less would be noise
+# Largest ratio of a row's time to its time before; a smaller change may be noise
 SLOWER = 1.03
-# What is fast enough that four devices count as four
+# Least speed of four devices relative to one
 SCALING = 3.8
 # `auto` may be slower than the better of the two by this much.
 AUTO = 1.1
@@ -83,7 +83,7 @@ class Figures:
         return self.row(*key)["us_p50"]
 
     def peer(self, op: str, config: str, name: str, captured: bool) -> dict:
-        """The fastest row of a peer, which may have been written in several ways: `NAME, WAY`, captured `+ graph`."""
+        """The fastest row of a peer. A peer may have several variants, `NAME, WAY`; captured ones end in `+ graph`."""
         end = " + graph" if captured else ""
 
         def is_of(backend):
@@ -106,7 +106,7 @@ class Figures:
         return list(dict.fromkeys(config for of, config, by, _ in self.rows if of == op and not is_shared(by)))
 
     def caption(self) -> str:
-        """The machine and the commands, whether they are of one run, and how far the caches were from the sets."""
+        """The machine and the commands, a warning if they are not of one run, and the ratio of touched bytes to the cache."""
         if not self.machines:
             return ""
 
@@ -134,7 +134,7 @@ def is_rotated(op: str, config: str, backend: str, scope: str) -> bool:
 
 
 def way_of(row: dict) -> str:
-    """In which of several ways a peer was written."""
+    """The variant of a peer, in brackets; empty if it has one variant only."""
     _, _, way = row["backend"].removesuffix(" + graph").partition(", ")
     return f" ({way})" if way else ""
 
@@ -144,7 +144,7 @@ def us_text(us: float | None) -> str:
 
 
 def target_table(get: Figures) -> list[str]:
-    """Throughput of captured calls of both, and of calls that stand alone."""
+    """Time per call of captured calls, and of calls that are waited for one by one, of robocache and of its peers."""
     lines = [
         "| | torch.compile, captured | Triton, captured | robocache, early start off | robocache | at most | | "
         "alone: torch.compile | alone: robocache |",
@@ -181,13 +181,13 @@ def target_table(get: Figures) -> list[str]:
     return lines
 
 
-def at_most(bound: float, came: float, why: str) -> tuple[str, str, bool]:
-    return f"at most {time_text(bound)} ({why})", time_text(came), came <= bound
+def at_most(bound: float, actual: float, why: str) -> tuple[str, str, bool]:
+    return f"at most {time_text(bound)} ({why})", time_text(actual), actual <= bound
 
 
 def bounds(get: Figures):
-    """Figures held against the machine itself: the name, a function that gives the bound, the measured value, and
-    whether it is met."""
+    """Figures compared with the machine itself: the name, and a function that gives the bound, the measured value, and True
+    if the bound is met."""
     lines = []
     for shape in COPY_SHAPES:
         for dtype in ("bfloat16", "float32"):
@@ -213,16 +213,16 @@ def bounds(get: Figures):
 
 
 def more_bounds(get: Figures):
-    """As `bounds`, of several devices and of dataflows."""
+    """Figures of several devices and of dataflows, in the form of `bounds`."""
     lines = []
     for config in get.configs("dataflow"):
         for percentile in ("us_p50", "us_p99"):
 
             def auto(config=config, percentile=percentile):
-                cpu, cuda, came = (
+                cpu, cuda, actual = (
                     get.row("dataflow", config, backend, "host")[percentile] for backend in ("cpu", "cuda", "auto")
                 )
-                return at_most(AUTO * min(cpu, cuda), came, f"cpu {time_text(cpu)}, cuda {time_text(cuda)}")
+                return at_most(AUTO * min(cpu, cuda), actual, f"cpu {time_text(cpu)}, cuda {time_text(cuda)}")
 
             lines.append((f"dataflow {config}, `auto`, {percentile.removeprefix('us_')}", auto))
     for op, config, scope in shared(get):
@@ -245,8 +245,8 @@ def bound_table(lines) -> list[str]:
     table = ["| | bound | robocache | |", "|---|---|---|---|"]
     for what, held in lines:
         try:
-            bound, came, met = held()
-            table.append(f"| {what} | {bound} | {came} | {'met' if met else '**missed**'} |")
+            bound, actual, met = held()
+            table.append(f"| {what} | {bound} | {actual} | {'met' if met else '**missed**'} |")
         except Missing as missing:
             table.append(f"| {what} | no row: {missing} | | |")
     return table
@@ -270,7 +270,7 @@ def of_copy_text(row: dict) -> str:
     return f"{row['of_copy']:.0%}" if row.get("of_copy") else ""
 
 
-# Columns of the tables of all rows: title, whose row, what of it. A peer's row is its fastest; captured if that is set.
+# Columns of the tables of all rows: title, backend and scope, text of a row. A peer's row is its fastest, captured if True.
 CAPTURED = [
     ("robocache", ("cuda", "device"), lambda row: time_text(row["us_p50"])),
     ("early start off", ("cuda", "device"), lambda row: us_text(row.get("us_early_off"))),
@@ -325,7 +325,7 @@ def row_tables(get: Figures) -> list[str]:
 
 
 def changes(before: Figures, after: Figures) -> tuple[list[str], bool]:
-    """Robocache's rows of the device in two states, and whether none became slower than is allowed."""
+    """Robocache's rows on the device in two states, and True if no row became slower than allowed."""
     lines, is_slower = ["| | before | after | |", "|---|---|---|---|"], False
     for key, was in before.rows.items():
         if key[2:] != ("cuda", "device") or key[0] == "ceiling" or key not in after.rows:
@@ -340,7 +340,7 @@ def changes(before: Figures, after: Figures) -> tuple[list[str], bool]:
 
 
 def more_tables(get: Figures) -> list[str]:
-    """Several devices, and dataflows."""
+    """Tables of several devices, and of dataflows."""
     lines = bound_table(more_bounds(get))
     if shared(get):
         lines += ["", "| shared among devices | 1 | 2 | 4 |", "|---|---|---|---|"]
@@ -411,7 +411,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="+", type=pathlib.Path, metavar="ROWS.jsonl")
     parser.add_argument("--before", type=pathlib.Path, metavar="ROWS.jsonl", help="rows of an earlier state")
-    parser.add_argument("--note", default="", help="what else stands under the tables")
+    parser.add_argument("--note", default="", help="text to add under the tables")
     parser.add_argument("--write", action="store_true", help="write the tables and the plot")
     arguments = parser.parse_args()
     get = read(arguments.rows)

@@ -1,4 +1,4 @@
-"""Source to sink in a dataflow on the CPU, on the GPU, and with `auto`: rows for compare.py on standard output.
+"""Times from source to sink in a dataflow on the CPU, on the GPU, and with `auto`: rows for compare.py on standard output.
 
     python benches/dataflow_devices.py [--runs N] [--seconds N] [--devices cpu cuda auto]
 
@@ -15,7 +15,7 @@ import sys
 from run import ROOT, run_dataflow
 
 FOLDER = ROOT / "benches" / "dataflow"
-# The path that is asked for, what of a source's arguments says how long it runs, and its messages a second
+# The path to report, the pattern and the replacement of the source's argument for its length, and its messages a second
 PATHS = {"fuse": ("fused", r"streams \d+", "streams {}", 50), "voxelize": ("voxels", r"clouds \d+", "clouds {}", 40)}
 
 
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--devices", nargs="+", default=["cpu", "cuda", "auto"])
     arguments = parser.parse_args()
     for name in PATHS:
-        # In turn, so that what else the machine does befalls all alike
+        # Devices take turns, so that other load on the machine affects all of them alike
         results = {device: [] for device in arguments.devices}
         for run in range(arguments.runs):
             for device, taken in results.items():

@@ -1,9 +1,9 @@
-"""Windows of observations for training: RecordingDataset beside a plain NumPy version of the same, one by one and in batches.
+"""Windows of observations for training: RecordingDataset beside a plain NumPy version, one by one and in batches.
 
     python benches/dataset.py [--seconds 600]
 
-Windows of 16 x 149 with masks at 50 Hz, of three made-up streams: camera features of 128 values at 30 Hz, which are held;
-a wrench of 6 at 1 kHz and a state of 15 at 500 Hz, which are interpolated. Both give the same windows, which is checked.
+Windows are 16 x 149 with masks at 50 Hz, from three made-up streams. Camera features of 128 values at 30 Hz are held. A
+wrench of 6 values at 1 kHz and a state of 15 values at 500 Hz are interpolated. The windows of both are checked to be equal.
 """
 
 import argparse
@@ -34,7 +34,7 @@ CONFIG = {
 
 
 class Plain:
-    """The windows in NumPy: of each modality one search for all rows, one gather on each side, one interpolation."""
+    """The windows in NumPy: for each modality one search for all rows, one gather on each side, and one interpolation."""
 
     def __init__(self, streams: dict, targets: np.ndarray):
         self.streams = [(m, *streams[m["input"]]) for m in CONFIG["modalities"]]
@@ -43,7 +43,7 @@ class Plain:
         self.steps = np.arange(1 - CONFIG["window"], 1) * (20 * MS)
 
     def __getitem__(self, i) -> dict[str, np.ndarray]:
-        """A window, or with an array of indices as many."""
+        """A window, or several if `i` is an array of indices."""
         t = self.targets[i, ..., None] + self.steps if np.ndim(i) else self.targets[i] + self.steps
         fused = np.zeros((*t.shape, self.offsets[-1]), np.float32)
         valid = np.empty((*t.shape, len(self.streams)), bool)

@@ -1,7 +1,7 @@
 //! The cost of diagnostics: `cargo bench --profile release --bench diagnostics`, one JSON line per row.
 //!
-//! A minute of a wrench at 1 kHz and camera features at 30 Hz, fused at 50 Hz, through a graph as a node runs it, with and
-//! without diagnostics; and a report of them.
+//! A minute of a wrench at 1 kHz and camera features at 30 Hz, fused at 50 Hz, goes through a graph as in a node, with and
+//! without diagnostics. A report of the diagnostics is timed, too.
 
 use robocache::prelude::*;
 use std::hint::black_box;
@@ -14,7 +14,7 @@ const CONFIG: &str = "device: cpu\nplugins: [fuse: { rate_hz: 50, window: 16, ma
 const MESSAGES: i64 = 60_000;
 const RUNS: usize = 11;
 
-/// Overwrites what it gets.
+/// Sink that overwrites one message with each message that it gets.
 #[derive(Default)]
 struct Overwrite(Message);
 
@@ -38,7 +38,7 @@ fn message(values: usize) -> Message {
     message
 }
 
-/// ns of a message of the wrench, what it makes due included; and of a report.
+/// Time of a message of the wrench, with the observations that it makes due, and of a report, ns.
 fn measure(is_gathered: bool) -> Result<(f64, f64), AppError> {
     let config = Config::parse(Path::new("robot.yml"), CONFIG)?;
     let app = App::new().with_config(config).add_plugins(plugins::all());

@@ -1,8 +1,8 @@
 //! The cost of an observation: `cargo bench --profile release --bench fuse`, one JSON line per row.
 //!
 //! Twenty seconds of a robot: camera features at 30 Hz, proprioception at 500 Hz, a wrench at 1 kHz, fused at 50 Hz into
-//! windows of 16 rows. An observation is everything from the arrival of the sample that makes it due to the last value
-//! and mask in the caller's buffers.
+//! windows of 16 rows. The time of an observation is from the arrival of the sample that makes it due to the last value and
+//! mask in the caller's buffers.
 
 use robocache::device::{Dtype, Element, Values};
 use robocache::ops::align::{AlignConfig, Masks, Timeline, cpu};
@@ -91,7 +91,7 @@ fn measure<E: Element>(config: &AlignConfig) {
                 observations.push(start.elapsed().as_nanos() as f64 / 1e3);
                 assert!(masks.valid.iter().all(|&valid| valid == 1));
             }
-            // Two may be due at once: the second is measured by itself.
+            // Two observations may be due at once: the second is measured by itself.
             start = Instant::now();
         }
         if warm && !is_due {

@@ -3,24 +3,24 @@
 #
 #     benches/gpu_run.sh BINARY OUT [PART ...]
 #
-# BINARY is robocache-bench (`cargo build --release -p robocache-bench`): no cargo, no CUDA toolkit is needed here. The
-# rows of each part go to OUT/gpu-PART.jsonl, what is said meanwhile to OUT/gpu-PART.log. PART is
+# BINARY is robocache-bench (`cargo build --release -p robocache-bench`): the machine needs neither cargo nor a CUDA toolkit.
+# The rows of each part go to OUT/gpu-PART.jsonl, its log to OUT/gpu-PART.log. PART is
 #
 #     robocache   all of BINARY
 #     peers       resample, fuse, and one cloud a call
 #     batches     many clouds a call
 #
-# and all of them, in this order, if none is named. Each takes two to four minutes on an H200 and can be a call of its
-# own; for figures that are set side by side the machine stays the same, and nothing else runs on it. Then, where the
-# repository's Python is: `python benches/compare.py --write OUT/gpu-{robocache,peers,batches}.jsonl`.
+# The default is all parts in this order. Each takes two to four minutes on an H200 and can be a call of its own. Figures to
+# be compared must come from the same machine, with nothing else running on it. Then, where the repository's Python is:
+# `python benches/compare.py --write OUT/gpu-{robocache,peers,batches}.jsonl`.
 #
-#     before      the device's rows of the binary that BEFORE names, of an earlier state of robocache: two minutes
+#     before      the device's rows of the binary BEFORE, from an earlier state of robocache: two minutes
 #
-# is for `python benches/compare.py --before OUT/gpu-before.jsonl OUT/gpu-robocache.jsonl`, which names the rows that
-# became slower.
+# is another part, for `python benches/compare.py --before OUT/gpu-before.jsonl OUT/gpu-robocache.jsonl`, which names the rows
+# that became slower.
 #
-# PYTHON names the Python to take, python3 by default. SPCONV names an archive of spconv for it (benches/pack_spconv.sh),
-# which is unpacked for this run.
+# PYTHON names the Python to use, python3 by default. SPCONV names an archive of spconv for it (benches/pack_spconv.sh), which
+# is unpacked for this run.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 binary=$1
@@ -35,7 +35,7 @@ if [ -n "${SPCONV:-}" ]; then
     site=$(mktemp -d)
     trap 'rm -rf "$site"' EXIT
     tar -xf "$SPCONV" -C "$site"
-    # It looks for a compiler otherwise.
+    # spconv would look for a compiler otherwise.
     export PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}$site CUMM_DISABLE_JIT=1 SPCONV_DISABLE_JIT=1
 fi
 

@@ -1,15 +1,21 @@
-"""From a sensor's message to a torch tensor on the GPU: by a ring on the device, and by the host.
+"""Times from a sensor's message to a torch tensor on the GPU: by a ring on the device, and by the host.
 
     python benches/handoff.py [--seconds N] > out/handoff.jsonl
 
-Runs a dataflow for each payload and each way, in turn: a source, a node on the GPU, and a policy that puts what comes
-on the GPU as its best user would. Rows on standard output: `whole` is from the source's stamp to the tensor, `hop` from
-the node's sending to the tensor, `bare` from the sending of a message with the same metadata and no payload to the policy,
-which is the most of it. `take` is the policy's part of `hop`, from the event to the tensor, with its copy; `held` the same
-of every other payload of a ring, which is used where it lies. `added` is `hop` without `bare`. An `idle` policy sleeps until
-a message comes, and its first work on a GPU that it shares with the node waits for it; a `busy` one computes on the GPU all
-the time. `least` is what an idle policy needs for the least of such work, a copy of 16 KiB within the device by torch. The
-nodes must have been built, and a Python with torch and CUDA run this; `--device cpu --residences shared host` needs neither.
+Runs a dataflow for each payload and each residence, in turn. It has a source, a node on the GPU, and a policy that brings
+each payload to the GPU in the best way. Rows on standard output have the times
+
+- `whole`: from the source's stamp to the tensor,
+- `hop`: from the node's sending to the tensor,
+- `bare`: from the sending of a message with the same metadata and no payload to the policy, which is most of `hop`,
+- `take`: the policy's part of `hop`, from the event to the tensor, with its copy,
+- `held`: the same for every other payload of a ring, which is used in its slot,
+- `added`: `hop` less `bare`,
+- `least`: the least work of an idle policy on the GPU, a copy of 16 KiB within the device by torch.
+
+An `idle` policy sleeps until a message comes, and its first work on the GPU, which it shares with the node, has to wait. A
+`busy` policy computes on the GPU all the time. The nodes must have been built, and the Python must have torch and CUDA; with
+`--device cpu --residences shared host` neither torch nor CUDA is needed.
 """
 
 import argparse
@@ -34,7 +40,7 @@ MODALITIES = [
     {"input": name, "dim": dim, "interpolation": "previous"} for name, dim in (("force", 6), ("proprio", 15), ("camera", 128))
 ]
 FUSE = {"rate_hz": 50, "window": 16, "trigger": {"stream": "camera"}, "modalities": MODALITIES}
-# The node, its section, its inputs, its output, messages a second
+# For each payload: the kind of the node, its section, inputs and output, and the messages a second
 PAYLOADS = {
     "fused 16 x 149": ("fuse", FUSE, ["force", "proprio", "camera"], "fused", 50),
     "bits 256^3": ("voxelize", {**GRID, "layout": "bits", "channels": ["occupancy"]}, ["lidar"], "voxels", 20),
@@ -84,7 +90,7 @@ def main() -> None:
         row = {"op": "handoff", "config": payload, "by": residence, "policy": policy, "messages": len(times["whole"])}
         row |= {"residences": times["residences"], "counters": times["counters"], "device": times["device"]}
         for what in ("whole", "hop", "take", "held", "bare", "least"):
-            # The first messages open the ring and warm the device up.
+            # The first messages are left out: they open the ring and warm the device up.
             if ordered := sorted(times[what][min(10, len(times[what]) // 4) :]):
                 row[f"{what}_us_p50"] = round(statistics.median(ordered) / 1e3, 1)
                 row[f"{what}_us_p99"] = round(ordered[int(0.99 * (len(ordered) - 1))] / 1e3, 1)

@@ -1,11 +1,12 @@
-"""Joints for poses by robocache, OptIK and TRAC-IK, one target after the other, on one core, in one run.
+"""Inverse kinematics by robocache, OptIK and TRAC-IK, one target after the other, on one core, in one run.
 
 pip install numpy optik-py==0.5.0 pytracik==0.0.3
 python benches/kinematics_peers.py URDF BASE TIP [COUNT]
 
-Targets are those of `cargo bench -p robocache-kinematics`, which comes first: poses of uniform joints within their limits, to be met
-within 1e-5 m and rad. Others get 5 ms a target, and begin in the middle of the limits. An answer counts if it is within the limits
-and, by the poses of OptIK, within 1e-5; TRAC-IK's tolerance is for each component, so that it is also counted within 1.8e-5.
+Targets are those of `cargo bench -p robocache-kinematics`, which runs first: poses of uniform joints within their limits, to be met
+within 1e-5 m and rad. The peers get 5 ms a target, and begin in the middle of the limits. An answer counts if it is within the
+limits and, by the poses of OptIK, within 1e-5. TRAC-IK's tolerance is for each component, so a row also counts answers within
+1.8e-5.
 """
 
 import pathlib
@@ -46,7 +47,7 @@ def error(reached: np.ndarray, wanted: np.ndarray) -> float:
 
 def main() -> None:
     urdf, base, tip, *count = sys.argv[1:]
-    # Cargo runs it in the folder of the package.
+    # Cargo runs the benchmark in the folder of the package.
     urdf = str(pathlib.Path(urdf).resolve())
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "targets"

@@ -1,9 +1,10 @@
 """Windows per second that PyTorch's DataLoader gives of state alone: from LeRobot's dataset and from robocache's.
 
-Prints a line of JSON. Both have the same float32 rows of 149 values at 50 Hz: a LeRobotDataset of `observation.state`,
-in episodes of a minute, and a recording of three streams (128, 6 and 15 values), made in a temporary folder. Both give
-windows of 16 rows, LeRobot by `delta_timestamps`, robocache by `RecordingDataset`: that they are equal is checked.
-LeRobot's have a mask of padding [16], robocache's `valid` and `age_ns` [16, 3] and `timestamps_ns` [16].
+Prints a line of JSON. Both datasets have the same float32 rows of 149 values at 50 Hz, in a temporary folder. One is a
+LeRobotDataset of `observation.state` in episodes of a minute, the other a recording of three streams (128, 6 and 15 values).
+
+Both give windows of 16 rows, LeRobot by `delta_timestamps`, robocache by `RecordingDataset`, which are checked to be equal.
+Windows of LeRobot have a mask of padding [16], those of robocache `valid` and `age_ns` [16, 3] and `timestamps_ns` [16].
 
 The loader shuffles, makes batches of 64, and collates by itself, in this process and in two workers. Each figure is the
 median of three runs of two seconds or more, taken in turn. A run starts at the third batch, when the workers are up.
@@ -44,7 +45,7 @@ EPISODE = 60 * FPS
 
 
 def rows(count: int) -> np.ndarray:
-    """A walk of a made-up robot, `[count, DIM]`."""
+    """A random walk of a made-up robot, `[count, DIM]`."""
     return np.cumsum(np.random.default_rng(0).normal(0, 0.01, (count, DIM)), axis=0).astype(np.float32)
 
 
@@ -73,7 +74,7 @@ def make_recording(root: pathlib.Path, values: np.ndarray) -> robocache.Recordin
 def windows_per_s(dataset, key: str, workers: int, at_least_s: float = 2.0) -> float:
     """Windows per second of a DataLoader, from its third batch on."""
     order = torch.Generator().manual_seed(0)
-    # Workers stay for the next epoch: robocache's are many in a run.
+    # Workers stay for the next epoch: robocache goes through many epochs in a run.
     loader = DataLoader(
         dataset,
         BATCH,
@@ -93,8 +94,7 @@ def windows_per_s(dataset, key: str, workers: int, at_least_s: float = 2.0) -> f
 
 
 def check(lerobot: LeRobotDataset, recording: robocache.RecordingDataset, values: np.ndarray) -> None:
-    """Checks that the windows are these rows, and that rows before the start are masked: LeRobot has episodes, here
-    one."""
+    """Checks that windows have these rows, and that rows before the start are masked."""
     assert len(lerobot) == len(recording) == len(values)
     for at in (0, 3, WINDOW - 1, EPISODE - 1, EPISODE + 500, len(values) - 1):
         wanted = np.arange(at - WINDOW + 1, at + 1)
@@ -107,7 +107,7 @@ def check(lerobot: LeRobotDataset, recording: robocache.RecordingDataset, values
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=4 * EPISODE, help="of each dataset (default: %(default)s)")
+    parser.add_argument("--rows", type=int, default=4 * EPISODE, help="rows of each dataset (default: %(default)s)")
     parser.add_argument("--workers", type=int, nargs="*", default=[0, 2])
     parser.add_argument("--runs", type=int, default=3)
     args = parser.parse_args()

@@ -1,12 +1,13 @@
 """Frames a second at which a LeRobot dataset is written: by `robocache convert`, and by LeRobot's own writer.
 
-Prints a line of JSON. Both have the same frames, 50 a second: `observation.state` of 32 values, `action` of 8, and a
-window of the 20 newest samples of a force of 500 Hz x 6, all float32, in one episode a minute. robocache gets a recording of the
-three streams and aligns them, writes the five features `robocache.*` beside and the times of each window; LeRobot gets NumPy arrays of whole frames by
-`add_frame`. That both datasets hold the same values is checked on the frames that LeRobot wrote.
+Prints a line of JSON. Both datasets have the same float32 frames, 50 a second, in episodes of a minute. A frame has
+`observation.state` of 32 values, `action` of 8, and a window of the 20 newest samples of a force of 500 Hz x 6.
 
-LeRobot writes fewer frames, as each episode takes it as long as the one before: `--frames` for robocache, `--peer-frames`
-for LeRobot. Run it with nothing beside: `make bench-lerobot`.
+Robocache reads a recording of the three streams and aligns them. It also writes the five features `robocache.*` and the times
+of each window. LeRobot gets NumPy arrays of whole frames by `add_frame`. The first episode of both is checked to be equal.
+
+LeRobot writes fewer frames, since each episode takes it as long as the episode before: `--frames` for robocache,
+`--peer-frames` for LeRobot. Run it with nothing beside: `make bench-lerobot`.
 """
 
 import argparse
@@ -57,7 +58,7 @@ def streams(frames: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     random = np.random.default_rng(0)
     made = {}
     for name, width in WIDTHS.items():
-        # The window of the first frame is whole.
+        # Samples of the force begin early enough for a whole window in the first frame.
         count, step = (frames * 10 + SAMPLES, PERIOD // 10) if name == "force" else (frames, PERIOD)
         first = START - (SAMPLES - 1) * step if name == "force" else START
         made[name] = first + np.arange(count) * step, random.normal(size=(count, width)).astype(np.float32)
@@ -67,7 +68,7 @@ def streams(frames: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 def write_ours(folder: pathlib.Path, frames: int) -> float:
     for name, (stamps, values) in streams(frames).items():
         write_samples(folder / "recording", name, stamps, values)
-    # A message each, so that none comes behind the frames that it begins.
+    # Each row is a message of its own, so that none comes after the frames of the episode that it begins.
     recording.ROWS = 1
     begins = START + np.arange(0, frames, EPISODE) * PERIOD
     write_samples(folder / "recording", "begin", begins, np.zeros((len(begins), 1), np.int64))
@@ -104,7 +105,7 @@ def write_theirs(folder: pathlib.Path, frames: int, of: int) -> float:
 
 
 def column(folder: pathlib.Path, name: str, rows: int) -> np.ndarray:
-    """The first rows of a feature, flat."""
+    """The values in the first rows of a feature, as a flat array."""
     values = pq.read_table(sorted((folder / "data").glob("*/*.parquet"))[0], columns=[name])[name].slice(0, rows).combine_chunks()
     while not hasattr(values, "to_numpy") or hasattr(values, "flatten") and str(values.type).startswith(("list", "fixed")):
         values = values.flatten()

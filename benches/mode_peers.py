@@ -1,4 +1,4 @@
-"""The modes of interpolation by NumPy, SciPy and as tf2 does them, on the shapes of `robocache-bench modes`: see peers.py.
+"""Modes of interpolation by NumPy, by SciPy and as in tf2, on the shapes of `robocache-bench modes`: see peers.py.
 
 Times of a peer are float64 and count from the first sample, which is exact. Quaternions have length 1. No peer computes
 validity or ages.
@@ -25,12 +25,12 @@ SPAN_NS = 5_000_000_000
 STREAMS = [(33_333_333, 128), (2_000_000, 15), (1_000_000, 6)]
 COLUMNS = sum(dim for _, dim in STREAMS)
 WINDOW, STEP_NS, DURATION_NS = 16, 20_000_000, 10_000_000_000
-# So much later all stamps are, so that no target is at a sample.
+# Shift of all stamps, so that no target is at a sample.
 BETWEEN_NS = 700_000
-# What a user keeps of a stream: the window and the wait
+# Length of a stream that a user keeps: the window and the wait
 KEPT_NS = WINDOW * STEP_NS + 80_000_000
 LIVE = f"live, T = {WINDOW}, 128+15+6 columns, float32, one observation"
-# Of the arm: seven joints, a quaternion, the rest
+# Columns of the arm: seven joints, a quaternion, the rest
 ANGLES, QUATERNION, REST = slice(0, 7), slice(7, 11), slice(11, 15)
 
 
@@ -71,8 +71,7 @@ def angle(a: np.ndarray, b: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 def slerp(a: np.ndarray, b: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Interpolates quaternions of the last axis. Takes the chord for two that are close: its error is below that of
-    float32."""
+    """Interpolates quaternions of the last axis. Uses the chord for two that are close, with an error below that of float32."""
     dot = np.einsum("...i,...i->...", a, b)[..., None]
     sign, dot = np.copysign(np.float32(1), dot), np.minimum(np.abs(dot), 1)
     half, is_close = np.arccos(dot), dot > 0.9995
@@ -83,7 +82,7 @@ def slerp(a: np.ndarray, b: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 def curve(times: np.ndarray, samples: np.ndarray, targets: np.ndarray, tangent) -> np.ndarray:
-    """A cubic Hermite curve from the four samples around each target alone. `tangent` gives h times the tangent."""
+    """A cubic Hermite curve from only the four samples around each target. The function `tangent` gives h times the tangent."""
     before, after, weight = around(times, targets)
     last = len(times) - 1
     left, right = np.maximum(before - 1, 0), np.minimum(after + 1, last)
@@ -232,12 +231,12 @@ class Robot:
             self.samples.append(samples.astype(np.float32))
         turn = self.samples[1][:, QUATERNION]
         turn /= np.linalg.norm(turn, axis=1, keepdims=True)
-        # Two samples after the last target, as `cubic` wants them.
+        # Two samples follow the last target, as `cubic` needs them.
         end = min(times[-2] for times in self.times)
         self.targets = np.arange(2_000_000_000, end, STEP_NS)
 
     def observations(self, observe) -> tuple[list[float], np.ndarray]:
-        """Time of each observation, us, and all observations. A stream's kept samples at a target are a slice of it."""
+        """Time of each observation, us, and all observations. The samples of a stream kept at a target are a slice."""
         taken, made = [], []
         for target in self.targets:
             kept = []
@@ -261,7 +260,7 @@ class Robot:
 
 
 def observer(arm):
-    """An observation whose arm is `arm(times, samples, targets, out)`: the camera's newest frame, the force on a line."""
+    """Makes a function of an observation: the camera's newest frame, the arm by `arm`, the force by linear interpolation."""
 
     def observe(kept, targets, out):
         (times, frames), (arm_times, arm_samples), (force_times, force) = kept

@@ -1,10 +1,10 @@
 """The table of Nsight Compute's figures in docs/performance.md: `ncu.py [--write] CSV ...`.
 
-The CSVs are what `make profile-gpu` takes, `ncu --csv --page raw` of `robocache-bench profile`. A kernel that was launched
-with several grids has a row for each, of the median of its launches. Where a row came more than once the last file counts.
+The CSVs come from `make profile-gpu`, by `ncu --csv --page raw` of `robocache-bench profile`. A kernel that was launched with
+several grids has a row for each grid, with the median of its launches. If a row is in several files, the last file counts.
 
-The floor of a row is the time in which its busiest unit would do the same at its peak rate, and no less than a launch takes
-here: that of the shortest kernel of the table, which moves next to nothing.
+The floor of a row is the time in which its busiest unit would do the same work at its peak rate. It is not less than the time
+of a launch, which is that of the shortest kernel of the table: this kernel moves next to nothing.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import statistics
 
 from run import PERFORMANCE, replace_between
 
-# What a column is called, and the metric it has; percentages are of the peak while the kernel runs.
+# The name of each column, and its metric; percentages are of the peak while the kernel runs.
 COLUMNS = {
     "us": "gpu__time_duration.sum",
     "DRAM %": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
@@ -23,16 +23,16 @@ COLUMNS = {
     "occupancy %": "sm__warps_active.avg.pct_of_peak_sustained_active",
     "registers": "launch__registers_per_thread",
 }
-# Those of which the busiest one bounds a kernel.
+# Units, of which the busiest one bounds a kernel.
 BOUNDS = ["DRAM %", "L2 %", "L1 %", "SM %"]
-# Of times: how many of them are a microsecond.
+# Units of time, and the number of them in a microsecond.
 UNITS = {"ns": 1e3, "us": 1.0, "ms": 1e-3}
 
 
 def read(path: str) -> dict[tuple[str, str], list[list[float]]]:
-    """For each kernel and grid the figures of each launch."""
+    """Figures of each launch, by kernel and grid."""
     with open(path, newline="") as file:
-        # What ncu and the program say stands between the lines of the table.
+        # Lines that ncu and the program print are between the lines of the table.
         names, units, *launches = csv.reader(line for line in file if line.startswith('"'))
     places = [names.index(metric) for metric in COLUMNS.values()]
     per_us = UNITS[units[places[0]]]

@@ -1,14 +1,14 @@
-"""The same work done by others: NumPy, spconv and Open3D on the CPU, PyTorch, Triton and CuPy on the GPU. One JSON
-line per row, as the Rust benchmarks print.
+"""Times of the same work by peers: NumPy, spconv and Open3D on the CPU, PyTorch, Triton and CuPy on the GPU. Prints one JSON
+line per row, like the Rust benchmarks.
 
-    python benches/peers.py resample             needs NumPy
-    python benches/peers.py modes TF2_LIKE       needs SciPy; TF2_LIKE is what tf2_like.cpp compiles to
-    python benches/peers.py voxelize CLOUDS      needs benches/requirements-peers.txt; CLOUDS is the folder that
+  - python benches/peers.py resample             needs NumPy
+  - python benches/peers.py modes TF2_LIKE       needs SciPy; TF2_LIKE is the program compiled from tf2_like.cpp
+  - python benches/peers.py voxelize CLOUDS      needs benches/requirements-peers.txt; CLOUDS is the folder that
                                                  the benchmark `voxelize` writes with --write-clouds
-    python benches/peers.py gpu [PART ...]       needs PyTorch with a GPU, and CuPy for its rows; PART: gpu_peers/
+  - python benches/peers.py gpu [PART ...]       needs PyTorch with a GPU, and CuPy for its rows; PART: gpu_peers/
 
-Inputs are rotated, so that none is in the cache from its last turn, and the first rounds are not counted. What a peer
-needs in another form (float64 times, its own point cloud type) is made before the clock starts.
+Inputs are rotated, so that none is in the cache from its last turn, and the first rounds are not counted. Inputs that a peer
+needs in another form (float64 times, its own point cloud type) are made before the clock starts.
 """
 
 import importlib.metadata
@@ -50,7 +50,7 @@ def resample() -> None:
     random = np.random.default_rng(0)
 
     def batch():
-        # Times count from the first sample: float64 holds them exactly, which it does not for ns since 1970.
+        # Times count from the first sample, so that float64 holds them exactly; ns since 1970 would be rounded.
         times = np.arange(SAMPLES) * 1e6 + random.integers(0, 500_000, (ROWS, SAMPLES))
         times -= times[:, :1]
         targets = np.linspace(times[:, 0], times[:, -1], TARGETS, axis=1)
@@ -113,7 +113,7 @@ def voxelize(folder: str) -> None:
     from spconv.utils import Point2VoxelCPU3d
 
     far = ORIGIN_M + CELLS * VOXEL_M
-    # It keeps the points of a voxel up to a number; past it, they are neither kept nor counted. No voxel of these
+    # spconv keeps the points of a voxel up to a number; points past that are neither kept nor counted. No voxel of these
     # clouds has more than 32.
     for most, with_mean, what in [
         (5, False, "the first 5 points"),
@@ -129,7 +129,7 @@ def voxelize(folder: str) -> None:
             return coords, count, ones @ voxels / count[:, None] if with_mean else voxels
 
         made = with_spconv(clouds[0])[1]
-        # Its cells are found with a division, which differs from ours by a rounding for a few points.
+        # spconv finds cells by a division, whose rounding differs from ours for a few points.
         expect_voxels("spconv", len(made), tolerance=1e-3)
         if most > 5 and made.max() >= most:
             sys.exit(f"a voxel of the cloud has {made.max()} points or more: spconv needs more room")
@@ -144,7 +144,7 @@ def voxelize(folder: str) -> None:
 
     open3d = version("Open3D")
     theirs = [legacy(points) for points in clouds]
-    # Its grid starts at the cloud's least corner, so that other points share a voxel.
+    # The grid of Open3D starts at the cloud's least corner, so that other points share a voxel.
     expect_voxels("Open3D", len(theirs[0].voxel_down_sample(VOXEL_M).points), tolerance=0.25)
     measure("voxelize", f"{open3d} voxel_down_sample: mean", config, theirs, lambda c: c.voxel_down_sample(VOXEL_M), 2)
     to_grid = o3d.geometry.VoxelGrid.create_from_point_cloud

@@ -1,6 +1,6 @@
 //! Times resampling of trajectories in batches: one JSON line for each configuration.
 //!
-//! The inputs are rotated through more memory than the caches hold, as batches of a data loader are.
+//! Inputs rotate through more memory than the caches hold, like batches of a data loader.
 
 #[path = "robocache-bench/src/batch.rs"]
 #[allow(dead_code)]
@@ -17,7 +17,7 @@ use std::time::Instant;
 
 const WARM_UP: usize = 20;
 const RUNS: usize = 200;
-/// Bytes of inputs and outputs together that are gone through before one is seen again.
+/// Bytes of inputs and outputs together that calls go through before one is used again.
 const WORKING_SET: usize = 512 << 20;
 
 fn main() {
@@ -76,7 +76,7 @@ fn measure(case: &Shape) {
     );
 }
 
-/// Samples about a millisecond apart, targets evenly from the first to the last of them.
+/// Makes a batch of samples about a millisecond apart, with targets evenly from the first sample to the last.
 fn message(case: &Shape, seed: u64) -> Message {
     let mut state = seed;
     let mut random = move || {

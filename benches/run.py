@@ -1,13 +1,14 @@
-"""Takes every figure that the documentation quotes, and writes them there: `make bench`.
+"""Measures every figure that the documentation quotes, and writes the figures there: `make bench`.
 
     python benches/run.py [--only PART ...] [--runs N] [--write] [--voxels | --modes]
 
 PART is resample, fuse, voxelize, modes, dataflows or peers; figures of the other parts are kept from the last run. Writes
 out/bench.jsonl (every row), docs/performance.svg, and the tables between the markers `<!-- bench -->` (targets),
-`<!-- bench-modes -->` and `<!-- bench-rows -->` (all) of docs/performance.md, and `<!-- whole-path -->` of README.md. Takes
-about seven minutes on two cores, the build aside; nothing else should run meanwhile. With --voxels only clouds are measured, robocache's and the
-peers', and what they are held to is printed: two minutes, and nothing is written. With --modes only the modes of
-interpolation are: a minute, and their table is written.
+`<!-- bench-modes -->` and `<!-- bench-rows -->` (all) of docs/performance.md, and `<!-- whole-path -->` of README.md. It takes
+about seven minutes on two cores, without the build; nothing else should run meanwhile.
+
+With --voxels only clouds are measured, by robocache and the peers, and their targets are printed: two minutes, and nothing
+is written. With --modes only the modes of interpolation are measured: a minute, and their table is written.
 """
 
 import argparse
@@ -32,7 +33,7 @@ PEERS = ROOT / "out" / "peers"
 PARTS = ["resample", "fuse", "voxelize", "modes", "peers", "dataflows"]
 BENCHES = ["resample", "fuse", "voxelize"]
 
-# A path: the sink's input, the source's output that causes it, and how large it is where the input carries two sizes
+# Each path: the sink's input, the source's output that causes it, and the size of its messages if the input has two sizes
 OBSERVATION_BYTES, WRENCH_BYTES = 16 * 149 * 4, 6 * 4
 DATAFLOWS = {
     "fuse": {
@@ -48,7 +49,7 @@ WARM_UP_SHARE = 0.08
 
 def build() -> dict[str, str]:
     """Builds nodes and benchmarks, and gives the benchmarks' executables."""
-    # The same command for all, so that dora is built once; see the note in the Makefile.
+    # One command builds everything, so that dora is built once; see the note in the Makefile.
     command = ["cargo", "build", "--release", "--workspace", "--bins", "--examples", "--locked"]
     command += [argument for bench in BENCHES for argument in ("--bench", bench)]
     command += ["--message-format", "json-render-diagnostics"]
@@ -62,7 +63,7 @@ def build() -> dict[str, str]:
 
 
 def peers_python() -> pathlib.Path:
-    """An environment of their own: spconv takes no NumPy of today."""
+    """The Python of an environment for the peers alone, since spconv does not work with a recent NumPy."""
     requirements = ROOT / "benches" / "requirements-peers.txt"
     stamp = PEERS / "requirements-peers.txt"
     python = PEERS / "bin" / "python"
@@ -90,7 +91,7 @@ def read_csv(name: str) -> list[dict]:
 
 
 def run_dataflow(name: str, file: str | None = None) -> dict[str, dict]:
-    """Runs one and gives, for each path, what a message took from the source to the sink. `file` is a variant of it."""
+    """Runs a dataflow, or its variant `file`, and gives for each path the times of messages from the source to the sink."""
     for log in ("source.csv", "sink.csv"):
         (OUT / log).unlink(missing_ok=True)
     dora = shutil.which("dora", path=f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
@@ -209,7 +210,7 @@ def time_text(us: float) -> str:
     return f"{us:.3g} us" if us < 100 else f"{us:.0f} us"
 
 
-# What a peer's fastest way to occupancy and count is called in benches/peers.py
+# Names in benches/peers.py of the peers' fastest ways to occupancy and count
 SPARSE_PEERS = [
     "PointToVoxel: points, count",
     "PointToVoxel: points, count, then mean",
@@ -217,7 +218,7 @@ SPARSE_PEERS = [
     "unique, bincount: count, mean",
 ]
 
-# What the peers of the modes are called in benches/mode_peers.py, and the shapes that they take
+# Names of the peers in benches/mode_peers.py, and the shapes that they take
 MODE_PEERS = ["NumPy", "SciPy", "C++ as in tf2"]
 MODE_SHAPES = {
     "fuse": ("live, T = 16, 128+15+6 columns, float32, one observation, {}, between samples", "one observation, {}"),
@@ -235,7 +236,7 @@ def p50_p99(row: dict) -> tuple[str, str]:
 
 
 def voxel_targets(get: Figures) -> list[tuple[str, str, str, str, str, bool]]:
-    """The part of `targets` for sparse voxels."""
+    """The targets for sparse voxels, a part of `targets`."""
     cloud = get("voxelize", "voxelize", f"{CLOUD}, coo")
     peers = {row["peer"].partition(" ")[2].partition(" ")[2]: row for row in get.peers("voxelize")}
     what = "131,072 points to sparse voxels: occupancy, count, mean"
@@ -249,7 +250,7 @@ def voxel_targets(get: Figures) -> list[tuple[str, str, str, str, str, bool]]:
 
 
 def targets(get: Figures) -> list[tuple[str, str, str, str, str, bool]]:
-    """The targets and what was measured: name, robocache, p99, the peer, the factor, and whether it is met."""
+    """The targets and the figures: name, robocache's p50 and p99, the peer, the factor, and True if the target is met."""
     batch, interp = get("resample", "resample", BATCH), get("peers", "resample", peer="NumPy", config=BATCH)
     observation = get("fuse", "fuse", "T = 16, 128 + 15 + 6 columns, float32, one")
     in_place, copied = get("dataflows", "dense", "in place"), get("dataflows", "dense", "dense 256")
@@ -352,7 +353,7 @@ def write_modes(rows: list[dict], when: str) -> None:
 
 
 def subplots(*args, **kwargs) -> tuple:
-    """A figure and its axes: the same figures give the same file."""
+    """A figure and its axes, set up so that equal figures give equal files."""
     import matplotlib
 
     matplotlib.use("svg")

@@ -1,9 +1,9 @@
-// One robot's observation, made as ROS's tf2 makes a transform (tf2/src/cache.cpp): a stream is a list, newest first. Each
-// lookup walks it from the newest sample on to the two around its target, and interpolates in double; slerp with acos and sin.
-//
-//     tf2_like STREAMS OUT linear|mixed
-//
-// Reads the streams that mode_peers.py writes, writes the observations to OUT, float32, and prints the time of each in us.
+// Computes one robot's observations as ROS's tf2 computes a transform (tf2/src/cache.cpp). A stream is a list, newest first. Each
+// lookup walks it from the newest sample on to the two samples around its target. It interpolates in double; slerp uses acos and
+// sin.
+
+// Usage: `tf2_like STREAMS OUT linear|mixed`. Reads the streams that mode_peers.py writes, writes the observations to OUT as
+// float32, and prints the time of each in us.
 
 #include <algorithm>
 #include <array>
@@ -40,7 +40,7 @@ struct Stream {
     for (Sample& sample : all) file.read(reinterpret_cast<char*>(&sample.values), sizeof sample.values);
   }
 
-  // Takes in samples until one is after `time`.
+  // Inserts samples until one is after `time`, and drops those that are more than KEPT_NS older than the newest.
   void insert_past(int64_t time) {
     while (cache.empty() || cache.front().stamp <= time) {
       cache.push_front(all[next++]);
@@ -48,7 +48,7 @@ struct Stream {
     }
   }
 
-  // The newest sample at or before `time`. The one before it in the list is after that.
+  // Finds the newest sample at or before `time`. The sample before it in the list is after `time`.
   typename std::list<Sample>::const_iterator at_or_before(int64_t time) const {
     return std::find_if(cache.begin(), cache.end(), [&](const Sample& sample) { return sample.stamp <= time; });
   }

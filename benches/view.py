@@ -1,4 +1,4 @@
-"""The cost of a message to the viewer, in the thread that takes it and in the one that draws it; into a file.
+"""The cost of a message in the viewer, in the thread that takes it and in the thread that draws it into a file.
 
 `make bench-view` prints the table of nodes/view/README.md.
 """
@@ -19,7 +19,7 @@ SECONDS = 3.0
 
 
 def observation(k: int) -> tuple:
-    """16 rows of 149 columns in three modalities, as the demo has."""
+    """An observation of 16 rows of 149 columns in three modalities, as in the demo."""
     window, count = 16, 3
     stamps = [(k + row) * 33 * MS for row in range(window)]
     said = {
@@ -74,7 +74,7 @@ CASES = {
 
 
 def measure(make) -> tuple[float, float]:
-    """CPU time of this process for each message, s: to take it, and to draw and write it."""
+    """CPU times of this process for a message, s: to take it, and to draw and write it."""
     messages = [make(k) for k in range(32)]
     taking = drawing = 0.0
     with tempfile.TemporaryDirectory() as folder:

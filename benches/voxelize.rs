@@ -1,8 +1,8 @@
-//! The cost of a cloud: `cargo bench --bench voxelize`, one JSON line per row. An argument selects the rows it is in.
+//! The cost of a cloud: `cargo bench --bench voxelize`, one JSON line per row. An argument selects the rows whose names have it.
 //!
-//! A room as a 128-beam lidar sees it, 1024 columns in firing order; the same points shuffled; as many points anywhere
-//! in the grid. Eight clouds are rotated, so that none is in the cache from its last turn, and the first rounds are not
-//! counted. A row is one cloud: from the message to the output in the caller's buffers.
+//! Clouds are a room as a 128-beam lidar sees it, 1024 columns in firing order, the same points shuffled, and the same number
+//! of points anywhere in the grid. Eight clouds are rotated, so that none is in the cache from its last turn, and the first
+//! rounds are not counted. The time of a row is that of one cloud, from the message to the output in the caller's buffers.
 
 #[path = "robocache-bench/src/clouds.rs"]
 #[allow(dead_code)]
@@ -28,7 +28,7 @@ const POINTS: usize = BEAMS * COLUMNS;
 const CLOUDS: usize = 8;
 const ROUNDS: usize = 40;
 
-/// The room, from the sensor's `step`-th place.
+/// A sweep of the room after the sensor has moved `step` times.
 fn sweep(step: usize) -> Vec<[f32; 3]> {
     scene::sweep(step, BEAMS, COLUMNS)
 }
@@ -123,7 +123,7 @@ fn measure(name: &str, clouds: &[Message], config: &str) {
     );
 }
 
-/// Writes the clouds of the room for others to measure with: rows of x, y, z, Float32, little-endian.
+/// Writes the clouds of the room for the peers' benchmarks: rows of x, y, z, Float32, little-endian.
 fn write_clouds(folder: &str) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     for step in 0..CLOUDS {

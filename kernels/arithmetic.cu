@@ -1,5 +1,5 @@
-// Divisions and square roots of both precisions: what a device must round as the CPU does, subnormal numbers among them.
-// `robocache doctor` compares them.
+// Divides and takes square roots in both precisions. A device must round the results as the CPU does, subnormal numbers
+// among them: `robocache doctor` compares them.
 #include "types.cuh"
 
 struct ArithmeticParams {

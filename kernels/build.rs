@@ -1,9 +1,9 @@
 //! Embeds the compiled kernels into the package `kernels`: `kernels/*.fatbin` with its feature `cuda`,
 //! `kernels/hip/*.hsaco.zst` with its feature `hip`.
 //!
-//! They are checked in, so that building needs neither CUDA nor ROCm. With `ROBOCACHE_NVCC=path` they are compiled anew from
-//! `kernels/*.cu` by that compiler instead, all but those for drivers of CUDA 12; a compiler that merely lies on the PATH
-//! is never taken, since two machines would then build two programs.
+//! The images are checked in, so that building needs neither CUDA nor ROCm. With `ROBOCACHE_NVCC=path`, that compiler compiles the
+//! images for CUDA 13 anew from `kernels/*.cu`. A compiler on the PATH is never used: two machines would then build two different
+//! programs.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The files of a folder with that extension, in order.
+/// Lists the files of a folder with this extension, sorted.
 fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let paths = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
     let mut files = paths.collect::<Result<Vec<_>, _>>()?;

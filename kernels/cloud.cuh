@@ -1,12 +1,11 @@
-// Points as they lie in memory, and the cell of a point. It equals `Cloud`, `kernels::transform` and `kernels::index`
-// of crates/ops/src/voxelize.
+// Points in memory, and the cell of a point, as `kernels::transform` and `kernels::index` of crates/ops/src/voxelize.
 #pragma once
 #include "types.cuh"
 
 // The most fields other than x, y and z that channels can be computed from.
 constexpr u32 MAX_FIELDS = 16;
 
-// The cell of a point that is dropped. Where a grid has 2^32 cells it is also the last one's: see `is_kept`.
+// The cell of a dropped point. In a grid of 2^32 cells it is also the index of the last cell: see `is_kept`.
 constexpr u32 NO_CELL = 0xffffffff;
 
 // 8 bytes that are read or written at once.
@@ -19,18 +18,18 @@ struct alignas(16) Quad {
     u32 x, y, z, w;
 };
 
-// The values of one field: that of point i is at `data + i * stride`.
+// The values of one field. The value of point i is at `data + i * stride`.
 struct Column {
     const u8 *data;
     u32 stride;
     u32 dtype;
 };
 
-// Clouds of one form, behind one another, and the grid that each of them is put in. What every point needs comes first:
-// the first read of each line of parameters takes time.
+// Clouds of one form, one after the other, and the grid that each of them is put in. The fields that every point needs
+// come first, because the first read of each cache line of parameters takes time.
 struct Cloud {
     Column axes[3];
-    // Cloud b is points starts[b]..starts[b + 1]; null: each has `points`.
+    // Cloud b has the points starts[b]..starts[b + 1]. Null: each cloud has `points` points.
     const u32 *starts;
     u32 points;
     u32 is_moved;
@@ -44,7 +43,7 @@ struct Cloud {
     float translation[3];
 };
 
-// The first point of a cloud and the one after its last.
+// Index of a cloud's first point, and the index after its last point.
 struct Range {
     u32 first;
     u32 end;
@@ -58,12 +57,12 @@ template <class T> __device__ __forceinline__ T load(const Column &column, u32 i
     return *(const T *)(column.data + (u64)i * column.stride);
 }
 
-// The nearest float32.
+// Reads a value as the nearest float32.
 __device__ __forceinline__ float read_f32(const Column &column, u32 i) {
     return read_f32(column.data + (u64)i * column.stride, column.dtype);
 }
 
-// The nearest float64.
+// Reads a value as the nearest float64.
 __device__ __forceinline__ double read_f64(const Column &column, u32 i) {
     switch (column.dtype) {
     case FLOAT64: return load<double>(column, i);
@@ -75,28 +74,28 @@ __device__ __forceinline__ double read_f64(const Column &column, u32 i) {
     }
 }
 
-// The magnitudes of a scaled value up to which it is summed as it is, and up to which it is summed at all: `SMALL` and
-// `LARGE` of crates/ops/src/voxelize/quantum.rs.
+// Greatest magnitudes of a scaled value: SMALL if it is summed as it is, LARGE if it is summed at all. See
+// crates/ops/src/voxelize/quantum.rs.
 constexpr u32 LOW_BITS = 40;
 constexpr double SMALL = 1099511627776.0;
 constexpr double LARGE = 4611686018427387904.0;
 
-// Rounds to the nearest integer, ties to even; the magnitude must be less than 2^51. Adding 1.5 * 2^52 leaves no place
-// for a fraction, and the integer in the low bits.
+// Rounds to the nearest integer, ties to even. The magnitude must be less than 2^51. Adding 1.5 * 2^52 leaves no room
+// for a fraction, and puts the integer into the low bits.
 __device__ __forceinline__ i64 round_to_integer(double value) {
     const double magic = 6755399441055744.0;
     return __double_as_longlong(value + magic) - __double_as_longlong(magic);
 }
 
-// The same for magnitudes up to LARGE. From 2^50 on there is no fraction that needs the trick.
+// Rounds as `round_to_integer` does below 2^50, and truncates from there on, for magnitudes up to LARGE.
 __device__ __forceinline__ i64 round_large(double value) {
     return fabs(value) < 1125899906842624.0 ? round_to_integer(value) : (i64)value;
 }
 
-// An integer that is ordered as the float with these bits is, -0 before +0. It is its own inverse.
+// Maps the bits of a float to an integer of the same order, with -0 before +0. The map is its own inverse.
 __device__ __forceinline__ i32 order_key(i32 bits) { return bits ^ (i32)((u32)(bits >> 31) >> 1); }
 
-// How the coordinates of points lie.
+// Layout of the coordinates of points in memory.
 enum Form {
     // Columns of any type and stride.
     ANY,
@@ -106,7 +105,7 @@ enum Form {
     PACKED4,
 };
 
-// A kernel for points of one form: `body`, whose first parameter is the form.
+// Defines a kernel for points of one form. The first template parameter of `body` is the form.
 #define KERNEL_OF_FORM(name, Params, threads, body, form)                                                              \
     extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Params p) {                     \
         wait_for_previous();                                                                                           \
@@ -133,7 +132,7 @@ template <Form FORM> __device__ __forceinline__ Point read_point(const Cloud &cl
     return point;
 }
 
-// The coordinates in the frame of the grid.
+// Transforms a point into the frame of the grid.
 __device__ __forceinline__ Point move(const Cloud &cloud, Point point) {
     if (!cloud.is_moved) return point;
     Point moved;
@@ -145,10 +144,10 @@ __device__ __forceinline__ Point move(const Cloud &cloud, Point point) {
     return moved;
 }
 
-// What became of a point.
+// Fate of a thread's point: kept, dropped because it is not finite or outside of the grid, or no point at all.
 enum Fate : u32 { KEPT, NONFINITE, OUTSIDE, NO_POINT };
 
-// The cell of a moved point, by its coordinates alone.
+// Finds the cell of a transformed point by its coordinates. Returns the point's fate.
 __device__ __forceinline__ Fate locate(const Cloud &cloud, const Point &point, u32 &cell) {
     bool finite = true, inside = true;
     u32 at[3];
@@ -157,14 +156,15 @@ __device__ __forceinline__ Fate locate(const Cloud &cloud, const Point &point, u
         float t = (point.xyz[axis] - cloud.origin[axis]) * cloud.inverse[axis];
         bool within = t >= 0.0f && t < cloud.shape[axis];
         inside &= within;
-        // Where t is not negative, cutting the fraction off is the floor.
+        // If t is not negative, truncation is the floor.
         at[axis] = within ? (u32)t : 0;
     }
     cell = (at[0] * cloud.ny + at[1]) * cloud.nz + at[2];
     return !finite ? NONFINITE : inside ? KEPT : OUTSIDE;
 }
 
-// Whether the point with this saved cell is kept. Only where a grid has 2^32 cells must it be located once more.
+// True if the point with this saved cell is kept. Only in a grid of 2^32 cells, a point with NO_CELL must be located
+// once more.
 template <Form FORM> __device__ __forceinline__ bool is_kept(const Cloud &cloud, bool is_whole, u32 i, u32 cell) {
     if (cell != NO_CELL || !is_whole) return cell != NO_CELL;
     return locate(cloud, move(cloud, read_point<FORM>(cloud, i)), cell) == KEPT;

@@ -1,9 +1,11 @@
-"""The kernels for drivers of CUDA 12: `cuda12.py compile FILE.cu FILE.ptx`, `cuda12.py check FILE.cuda12.fatbin...`
+"""Makes the kernels for drivers of CUDA 12: `cuda12.py compile FILE.cu FILE.ptx`, `cuda12.py check FILE.cuda12.fatbin...`
 
-Such drivers take neither machine code nor PTX of CUDA 13. What nvcc makes of the kernels for compute capability 7.5 needs
-nothing of a PTX newer than 8.0, though it says so: its version is lowered, and the linker of CUDA 12.0 says whether a
-driver of its time can read the result and compile it for a device. (NVRTC 12.0 writes PTX 8.0 by itself, but not what the
-sources say: on an H200 its kernel of fuse took valid values for invalid ones, even without optimization.)
+Such drivers load neither machine code nor PTX of CUDA 13. The PTX that nvcc writes for compute capability 7.5 declares a
+newer version, but needs only PTX 8.0. So `compile` lowers the version. `check` has the linker of CUDA 12.0 compile the
+result for each device, as a driver of its time does.
+
+NVRTC 12.0 writes PTX 8.0 by itself, but not what the sources say. On an H200 its kernel of fuse took valid values for
+invalid ones, even without optimization.
 """
 
 import concurrent.futures
@@ -24,7 +26,7 @@ def strings(texts: list[str]) -> ctypes.Array:
 
 
 def read(size_of, contents_of, handle) -> bytes:
-    """The contents of a handle of the library: a log, a result."""
+    """Reads the contents of a handle of the linker, such as its log."""
     size = ctypes.c_size_t()
     size_of(handle, ctypes.byref(size))
     contents = ctypes.create_string_buffer(max(size.value, 1))
@@ -33,12 +35,12 @@ def read(size_of, contents_of, handle) -> bytes:
 
 
 def compile_ptx(source: pathlib.Path, to: pathlib.Path) -> None:
-    """Writes the PTX of a kernel file, with the options of nvcc.options that are not about images."""
+    """Writes the PTX of a kernel file. Leaves out the options of nvcc.options that are about images."""
     options = (ROOT / "kernels/nvcc.options").read_text().split("\n")
     options = [word for line in options if not line.startswith(("-fatbin", "--compress", "-gencode")) for word in line.split()]
     subprocess.run([NVCC, *options, "-ptx", "-arch=compute_75", "-o", to, source], check=True)
     lines = to.read_text().splitlines(keepends=True)
-    # A hint that came later, and that older compilers warn of.
+    # This hint is newer than PTX 8.0, and older compilers warn about it.
     lines = [line for line in lines if '.pragma "used_bytes_mask' not in line]
     versions = [i for i, line in enumerate(lines) if line.startswith(".version")]
     if len(versions) != 1:
@@ -48,7 +50,7 @@ def compile_ptx(source: pathlib.Path, to: pathlib.Path) -> None:
 
 
 def link(image: bytes, capability: str) -> str:
-    """Compiles a fat binary for a device of that compute capability. Returns what speaks against it."""
+    """Compiles a fat binary for a device of that compute capability. Returns the error; an empty text if there is none."""
     linker = ctypes.CDLL(LINKER)
     function = lambda name: getattr(linker, f"__nvJitLink{name}_12_0")
     handle = ctypes.c_void_p()
@@ -60,7 +62,7 @@ def link(image: bytes, capability: str) -> str:
 
 
 def promised() -> tuple[list[str], list[str]]:
-    """The compute capabilities that docs/gpu.md names: of machine code for CUDA 13, and of devices for CUDA 12."""
+    """Reads the compute capabilities in docs/gpu.md: of machine code for CUDA 13, and of devices for CUDA 12."""
     rows = re.findall(r"^\| CUDA 1[23].*$", (ROOT / "docs/gpu.md").read_text(), re.M)
     if len(rows) != 2:
         sys.exit("cuda12.py: docs/gpu.md has no row for each of CUDA 13 and CUDA 12")
@@ -68,13 +70,13 @@ def promised() -> tuple[list[str], list[str]]:
 
 
 def check(images: list[str]) -> None:
-    """Holds the images, and nvcc.options, against docs/gpu.md."""
+    """Checks that the images and nvcc.options support the devices that docs/gpu.md names."""
     machine_code, capabilities = promised()
     options = (ROOT / "kernels/nvcc.options").read_text()
     made = [f"{code[:-1]}.{code[-1]}" for code in re.findall(r"code=sm_(\d+)", options)]
     if made != machine_code:
         sys.exit(f"cuda12.py: docs/gpu.md names machine code for {machine_code}, nvcc.options makes {made}")
-    # An image that the linker can't read ends its process.
+    # In processes of their own: the linker ends its process if it can't read an image.
     with concurrent.futures.ProcessPoolExecutor() as processes:
         checks = [(image, capability) for image in images for capability in capabilities]
         contents = [pathlib.Path(image).read_bytes() for image, _ in checks]

@@ -1,4 +1,4 @@
-// A kernel that does nothing, on one thread: what a launch costs by itself. robocache-bench measures it.
+// A kernel that does nothing, on one thread. With it, robocache-bench measures the cost of a launch.
 #include "types.cuh"
 
 struct EmptyParams {

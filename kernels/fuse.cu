@@ -1,47 +1,46 @@
-// Streams on common timestamps: the values of every modality at every target of a window.
+// Fuses streams on common timestamps: computes the value of every modality at every target of a window.
 
 #include "modes.cuh"
 
 namespace fuse_ns {
 
-// The samples of a modality, all finite, at strictly ascending times, and where its columns go.
-//
-// Each batch entry has a ring buffer: that of entry b begins at slot b * pitch of `times` and `values`, and sample i is in
-// its slot (head + i) & mask. A plain array is a ring with head 0 and a mask of ones. `values` must be readable for one
-// row even where count is 0: the kernel loads it and discards it.
+// A modality: its samples, all finite, at strictly ascending times, and the place of its columns. The ring buffer of
+// batch entry b begins at slot b * pitch of `times` and `values`, with sample i in its slot (head + i) & mask. A plain
+// array is a ring with head 0 and a mask of ones. `values` must have a readable row even if count is 0: it is loaded
+// and discarded.
 struct Modality {
     const i64* times;
     const void* values; // rows of `dim` elements of `dtype`
-    void* out;          // [B, T, columns]: the modality's first column of the first row
+    void* out;          // [B, T, columns], from the modality's first column of the first row on
     i64 pitch;
     u32 head;
     u32 count;
     u32 mask;
     u32 dim;
     u32 dtype;
-    u32 columns; // of a row of the output: those of all modalities that share it
+    u32 columns; // columns of a row of the output, of all modalities that share it
     u32 first_group;
     u32 groups;
-    u32 rotations;  // the first so many of the groups are
-    u32 has_curves; // 1 where a group is a curve
+    u32 rotations;  // number of groups that are rotations; they come first
+    u32 has_curves; // 1 if a group is a curve
 };
 
-// So many modalities and groups travel in the launch parameters, which saves a round trip to global memory.
+// The most modalities and groups in the launch parameters. That saves a round trip to global memory.
 constexpr u32 INLINE_MODALITIES = 8;
 constexpr u32 INLINE_GROUPS = 8;
 
 } // namespace fuse_ns
 
 struct FuseParams {
-    const fuse_ns::Modality* modalities; // M; null: `own_modalities`, and `own_groups` for the groups
+    const fuse_ns::Modality* modalities; // [M]; null: `own_modalities` and `own_groups` are used
     const Group* groups;
-    const i64* targets; // T of each entry: those of entry b begin at b * target_pitch
-    i64* age;           // [B, T, M]: target minus the newest sample at or before it, -1 where there is none
-    u8* valid;          // [B, T, M]: 1 where every group of the modality has a valid value, else 0 or `overflow`
+    const i64* targets; // T for each entry; the targets of entry b begin at b * target_pitch
+    i64* age;           // [B, T, M]: target minus the newest sample at or before it, -1 without one
+    u8* valid;          // [B, T, M]: 1 if every group of the modality has a valid value, else 0 or `overflow`
     i64 target_pitch;
     u32 rows; // T
     float fill;
-    u32 overflow; // written to `valid` where the output type can't hold the value of a group
+    u32 overflow; // written to `valid` if the output type can't hold the value of a group
     u32 unused;
     fuse_ns::Modality own_modalities[fuse_ns::INLINE_MODALITIES];
     Group own_groups[fuse_ns::INLINE_GROUPS];
@@ -49,15 +48,15 @@ struct FuseParams {
 
 namespace fuse_ns {
 
-// Alternatives tried on an H200 with 32 x 256 targets of 128 + 32 + 16 bfloat16 columns, where this takes 5.4 us:
-// 4 lanes a bracket 6.7, 8 lanes 9.1; a quarter of the pivots 6.0; 4 rows in flight 5.8, 1 row 5.9; the reads of a search
-// round one after the other 6.7; runs of 32 or 128 targets 5.6; all modalities of an entry on one multiprocessor 7.0;
-// prefetching rows 7.1.
+// Timed on an H200 with 32 x 256 targets of 128 + 32 + 16 bfloat16 columns: this takes 5.4 us. Alternatives: 4 lanes
+// for a bracket take 6.7, 8 lanes 9.1; a quarter of the pivots 6.0; 4 rows in flight 5.8, 1 row 5.9. Reads of a search
+// round one after the other take 6.7; runs of 32 or 128 targets 5.6. All modalities of an entry on one multiprocessor
+// take 7.0; prefetching rows 7.1.
 constexpr u32 BLOCK_BITS = 8;
 constexpr u32 BLOCK = 1 << BLOCK_BITS;
-// Resident blocks a multiprocessor: enough for the whole of that batch to run at once.
+// Resident blocks of a multiprocessor: enough to run the whole of that batch at once.
 constexpr u32 BLOCKS_AT_ONCE = 3;
-// Targets of a block. One thread each searches its bracket while the other threads wait.
+// Targets of a block. One thread for each target searches its bracket while the other threads wait.
 constexpr u32 RUN = 64;
 static_assert(RUN <= BLOCK && RUN % 32 == 0, "whole warps search brackets");
 // Times of a modality that a block stages in shared memory.
@@ -65,23 +64,24 @@ constexpr u32 PIVOTS = 1024;
 static_assert(PIVOTS % BLOCK == 0 && (PIVOTS == 256 || PIVOTS == 1024), "each thread reads as many; a power of 4");
 // Rows that a thread has in flight.
 constexpr u32 AT_ONCE = 2;
-// The time of a row that is not there: it has neighbours in no modality.
+// The target of a row that does not exist. No modality has samples around it.
 constexpr i64 NO_ROW = -0x7fffffffffffffff - 1;
 
-// Tells the compiler that a pointer is to global memory, which it can't know of one that was itself loaded from memory.
+// Tells the compiler that a pointer is to global memory. It can't know that of a pointer which was itself loaded from
+// memory.
 template <class T> __device__ __forceinline__ T* global(T* pointer) {
 #ifdef __CUDACC__
     __builtin_assume(__isGlobal(pointer));
 #elif defined(__HIP__)
-    // By way of an integer: two casts of a pointer would cancel each other.
+    // The cast goes through an integer: two casts of a pointer would cancel each other.
     return (T*)(__attribute__((address_space(1))) T*)(u64)pointer;
 #endif
     return pointer;
 }
 
-// Searches the bracket of a target. `pivots` are the times of every 2^shift-th sample, `held` of them, padded with LATEST.
-// The pivots are searched 4-ary, then the samples between two pivots 8-ary, which costs one round trip to memory for each
-// factor of 8 that there are more samples than PIVOTS. Targets may come in any order.
+// Searches the bracket of a target. `pivots` are the times of every 2^shift-th sample, `held` of them, padded with
+// LATEST. The pivots are searched 4-ary, then the samples between two pivots 8-ary. Each factor of 8 by which the
+// samples exceed PIVOTS costs one round trip to memory. Targets may be in any order.
 __device__ __forceinline__ Bracket find(const Times& times, const i64* pivots, u32 held, u32 shift, i64 target) {
     // Counts the pivots at or before the target, a quarter at a time: three reads at once take no longer than one.
     u32 reached = 0;
@@ -119,9 +119,9 @@ __device__ __forceinline__ Bracket find(const Times& times, const i64* pivots, u
     return found;
 }
 
-// What a group's value at a target is made of: a + weight * (b - a), where a and b are slots of the ring. A value that is
-// one sample's has that sample as a and b and a weight of -0: this gives its very bits for any finite value, a zero with
-// its sign. Where it is not valid the slots hold anything.
+// The slots of the ring and the weight that give a group's value at a target: a + weight * (b - a). For a value that is
+// a single sample, both slots are that sample's and the weight is -0. This keeps the bits of any finite value, and the
+// sign of a zero. If the value is not valid, the slots are arbitrary.
 struct Source {
     u32 a;
     u32 b;
@@ -184,20 +184,20 @@ template <u32 N> struct Elements<float, N> {
     }
 };
 
-// Keeps the compiler from moving loads across it, so that those before it are all in flight together.
+// Keeps the compiler from moving loads across this call, so that all loads before it are in flight together.
 __device__ __forceinline__ void in_flight() {
 #ifdef __CUDACC__
     asm volatile("" ::: "memory");
 #endif
 }
 
-// Writes `channels` columns of `rows` rows, N at a time, and returns the largest magnitude that this thread wrote.
-// `values`: the first of the channels in slot 0; `out`: the first of the columns in the first row.
+// Writes `channels` columns of `rows` rows, N at a time. Returns the largest magnitude that this thread wrote. `values`
+// is the first channel in slot 0, and `out` the first column in the first row.
 template <class In, class Out, u32 N>
 __device__ __forceinline__ float write(const In* values, u32 dim, u32 channels, u32 mode, const Source* sources,
                                       u32 rows, Out* out, u32 columns, float fill) {
     u32 width = channels / N;
-    // A power of two of threads, 1 << bits, share a row.
+    // 1 << bits threads, a power of two, share a row.
     u32 bits = width > BLOCK / 2 ? BLOCK_BITS : 32 - __clz(width - 1);
     u32 rows_on = BLOCK >> bits;
     float fills[N];
@@ -212,8 +212,8 @@ __device__ __forceinline__ float write(const In* values, u32 dim, u32 channels, 
         Out* to = out + i * N;
 #pragma unroll 1
         for (u32 row = threadIdx.x >> bits; row < rows; row += AT_ONCE * rows_on) {
-            // Branch-free, so that every read is issued before the first is waited for. Past the end it reads the last
-            // row again.
+            // Free of branches, so that every read is issued before the first is waited for. Rows past the end read the
+            // last row again.
             Elements<In, N> a[AT_ONCE], b[AT_ONCE];
 #pragma unroll
             for (u32 i = 0; i < AT_ONCE; i++) {
@@ -248,9 +248,9 @@ __device__ __forceinline__ float write(const In* values, u32 dim, u32 channels, 
     return largest;
 }
 
-// Writes the columns of a group with the widest vectors that its addresses and pitches allow, and returns the largest
-// magnitude that this thread wrote. `values`: the ring of the batch entry; `out`: the modality's first column of the first
-// row.
+// Writes the columns of a group with the widest vectors that its addresses and pitches allow. Returns the largest
+// magnitude that this thread wrote. `values` is the ring of the batch entry, and `out` the modality's first column of
+// the first row.
 template <class In, class Out>
 __device__ __forceinline__ float write_group(const void* values, const Modality& m, const Group& group,
                                             const Source* sources, u32 rows, Out* out, float fill) {
@@ -268,9 +268,9 @@ __device__ __forceinline__ float write_group(const void* values, const Modality&
     }
 }
 
-// Fills the rows of a group that type Out can't hold, a warp for each row, and marks them as overflowed: those in which
-// an infinity was written. `out`: the group's first column of the first row. All threads of the block call it after a
-// barrier, and it ends with one.
+// Fills the rows of a group that type Out can't hold, in which an infinity was written, and marks them as overflowed. A
+// warp takes a row. `out` is the group's first column of the first row. All threads of the block call this after a
+// barrier, and it ends with a barrier.
 template <class Out>
 __device__ __noinline__ void refuse_overflows(u32 channels, Source* sources, u32 rows, Out* out, u32 columns, float fill) {
     u32 lane = threadIdx.x % 32;
@@ -287,15 +287,15 @@ __device__ __noinline__ void refuse_overflows(u32 channels, Source* sources, u32
     __syncthreads();
 }
 
-// What a block does: rows of the window of a batch entry, in one modality.
+// The work of a block: rows of a batch entry's window, in one modality.
 struct Run {
     Modality modality;
     const Group* groups;
     u64 entry;
     u32 first;
     u32 rows;
-    bool leads; // whether this thread searches a bracket, that of the row of its number
-    i64 target; // of that row
+    bool leads; // true if this thread leads a row: it searches the bracket of the row with its index
+    i64 target; // the target of that row
 };
 
 __device__ __forceinline__ Run own_run(const FuseParams& p) {
@@ -315,22 +315,22 @@ __device__ __forceinline__ Times run_times(const Run& run) {
     return Times{global(m.times) + run.entry * m.pitch, m.count, m.head, m.mask};
 }
 
-// The ring of the batch entry.
+// Returns the values in the ring of the batch entry.
 __device__ __forceinline__ const void* run_values(const Run& run) {
     const Modality& m = run.modality;
     u64 size = m.dtype == FLOAT32 ? 4 : 2;
     return global((const u8*)m.values) + run.entry * m.pitch * m.dim * size;
 }
 
-// The modality's first column of the first row.
+// Returns the modality's first column of the first row.
 template <class Out> __device__ __forceinline__ Out* run_out(const FuseParams& p, const Run& run) {
     const Modality& m = run.modality;
     return (Out*)global((u8*)m.out) + (run.entry * p.rows + run.first) * m.columns;
 }
 
-// Searches the bracket of the row that this thread leads. All threads of the block call it.
+// Searches the bracket of the row that this thread leads. All threads of the block call this.
 __device__ __forceinline__ Bracket own_bracket(const Run& run, const Times& times, i64 (&pivots)[PIVOTS]) {
-    // The smallest shift with which the pivots fit.
+    // The smallest shift for which the pivots fit.
     u32 shift = 32 - __clz((times.count > 0 ? times.count - 1 : 0) / PIVOTS);
     u32 held = (times.count + (1u << shift) - 1) >> shift;
     // Issues every read before it waits for the first.
@@ -348,14 +348,14 @@ __device__ __forceinline__ Bracket own_bracket(const Run& run, const Times& time
     return found;
 }
 
-// Writes the masks of the row that this thread leads.
+// Writes the validity and the age of the row that this thread leads.
 __device__ __forceinline__ void put_masks(const FuseParams& p, const Run& run, i64 age, u8 valid) {
     u64 at = (run.entry * p.rows + run.first + threadIdx.x) * gridDim.z + blockIdx.z;
     p.valid[at] = valid;
     p.age[at] = age;
 }
 
-// Groups of plain modes.
+// Fuses groups of plain modes.
 template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
     __shared__ i64 pivots[PIVOTS];
     __shared__ Source sources[RUN];
@@ -394,9 +394,10 @@ template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
 
 #include "fuse_modes.cuh"
 
-// The windows of B batch entries, with their masks: the bits of `window` in crates/ops/src/align/cpu.rs. Block (x, y, z) takes
-// the RUN targets from x * RUN on of entry y in modality z. It searches the bracket of each target once, then writes the
-// modality's columns group by group. Modalities are blocks of their own because they differ in work.
+// Computes the windows of B batch entries with their masks, bit for bit as `window` of crates/ops/src/align/cpu.rs.
+// Block (x, y, z) takes RUN targets of entry y in modality z, from target x * RUN on. It searches the bracket of each
+// target once, then writes the modality's columns group by group. Each modality has blocks of its own because
+// modalities differ in work.
 extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
     fuse_f32(const __grid_constant__ FuseParams p) {
     wait_for_previous();
@@ -415,7 +416,7 @@ extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_
     fuse_ns::fuse<bf16>(p);
 }
 
-// The same with groups of any mode.
+// Does the same for groups of any mode.
 extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
     fuse_modes_f32(const __grid_constant__ FuseParams p) {
     wait_for_previous();
@@ -438,7 +439,7 @@ namespace fuse_ns {
 
 // A run of samples to be copied into a ring buffer, where they fill the slots from `first` on.
 struct Fresh {
-    const i64* times;    // count, or null: the ring keeps its own
+    const i64* times;    // [count]; null: the ring keeps its times
     const float* values; // [count, dim]
     i64* ring_times;
     float* ring_values;
@@ -454,7 +455,7 @@ struct FuseAppendParams {
     const fuse_ns::Fresh* fresh; // one for each row of blocks
 };
 
-// Copies samples into their rings, so that the histories on the device equal those of `Timeline`. The blocks of row y
+// Copies samples into their rings, so that the device has the same histories as `Timeline`. The blocks of row y
 // share the samples of `fresh[y]`.
 extern "C" __global__ void __launch_bounds__(256) fuse_append(const __grid_constant__ FuseAppendParams p) {
     wait_for_previous();
@@ -474,10 +475,10 @@ namespace fuse_ns {
 
 constexpr u32 ALL_FINITE = 0xffffffffu;
 
-// What a block found in its share of a sample.
+// Result of a block's search for a value that is not finite in its share of a sample.
 struct Verdict {
-    u32 channel; // the first that is not finite, or ALL_FINITE
-    float value; // its value
+    u32 channel; // the first channel that is not finite, or ALL_FINITE
+    float value; // the value of that channel
 };
 
 __device__ __forceinline__ float as_f32(f16 value) { return to_f32(value); }
@@ -487,8 +488,8 @@ template <class T> __device__ __forceinline__ float as_f32(T value) { return (fl
 // Elements that a thread has in flight.
 constexpr u32 TAKEN_AT_ONCE = 4;
 
-// Converts this thread's share of a sample, interleaved with those of all other threads of the grid, and returns the first
-// channel in it that is not finite.
+// Converts this thread's share of a sample, interleaved with the shares of all other threads of the grid. Returns the
+// first channel in it that is not finite.
 template <class T> __device__ __forceinline__ u32 take(const void* sample, float* row, u32 dim) {
     const T* from = (const T*)sample;
     u32 threads = gridDim.x * blockDim.x;
@@ -512,15 +513,15 @@ template <class T> __device__ __forceinline__ u32 take(const void* sample, float
 } // namespace fuse_ns
 
 struct FuseTakeParams {
-    const void* sample;         // dim elements of `dtype`
-    float* row;                 // dim
+    const void* sample;         // [dim] of `dtype`
+    float* row;                 // [dim]
     fuse_ns::Verdict* verdicts; // one for each block
     u32 dim;
     u32 dtype;
 };
 
 // Converts a sample to float32 and looks for values that are not finite, as `Timeline::read` does. Every block writes a
-// verdict on its own share, so that no block waits for another; the host takes the one with the lowest channel.
+// verdict on its own share, so that no block waits for another. The host takes the verdict with the lowest channel.
 extern "C" __global__ void __launch_bounds__(256) fuse_take(const __grid_constant__ FuseTakeParams p) {
     wait_for_previous();
     __shared__ u32 channel;
@@ -551,10 +552,10 @@ extern "C" __global__ void __launch_bounds__(256) fuse_take(const __grid_constan
 }
 
 struct FuseInsertParams {
-    const float* row;   // dim
-    float* ring_values; // a power of two of rows of dim
+    const float* row;   // [dim]
+    float* ring_values; // [mask + 1, dim]
     u32 first;          // the slot of the row
-    u32 moved;          // how many rows, from that slot on, move up by one slot to make room
+    u32 moved;          // number of rows from that slot on that move up by one slot to make room
     u32 mask;
     u32 dim;
 };

@@ -1,16 +1,16 @@
-// Fuses groups of any mode: part of fuse.cu. To keep the kernels small, the type of the samples is not one of their
-// parameters, as in `write`, but looked up at each vector.
+// Fuses groups of any mode: part of fuse.cu. To keep the kernels small, the type of the samples is not a template
+// parameter, as in `write`, but is looked up at each vector.
 #pragma once
 
 #include "modes.cuh"
 
 namespace fuse_ns {
 
-// N neighbouring elements of a sample, as they lie there: float32 in N words, 16-bit floats in half as many.
+// N neighbouring elements of a sample, as they lie in memory: float32 in N words, 16-bit floats in half as many.
 template <u32 N> struct Raw {
     Words<4 * N> wide;
 
-    // `at`: an element's address, aligned for N elements.
+    // Loads the elements from an address that is aligned for N elements.
     __device__ __forceinline__ void load(const u8* at, u32 dtype) {
         if (dtype == FLOAT32) {
             wide = *(const Words<4 * N>*)at;
@@ -37,7 +37,7 @@ template <u32 N> struct Raw {
 
 __device__ __forceinline__ u32 element_size(u32 dtype) { return dtype == FLOAT32 ? 4 : 2; }
 
-// Puts an infinity for each value that type Out can't hold, which may be a NaN. Returns whether there is none.
+// Replaces each value that type Out can't hold, a NaN among them, by an infinity. Returns true if it holds all values.
 template <class Out, u32 N> __device__ __forceinline__ bool hold(float (&values)[N]) {
     bool all = true;
 #pragma unroll
@@ -49,10 +49,10 @@ template <class Out, u32 N> __device__ __forceinline__ bool hold(float (&values)
     return all;
 }
 
-// The samples before and after those around a target, where there are such.
+// The outer samples of a target, if they exist: the one before and the one after the two samples around the target.
 struct Neighbours {
-    i64 to_left;  // ns from the one to the sample before the target
-    i64 to_right; // ns from the sample after the target to the other
+    i64 to_left;  // ns from the earlier outer sample to the sample before the target
+    i64 to_right; // ns from the sample after the target to the later outer sample
     bool has_left;
     bool has_right;
 };
@@ -66,11 +66,11 @@ __device__ __forceinline__ Neighbours neighbours(const Times& times, const Brack
     return next;
 }
 
-// What is known of a row of a run, whatever the group: how far the samples around its target are, their slots, and the
-// weight of the later one, where both are there.
+// A row of a run, for all groups: the distances and slots of the samples around its target, and the weight of the later
+// sample if both exist.
 struct Row {
     Distances apart;
-    Neighbours next; // where a group is a curve
+    Neighbours next; // if a group is a curve
     u32 before;
     u32 after;
     float weight;
@@ -84,7 +84,7 @@ __device__ __forceinline__ Row row_of(const Times& times, const Bracket& found, 
     return row;
 }
 
-// `source` of a group of any mode.
+// Does what `source` does, for a group of any mode.
 __device__ __forceinline__ Source source_of(const Row& row, const Group& group) {
     PickKind kind = pick_kind(row.apart, group.mode, group.limits);
     u32 a = kind == PICK_AFTER ? row.after : row.before;
@@ -92,14 +92,14 @@ __device__ __forceinline__ Source source_of(const Row& row, const Group& group) 
     return Source{a, between ? row.after : a, between ? row.weight : -0.0f, kind == PICK_INVALID ? INVALID : VALID};
 }
 
-// How a row of a curve is made besides its Source: the slots of the outer samples.
+// The part of a curve's row that is not in its Source: the curve, and the slots of the outer samples.
 struct Outer {
     Curve<float> curve;
     u32 left;
     u32 right;
 };
 
-// The curve of a row, which is a line where its value is one sample's.
+// Computes the curve of a row; a line if the row's value is a single sample.
 __device__ __forceinline__ Outer outer_of(const Row& row, const Source& source, const Modality& m, const Group& group) {
     Outer outer{line<float>(), source.a, source.b};
     if (source.a == source.b) return outer;
@@ -110,15 +110,15 @@ __device__ __forceinline__ Outer outer_of(const Row& row, const Source& source, 
     return outer;
 }
 
-// Writes the columns of a group, N at a time, and returns whether type Out can hold all that this thread wrote. MODE:
-// as `with_mode` knows it. `outers`: of a curve.
+// Writes the columns of a group, N at a time. Returns true if type Out can hold all values that this thread wrote. MODE
+// is a mode as `with_mode` passes it. Only curves read `outers`.
 template <class Out, u32 MODE, u32 N>
 __device__ __forceinline__ bool write_channels(const u8* values, const Modality& m, const Group& group,
                                                const Source* sources, const Outer* outers, u32 count, Out* out,
                                                float fill) {
     constexpr u32 SAMPLES = samples_of(MODE), ROWS = SAMPLES == 4 ? 1 : AT_ONCE;
     u32 width = (group.to - group.from) / N, size = element_size(m.dtype), pitch = m.dim * size;
-    // A power of two of threads, 1 << bits, share a row.
+    // 1 << bits threads, a power of two, share a row.
     u32 bits = width > BLOCK / 2 ? BLOCK_BITS : 32 - __clz(width - 1);
     u32 rows_on = BLOCK >> bits;
     float fills[N];
@@ -133,7 +133,7 @@ __device__ __forceinline__ bool write_channels(const u8* values, const Modality&
         Out* to = out + group.from + i * N;
 #pragma unroll 1
         for (u32 row = threadIdx.x >> bits; row < count; row += ROWS * rows_on) {
-            // Issues every read before it waits for the first. Past the end it reads the last row again.
+            // Issues every read before it waits for the first. Rows past the end read the last row again.
             Raw<N> raw[ROWS][SAMPLES];
 #pragma unroll
             for (u32 r = 0; r < ROWS; r++) {
@@ -175,7 +175,7 @@ __device__ __forceinline__ u32 alignment(const u8* values, const Modality& m, co
            (u32)((u64)out / sizeof(Out));
 }
 
-// `write_channels` with the widest vectors.
+// Calls `write_channels` with the widest vectors that the alignment allows.
 template <class Out, u32 MODE>
 __device__ __forceinline__ bool write_any(const u8* values, const Modality& m, const Group& group, const Source* sources,
                                           const Outer* outers, u32 count, Out* out, float fill) {
@@ -214,8 +214,8 @@ __device__ __forceinline__ void put_rotation(Out* at, const float (&values)[ROTA
     }
 }
 
-// Writes the columns of the modality's rotations, which are its first groups: a thread for each row and rotation, with
-// those of a row side by side. Returns as `write_channels` does.
+// Writes the columns of the modality's rotations, which are its first groups. A thread takes a rotation of a row;
+// neighbouring threads take the rotations of one row. Returns the same as `write_channels`.
 template <class Out>
 __device__ __forceinline__ bool write_rotations(const u8* values, const Modality& m, const Group* groups, const Row* rows,
                                                 u32 count, Out* out, float fill) {
@@ -259,7 +259,7 @@ __device__ __forceinline__ bool write_rotations(const u8* values, const Modality
     return held;
 }
 
-// `refuse_overflows` for all groups of a modality. Marks the rows in `overflowed`, a bit each.
+// Does what `refuse_overflows` of fuse.cu does, for all groups of a modality. Marks each row by a bit in `overflowed`.
 template <class Out>
 __device__ __noinline__ void refuse_overflows(const Group* groups, u32 group_count, const Row* rows, u32 count, Out* out,
                                               u32 columns, float fill, u32* overflowed) {
@@ -278,14 +278,14 @@ __device__ __noinline__ void refuse_overflows(const Group* groups, u32 group_cou
     __syncthreads();
 }
 
-// `fuse` with groups of any mode.
+// Fuses groups of any mode.
 template <class Out> __device__ __forceinline__ void fuse_modes(const FuseParams& p) {
     __shared__ i64 pivots[PIVOTS];
     __shared__ Row rows[RUN];
     __shared__ Source sources[RUN];
     __shared__ Outer outers[RUN];
     __shared__ u32 overflowed[RUN / 32];
-    __shared__ Modality m; // saves registers
+    __shared__ Modality m; // shared, which saves registers
     const Run run = own_run(p);
     u32 row = threadIdx.x;
     if (row == 0) m = run.modality;
@@ -293,7 +293,7 @@ template <class Out> __device__ __forceinline__ void fuse_modes(const FuseParams
     Times times = run_times(run);
     Bracket found = own_bracket(run, times, pivots);
     if (run.leads) rows[row] = row_of(times, found, m, run.target);
-    // Each leading thread says how its row is made in a group, if there is such a group.
+    // Stages the sources of a group, if the modality has it: each leading thread writes the source of its row.
     auto stage_sources = [&](u32 g) {
         if (!run.leads || g >= m.groups) return;
         const Group group = run.groups[g];

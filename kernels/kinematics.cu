@@ -1,17 +1,17 @@
-// Poses, Jacobians and joints of many rows: equals crates/kinematics, bit for bit.
-//
-// `..._any` takes every chain and every task. `..._6` and `..._7` are for plain chains of so many joints, which all turn, in the
-// order of the chain and without mimics; of those that find joints, for whole poses without weights.
+// Poses and Jacobians of joints, and joints for poses, for many rows, bit for bit as crates/kinematics.
+
+// Kernels `..._any` are for every chain and every task. Kernels `..._6` and `..._7` are for plain chains of 6 or 7 joints, which
+// all turn, in the order of the chain and without mimics. Those that find joints are for whole poses without weights and posture.
 
 #include "kinematics_posture.cuh"
 #include "kinematics_together.cuh"
 
 template <class R> struct PosesParams {
     Chain<R> chain;
-    // [rows, n], and [rows, 7] or for links [rows, links, 7].
+    // Joints [rows, n], and poses [rows, 7], or for links [rows, links, 7].
     const R* joints;
     R* poses;
-    // In the order of the segments above them; null: the tip alone.
+    // The links, in the order of the segments above them; null: the tip alone.
     const Link<R>* links;
     u64 rows;
     u32 link_count;
@@ -20,10 +20,10 @@ template <class R> struct PosesParams {
 
 template <class R> struct JacobiansParams {
     Chain<R> chain;
-    // [rows, n], and for twists the velocities.
+    // Joints [rows, n], and for twists the joints' velocities [rows, n].
     const R* joints;
     const R* velocities;
-    // [rows, 6, n], [rows, 6] or [rows].
+    // Jacobians [rows, 6, n], twists [rows, 6] or manipulabilities [rows].
     R* out;
     u64 rows;
     u32 frame;
@@ -32,32 +32,33 @@ template <class R> struct JacobiansParams {
 
 template <class R> struct InverseParams {
     Solver<R> solver;
-    // [targets, 7], and a first start for each, `start_stride` numbers apart, or null.
+    // Poses [targets, 7], and a first start for each target, `start_stride` numbers apart; null: the first start of the table.
     const R* targets;
     const R* starts;
     Answers<R> answers;
-    // Of groups: a list of the targets to be done, and its length; null: all.
+    // For groups: the list of the targets to be solved, and its length; null: all targets.
     const u32* list;
     const u32* list_count;
-    // Targets that no start below `to` led to an answer for, their number, and the least error of each target; null: not wanted.
+    // The targets without an answer from the starts below `to`, their number, and the least error of each; null: not wanted.
     u32* left;
     u32* left_count;
     R* least;
-    // Of lanes: the number of targets that they have taken.
+    // For lanes: the number of targets that they have taken.
     u32* next;
     u32 targets_count;
     u32 start_stride;
     // The starts that groups try: from <= s < to.
     u32 from;
     u32 to;
-    // Of groups: the number of lanes, a power of two up to `GROUP`.
+    // For groups: the number of lanes of a group, a power of two up to `GROUP`.
     u32 width;
     u32 unused;
 };
 
 template <class R> struct PathParams {
     Solver<R> solver;
-    // [trajectories, length, 7], and a first start for each, `start_stride` numbers apart, or null.
+    // Poses [trajectories, length, 7], and a first start for each trajectory, `start_stride` numbers apart; null: the first start
+    // of the table.
     const R* targets;
     const R* starts;
     Answers<R> answers;
@@ -81,12 +82,13 @@ template <class R, u32 N> __device__ __forceinline__ void poses(const PosesParam
 }
 
 constexpr u32 LINKS_BLOCK = 64;
-// Links whose poses a block writes together: those of so many places, one after the other.
+// Number of links, at consecutive places of a row, whose poses a block writes together.
 constexpr u32 LINKS_AT_A_TIME = 8;
-// Numbers from one row to the next in shared memory. Odd, so that no two lanes meet in a bank.
+// Stride of the rows in shared memory. It is odd, so that no two lanes use one bank.
 constexpr u32 LINKS_STRIDE = 7 * LINKS_AT_A_TIME + 1;
 
-// A warp has 32 rows. The poses of a row leave shared memory side by side: each lane by itself would write 28 bytes here and there.
+// Computes the poses of links. A warp has 32 rows. The poses of a row are written side by side from shared memory: lanes by
+// themselves would write scattered pieces of 28 bytes.
 template <class R> __device__ __forceinline__ void links(const PosesParams<R>& p) {
     __shared__ R numbers[LINKS_BLOCK / 32][32 * LINKS_STRIDE];
     const u32 lane = threadIdx.x % 32;
@@ -140,20 +142,20 @@ POSES(poses_any_f64, double, POSES_BLOCK, (poses<double, 0>))
 POSES(links_f32, float, LINKS_BLOCK, links<float>)
 POSES(links_f64, double, LINKS_BLOCK, links<double>)
 
-// ---- Jacobians, and what is made of them ----
+// ---- Jacobians, twists and manipulability ----
 
 enum Product : u32 { JACOBIAN, TWIST, MANIPULABILITY };
 
 constexpr u32 JACOBIANS_BLOCK = 64;
-// Of chains of any length, whose columns lie in shared memory.
+// Threads of a block for chains of any length, whose columns lie in shared memory.
 constexpr u32 JACOBIANS_ANY_BLOCK = 32;
 
-// 16 bytes.
+// 16 bytes that are written at once.
 struct alignas(16) Chunk {
     u32 words[4];
 };
 
-// Jacobians of a plain chain. A warp has 32 rows, which leave shared memory in chunks, and so `out` begins at one.
+// Computes the Jacobians of a plain chain. A warp writes its 32 rows from shared memory in chunks, so `out` is aligned to them.
 template <class R, u32 N> __device__ __forceinline__ void plain_jacobians(const JacobiansParams<R>& p) {
     constexpr u32 WIDTH = 6 * N, CHUNKS = 32 * WIDTH * sizeof(R) / 16;
     struct alignas(2 * sizeof(R)) Pair {
@@ -170,7 +172,7 @@ template <class R, u32 N> __device__ __forceinline__ void plain_jacobians(const 
     bool is_valid = true;
     Lane<R, N> lane;
     columns_of<N>(p.chain, [&](u32 k) { return __ldg(joints + k); }, p.frame, lane, is_valid);
-    // In pairs, whose distance from lane to lane is odd for 7 joints: no two meet in a bank.
+    // Written in pairs. For 7 joints the distance from lane to lane is an odd number of pairs, so that no two lanes use one bank.
 #pragma unroll
     for (u32 i = 0; i < WIDTH; i += 2) {
         Pair pair{lane.columns[i % N][i / N], lane.columns[(i + 1) % N][(i + 1) / N]};
@@ -190,10 +192,11 @@ template <class R, u32 N> __device__ __forceinline__ void plain_jacobians(const 
     }
 }
 
-// The lanes of a warp and the numbers of a row, which are written side by side, do not meet in a bank.
+// Stride of the numbers of a lane in shared memory. It lets no two lanes of a warp use one bank, and no two numbers of a row, which
+// are written side by side.
 constexpr u32 WARP_STRIDE = 33;
 
-// The root of the product of the pivots of the Jacobian times itself, transposed, whose order is the smaller of 6 and n.
+// Computes the manipulability: the root of the product of the pivots of J J^T or J^T J, whichever has the smaller order.
 template <class R> __device__ __forceinline__ R manipulability(u32 joints, const SharedLane<R, WARP_STRIDE>& lane) {
     R matrix[6][6], pivots[6], inverses[6];
 #pragma unroll
@@ -203,7 +206,7 @@ template <class R> __device__ __forceinline__ R manipulability(u32 joints, const
             matrix[i][h] = nothing<R>();
         }
     }
-    // J J^T sums over the joints the products of each one's 6 numbers; J^T J over those 6 the products of the joints' numbers.
+    // J J^T is a sum over the joints of the products of their 6 numbers. J^T J is a sum over the 6 rows of the joints' products.
     const bool is_small = joints < 6;
 #pragma unroll 1
     for (u32 k = 0; k < (is_small ? 6 : joints); ++k) {
@@ -220,7 +223,7 @@ template <class R> __device__ __forceinline__ R manipulability(u32 joints, const
             }
         }
     }
-    // A 1 for each joint that there is not.
+    // Puts a 1 on the diagonal for each of 6 joints that the chain does not have.
 #pragma unroll
     for (u32 i = 0; i < 6; ++i) {
         matrix[i][i] = i < joints ? matrix[i][i] : (R)1;
@@ -311,10 +314,10 @@ ANY_JACOBIANS(manipulabilities, MANIPULABILITY)
 // ---- Joints for poses ----
 
 constexpr u32 INVERSE_BLOCK = 64;
-// Of chains of any length, whose joints and columns lie in shared memory.
+// Threads of a block for chains of any length, whose joints and columns lie in shared memory.
 constexpr u32 INVERSE_ANY_BLOCK = 32;
 
-// The memory of a block's lanes: registers, or shared memory.
+// Memory for the joints and columns of a block's lanes: registers, or shared memory.
 template <class R, u32 N> struct Block {
     static constexpr u32 THREADS = INVERSE_BLOCK;
     __device__ __forceinline__ Lane<R, N> lane() { return Lane<R, N>{}; }
@@ -330,8 +333,8 @@ template <class R> __device__ __forceinline__ const R* own_start(const R* starts
     return starts == nullptr ? nullptr : starts + stride * i;
 }
 
-// A lane tries the first start of a target, and takes the next target as soon as it is done: no lane waits for the slowest of its
-// warp. `FIRST` alone.
+// Solves targets by single lanes, for `FIRST` alone. A lane tries the first start of a target, then takes the next target: no lane
+// waits for the slowest lane of its warp.
 template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_lanes(const InverseParams<R>& p) {
     __shared__ Block<R, N> block;
     auto lane = block.lane();
@@ -381,7 +384,8 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_lanes(c
     }
 }
 
-// A group of `width` lanes takes a target, a start each. `FIRST` takes any width, and the others `GROUP`.
+// Solves each target by a group of `width` lanes, each of which tries a start. `FIRST` allows any width, other choices need
+// `GROUP`.
 template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_groups(const InverseParams<R>& p) {
     constexpr u32 THREADS = Block<R, N>::THREADS;
     __shared__ Block<R, N> block;
@@ -404,7 +408,7 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_groups(
         Best<R> best{(R)0, false, p.from == 0};
         if (wants && p.from > 0) best.least = p.least[target_index];
         if (p.solver.select == NEAREST) {
-            // The joints that answers are to be near to are those of the first start.
+            // Distances are measured from the joints of the first start.
             __syncwarp();
             for (u32 k = member; wants && k < n; k += GROUP) {
                 near[k] = own != nullptr ? admitted(p.solver, k, own[k]) : p.solver.table[k];
@@ -422,8 +426,8 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_groups(
     }
 }
 
-// Goes on from the answer before, `last`, and leaves the joints in `kept`. Lanes of a plain chain do it together; of any other each
-// lane does the same as the others of its group.
+// Steps from the answer before, `last`, to the next target. The joints end in `kept`. For a plain chain, the lanes of a group share
+// the work; for any other chain, each lane of a group does all of it.
 template <class R, u32 M, u32 N> struct Follower {
     Together<R, N> together[Block<R, N>::THREADS / GROUP];
 
@@ -460,8 +464,8 @@ template <class R, u32 M> struct Follower<R, M, 0> {
     }
 };
 
-// A group of lanes goes along a trajectory, as `Solver::solve_along`. Where going on from the answer before does not do, each lane
-// takes a start.
+// Solves each trajectory by a group of lanes, as `Solver::solve_along`. If the steps from the answer before do not suffice, each
+// lane tries a start.
 template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_paths(const PathParams<R>& p) {
     constexpr u32 THREADS = Block<R, N>::THREADS;
     __shared__ Block<R, N> block;
@@ -471,9 +475,9 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_paths(c
     const u32 member = threadIdx.x % GROUP, n = p.solver.chain.joints;
     const u32 group = ((1u << GROUP) - 1) << (threadIdx.x % 32 - member);
     const u32 trajectory = (blockIdx.x * THREADS + threadIdx.x) / GROUP;
-    // The answer before, or the first start: what the next one is to be near to.
+    // The answer before, or the first start: the joints that the next answer should be near.
     R* last = all_last[threadIdx.x / GROUP];
-    // The best answer to the present target, which `last` has to outlive.
+    // The best answer to the current target. It does not overwrite `last`, which is still needed.
     R* kept = all_kept[threadIdx.x / GROUP];
     const bool is_there = trajectory < p.trajectories;
     const R* own = is_there ? own_start(p.starts, p.start_stride, trajectory) : nullptr;
@@ -482,10 +486,10 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_paths(c
         last[k] = own != nullptr ? admitted(p.solver, k, own[k]) : p.solver.table[k];
     }
     __syncwarp();
-    // True if `last` has a given start, or an answer.
+    // `has_near` is true if `last` is a given start or an answer, `has_last` if it is an answer.
     bool has_near = own != nullptr, has_last = false;
     u32 branch = 0;
-    // The next pose is on its way while the one before is reached.
+    // The next pose is loaded while the current one is solved.
     const R* poses = p.targets + (is_there ? trajectory * p.length * 7 : 0);
     R pose[7];
     read_pose(poses, pose);
@@ -498,7 +502,7 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_paths(c
         const u32 select = has_last ? NEAREST : p.solver.select;
         const bool follows = is_usable && has_near;
         Attempt<R> attempt = follower.go_on(p.solver, target, follows, last, kept, lane);
-        // True of a group if no joint that it has kept is further from the last answer than is allowed.
+        // True for a group if no joint in `kept` is further from `last` than `max_joint_step`, or if the group has kept none.
         auto is_near = [&](bool has_kept) {
             bool is_far = has_kept && member < n && !(magnitude(kept[member] - last[member]) <= p.solver.max_joint_step);
             return (__ballot_sync(ALL_LANES, is_far) & group) == 0;
@@ -519,7 +523,7 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_paths(c
                     best.least = best.least + difference * difference;
                 }
             }
-            // What was kept has been read.
+            // All lanes have read `kept` before it is overwritten.
             __syncwarp();
             const Starts all{0, p.solver.starts, GROUP};
             try_starts<M, N>(p.solver, target, lane, all, own, select, last, wants, best, [&](const Attempt<R>& tried, u32 start) {
@@ -550,7 +554,7 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_paths(c
     }
 }
 
-// Each lane pulls the answer to a target towards rest.
+// Pulls answers towards rest, each by one lane.
 template <class R, u32 M> __device__ __forceinline__ void inverse_pulls(const InverseParams<R>& p) {
     __shared__ Block<R, 0> block;
     auto lane = block.lane();

@@ -1,8 +1,8 @@
-// Poses and Jacobians of a chain: the arithmetic of crates/kinematics/src, model.rs, jacobian.rs and ldl.rs, bit for bit.
-//
-// A lane is one row of joints. Of a plain chain, whose number N of joints is known when it is compiled, everything lies in registers,
-// and the constants of the chain are operands. N = 0 stands for all other chains: their loops stay loops, and what those index lies
-// in shared memory, lane by lane.
+// Poses and Jacobians of a chain, bit for bit as model.rs, jacobian.rs and ldl.rs of crates/kinematics/src.
+
+// A lane is one row of joints. For a plain chain, N is the number of joints, a compile-time constant: everything lies in registers,
+// and the constants of the chain are operands. N = 0 stands for all other chains: their loops stay loops, and the numbers that
+// these index lie in shared memory, lane by lane.
 #pragma once
 
 #include "types.cuh"
@@ -10,11 +10,11 @@
 // The most joints of a chain, and the most segments.
 constexpr u32 MOST_JOINTS = 16;
 
-// Bits of a segment.
+// Flags of a segment. SLIDES: it moves along its axis, and does not turn about the axis.
 constexpr u32 SLIDES = 1;
-// Its value is that of its joint times the multiplier, and the offset.
+// The segment's value is its joint's value times the multiplier, plus the offset.
 constexpr u32 FOLLOWS = 2;
-// No segment before has the same joint.
+// No segment before this one has the same joint.
 constexpr u32 IS_FIRST = 4;
 
 // A transform: the rotation matrix by rows, and the translation.
@@ -23,9 +23,9 @@ template <class R> struct Frame {
     R translation[3];
 };
 
-// A moving joint on the way.
+// A moving joint on the way from the base to the tip.
 template <class R> struct Segment {
-    // The frame of the next segment's axis, or of the tip, in the moved frame of this one.
+    // The frame of the next segment's axis, or of the tip, in the moved frame of this segment.
     Frame<R> next;
     R multiplier;
     R offset;
@@ -41,13 +41,13 @@ template <class R> struct Chain {
     u32 joints;
 };
 
-// A link on the way.
+// A link on the way from the base to the tip.
 template <class R> struct Link {
-    // Its frame in the moved frame of the last segment above it, or in that of the base.
+    // The link's frame in the moved frame of the last segment above the link, or in the frame of the base.
     Frame<R> frame;
-    // Number of segments above it.
+    // Number of segments above the link.
     u32 segments;
-    // Its place in a row of poses.
+    // The link's place in a row of poses.
     u32 place;
 };
 
@@ -63,17 +63,17 @@ __device__ __forceinline__ bool is_number(double x) {
     return ((u64)__double_as_longlong(x) >> 52 & 0x7ff) != 0x7ff;
 }
 
-// The sum of nothing: -0 + x is x, also where x is -0.
+// Returns the sum of no terms, -0: -0 + x is x, even if x is -0.
 template <class R> __device__ __forceinline__ R nothing() { return (R)-0.0; }
 
-// Exchanges sine and cosine behind an odd number of quarter turns, and gives them their signs.
+// Adds quarter turns to an angle's sine and cosine: exchanges both if the number is odd, and sets their signs.
 template <class R> __device__ __forceinline__ void behind_quarters(u32 quarters, R& sine, R& cosine) {
     R a = quarters & 1 ? cosine : sine, b = quarters & 1 ? sine : cosine;
     sine = quarters & 2 ? -a : a;
     cosine = (quarters + 1) & 2 ? -b : b;
 }
 
-// `sin_cos` of crates/geometry/src/polynomial.rs.
+// Computes sine and cosine as `sin_cos` of crates/geometry/src/polynomial.rs.
 __device__ __forceinline__ void sin_cos(float angle, float& sine, float& cosine) {
     float shifted = angle * 0.636619772367581343f + 12582912.0f;
     float quarters = shifted - 12582912.0f;
@@ -109,7 +109,7 @@ template <class R> __device__ __forceinline__ R dot4(const R (&a)[4], const R (&
     return ((a[0] * b[0] + a[1] * b[1]) + a[2] * b[2]) + a[3] * b[3];
 }
 
-// The product of two transforms.
+// Multiplies two transforms.
 template <class R> __device__ __forceinline__ Frame<R> compose(const Frame<R>& a, const Frame<R>& b) {
     Frame<R> c;
 #pragma unroll
@@ -124,7 +124,7 @@ template <class R> __device__ __forceinline__ Frame<R> compose(const Frame<R>& a
     return c;
 }
 
-// The frame of an axis, turned about its z axis.
+// Turns the frame of an axis about its z axis.
 template <class R> __device__ __forceinline__ Frame<R> turned(const Frame<R>& axis, R angle) {
     Frame<R> result = axis;
     R sine, cosine;
@@ -138,7 +138,7 @@ template <class R> __device__ __forceinline__ Frame<R> turned(const Frame<R>& ax
     return result;
 }
 
-// The frame of an axis, moved along its z axis.
+// Moves the frame of an axis along its z axis.
 template <class R> __device__ __forceinline__ Frame<R> slid(const Frame<R>& axis, R way) {
     Frame<R> result = axis;
 #pragma unroll
@@ -148,7 +148,7 @@ template <class R> __device__ __forceinline__ Frame<R> slid(const Frame<R>& axis
     return result;
 }
 
-// The unit quaternion of a rotation, x y z w, with w >= 0: `from_rows` of crates/geometry/src/quaternion.rs.
+// Computes the unit quaternion of a rotation, x y z w, with w >= 0, as `from_rows` of crates/geometry/src/quaternion.rs.
 template <class R> __device__ __forceinline__ void quaternion(const Frame<R>& frame, R (&q)[4]) {
     const R(&m)[9] = frame.rotation;
     R x[3] = {m[0], m[1], m[2]}, y[3] = {m[3], m[4], m[5]}, z[3], one = (R)1;
@@ -170,7 +170,7 @@ template <class R> __device__ __forceinline__ void quaternion(const Frame<R>& fr
     }
 }
 
-// Writes the pose of a frame, x y z qx qy qz qw, or NaN.
+// Writes the pose of a frame, x y z qx qy qz qw; NaN if it is not valid.
 template <class R> __device__ __forceinline__ void write_pose(const Frame<R>& frame, bool is_valid, R* pose) {
     R q[4], none = not_a_number((R)0);
     quaternion(frame, q);
@@ -180,8 +180,9 @@ template <class R> __device__ __forceinline__ void write_pose(const Frame<R>& fr
     }
 }
 
-// Goes from the frame of a segment's axis to the next one. Returns the moved frame. `q` is the value of its joint; `is_valid` ends as
-// false if it, or what a mimic makes of it, is not finite or larger than 8,192. The segments of a plain chain turn, and follow none.
+// Replaces the frame of a segment's axis by the frame of the next axis, and returns the moved frame. The joint's value is `q`. Sets
+// `is_valid` to false if `q`, or the value of a mimic, is not finite or over 8,192 in magnitude. Segments of a plain chain turn,
+// and are not mimics.
 template <u32 N, class R>
 __device__ __forceinline__ Frame<R> pass(const Segment<R>& segment, R q, Frame<R>& axis, bool& is_valid) {
     constexpr R most = (R)8192;
@@ -201,7 +202,7 @@ __device__ __forceinline__ Frame<R> pass(const Segment<R>& segment, R q, Frame<R
     return moved;
 }
 
-// Calls `work` with each index below N, in code of its own; if N is 0 with each one below `count`, in a loop.
+// Calls `work` with each index below N, unrolled; if N is 0, with each index below `count`, in a loop.
 template <u32 N, class Work> __device__ __forceinline__ void each(u32 count, const Work& work) {
     if constexpr (N > 0) {
 #pragma unroll
@@ -216,7 +217,7 @@ template <u32 N, class Work> __device__ __forceinline__ void each(u32 count, con
     }
 }
 
-// The joints of a lane, and 6 numbers for each: the columns of its Jacobian.
+// The joints of a lane, and the columns of its Jacobian, which are 6 numbers for each joint.
 template <class R, u32 N> struct Lane {
     R joints[N];
     R columns[N][6];
@@ -226,8 +227,9 @@ template <class R, u32 N> struct Lane {
     __device__ __forceinline__ R& number(u32 k, u32 i) { return columns[k][i]; }
 };
 
-// The same in shared memory, for chains of any length: a number of each lane beside those of the others, STRIDE apart. A lane sees
-// its own alone, so that none waits for another.
+// The joints and columns of a lane in shared memory, for chains of any length. The numbers of a lane are STRIDE apart, so that a
+// number of each lane lies beside the same number of the other lanes. A lane uses its own numbers alone, so that no lane waits for
+// another.
 template <class R, u32 STRIDE> struct SharedLane {
     R* joints;
     R* columns;
@@ -238,7 +240,7 @@ template <class R, u32 STRIDE> struct SharedLane {
 
 enum JacobianFrame : u32 { BASE, TOOL, SPATIAL };
 
-// A vector of the base's axes in those of the tip.
+// Rotates a vector from the axes of the base to the axes of the tip.
 template <class R> __device__ __forceinline__ void to_tool(const Frame<R>& tip, const R (&v)[3], R (&result)[3]) {
     const R(&m)[9] = tip.rotation;
 #pragma unroll
@@ -247,7 +249,7 @@ template <class R> __device__ __forceinline__ void to_tool(const Frame<R>& tip, 
     }
 }
 
-// The velocity of the tip for a unit of velocity about or along the axis `z` at `origin`.
+// Computes a column of the Jacobian: the velocity of the tip for a unit velocity about or along the axis `z` at `origin`.
 template <class R>
 __device__ __forceinline__ void velocity(bool slides, const R (&z)[3], const R (&origin)[3], u32 in, const Frame<R>& tip,
                                          R (&column)[6]) {
@@ -292,7 +294,7 @@ __device__ __forceinline__ void velocity(bool slides, const R (&z)[3], const R (
     }
 }
 
-// The frame of the tip. `q(k)` is the value of joint k.
+// Computes the frame of the tip. The value of joint k is `q(k)`.
 template <u32 N, class R, class Values>
 __device__ __forceinline__ Frame<R> tip_of(const Chain<R>& chain, const Values& q, bool& is_valid) {
     Frame<R> axis = chain.first;
@@ -300,7 +302,7 @@ __device__ __forceinline__ Frame<R> tip_of(const Chain<R>& chain, const Values& 
     return axis;
 }
 
-// Leaves the columns of the joints in the lane. Returns the frame of the tip.
+// Computes the columns of the Jacobian into the lane. Returns the frame of the tip.
 template <u32 N, class R, class Values, class L>
 __device__ __forceinline__ Frame<R> columns_of(const Chain<R>& chain, const Values& q, u32 in, L& lane, bool& is_valid) {
     if constexpr (N > 0) {
@@ -319,7 +321,7 @@ __device__ __forceinline__ Frame<R> columns_of(const Chain<R>& chain, const Valu
         }
         return tip;
     } else {
-        // The tip first; then the way once more. A mimic's column is multiplied, and then added to that of its leader.
+        // Computes the tip, then follows the chain once more. A mimic's column is multiplied, then added to its joint's column.
         Frame<R> tip = tip_of<N>(chain, q, is_valid), axis = chain.first;
 #pragma unroll 1
         for (u32 k = 0; k < chain.joints; ++k) {
@@ -346,8 +348,8 @@ __device__ __forceinline__ Frame<R> columns_of(const Chain<R>& chain, const Valu
     }
 }
 
-// A symmetric matrix as the product L D L^T, as `Ldl` of crates/kinematics/src/ldl.rs. `a` is its lower triangle, and becomes L. A
-// pivot below `least` is set to it.
+// Decomposes a symmetric matrix into L D L^T, as `Ldl` of crates/kinematics/src/ldl.rs. The lower triangle is `a`, and becomes L. A
+// pivot below `least` is set to `least`.
 template <class R, u32 M> __device__ __forceinline__ void decompose(R (&a)[M][M], R least, R (&pivots)[M], R (&inverses)[M]) {
 #pragma unroll
     for (u32 h = 0; h < M; ++h) {

@@ -1,13 +1,13 @@
-// Joints for poses: the arithmetic of crates/kinematics/src/inverse, bit for bit.
+// Joints for poses, bit for bit as crates/kinematics/src/inverse.
 #pragma once
 
 #include "kinematics_chain.cuh"
 
-// The lanes that work on one target, with a start each.
+// The most lanes that work on one target; each tries a start.
 constexpr u32 GROUP = 16;
 constexpr u32 ALL_LANES = 0xffffffff;
 
-// Number of rows of a task: the whole pose, the position and the direction of the tool's z axis, the position alone.
+// Number of rows of a task: the whole pose; the position and the direction of the tool's z axis; the position alone.
 constexpr u32 POSE_ROWS = 6;
 constexpr u32 AXIS_ROWS = 5;
 constexpr u32 POSITION_ROWS = 3;
@@ -27,11 +27,11 @@ template <class R> struct Solver {
     R gain;
     // Largest change of a joint along a trajectory.
     R max_joint_step;
-    // The part of the way to `rest` that an answer is pulled, 0 if it is not, and the most that a joint is.
+    // The part of the way to `rest` by which an answer is pulled, 0 for no pull, and the most that a joint is pulled.
     R posture;
     R most_pull;
     R rest[MOST_JOINTS];
-    // Bits of the joints: a full turn leads to the same pose; it is held at a limit that a step would pass.
+    // A bit for each joint: `turns` if a full turn leads to the same pose, `holds` if it is held at a limit that a step would pass.
     u32 turns;
     u32 holds;
     u32 has_weights;
@@ -42,7 +42,7 @@ template <class R> struct Solver {
     const R* table;
 };
 
-// The answers, an element for each target, and the joints [targets, n].
+// The answers: joints [targets, n], and one element of each other array for each target.
 template <class R> struct Answers {
     R* joints;
     R* position_error;
@@ -66,7 +66,7 @@ template <class R> __device__ __forceinline__ void read_pose(const R* from, R (&
     }
 }
 
-// Takes a pose. False if it is not finite, too far away, or its quaternion is not of norm 1.
+// Converts a pose to a target. Returns false if it is not finite or too far away, or if the norm of its quaternion is not near 1.
 template <class R> __device__ __forceinline__ bool take_target(const R (&pose)[7], Target<R>& target) {
     bool is_usable = true;
 #pragma unroll
@@ -84,13 +84,14 @@ template <class R> __device__ __forceinline__ bool take_target(const R (&pose)[7
     return is_usable & (square >= (R)0.9801) & (square <= (R)1.0201);
 }
 
-// A value within the limits of a joint along a trajectory, where a full turn would be a jump: itself, or the limit.
+// Brings a value within the limits of a joint along a trajectory, where a full turn would be a jump. Returns the value itself or
+// the limit.
 template <class R> __device__ __forceinline__ R held(const Solver<R>& s, u32 joint, R value) {
     const R lower = s.lower[joint], upper = s.upper[joint];
     return value > upper ? upper : value < lower ? lower : value;
 }
 
-// A value within the limits of a joint: itself, or a full turn from it, or the limit.
+// Brings a value within the limits of a joint. Returns the value itself, the value a full turn from it, or the limit.
 template <class R> __device__ __forceinline__ R inside(const Solver<R>& s, u32 joint, R value) {
     const R turn = (R)6.283185307179586, lower = s.lower[joint], upper = s.upper[joint];
     bool is_above = value > upper, is_below = value < lower;
@@ -99,15 +100,15 @@ template <class R> __device__ __forceinline__ R inside(const Solver<R>& s, u32 j
     return is_above | is_below ? (turns ? turned : limit) : value;
 }
 
-// A value of the caller's within the limits of a joint: the limit if it is past it by no more than 0.1, else as `inside`.
+// Brings a caller's value within the limits of a joint: to a limit that it is past by up to 0.1, else as `inside` does.
 template <class R> __device__ __forceinline__ R admitted(const Solver<R>& s, u32 joint, R value) {
     R limited = held(s, joint, value);
     return magnitude(value - limited) <= (R)0.1 ? limited : inside(s, joint, value);
 }
 
-// The end of the steps from a start.
+// Result of the steps from a start.
 template <class R> struct Attempt {
-    // Squares of the errors that are judged.
+    // Squares of the errors, which are compared with the tolerances.
     R position;
     R rotation;
     // The sum of the squared and weighted errors.
@@ -116,7 +117,7 @@ template <class R> struct Attempt {
     bool valid;
 };
 
-// Measures the sums of squares of the linear and the angular rows of the error.
+// Sums the squares of the linear rows of the error, and of its angular rows.
 template <class R, u32 M> __device__ __forceinline__ void measure(const R (&error)[M], R& position, R& rotation) {
     position = (error[0] * error[0] + error[1] * error[1]) + error[2] * error[2];
     rotation = 0;
@@ -129,7 +130,7 @@ template <class R, u32 M> __device__ __forceinline__ void measure(const R (&erro
     }
 }
 
-// The angular rows of the error, behind the three linear ones.
+// Computes the angular rows of the error, behind the three linear ones.
 template <class R, u32 M>
 __device__ __forceinline__ void angular_error(const Target<R>& target, const Frame<R>& tip, R (&error)[M]) {
     const R(&a)[4] = target.rotation;
@@ -154,7 +155,7 @@ __device__ __forceinline__ void angular_error(const Target<R>& target, const Fra
     }
 }
 
-// The task's rows of a column of the Jacobian.
+// Takes the task's rows from a column of the Jacobian.
 template <class R, u32 M>
 __device__ __forceinline__ void task_rows(const Frame<R>& tip, const R (&column)[6], R (&rows)[M]) {
 #pragma unroll
@@ -168,7 +169,7 @@ __device__ __forceinline__ void task_rows(const Frame<R>& tip, const R (&column)
     }
 }
 
-// The rows of the lane's column of a joint, times their weights.
+// Computes the task's rows of a joint's column, times their weights.
 template <class R, u32 M, class L>
 __device__ __forceinline__ void weighted_rows(const Solver<R>& s, const L& lane, u32 joint, const Frame<R>& tip, R (&rows)[M]) {
     R whole[6];
@@ -194,7 +195,7 @@ template <class R, u32 M> __device__ __forceinline__ R product(const R (&a)[M], 
     return sum;
 }
 
-// Makes one step of Levenberg-Marquardt, as `Bounds::step`. The columns of the lane are those of the whole Jacobian.
+// Makes one step of Levenberg-Marquardt, as `Bounds::step`. The lane has the columns of the whole Jacobian.
 template <u32 M, u32 N, bool ALONG, class R, class L>
 __device__ __forceinline__ void make_step(const Solver<R>& s, L& lane, const Frame<R>& tip, const R (&error)[M], R damping) {
     R matrix[M][M];
@@ -255,7 +256,7 @@ __device__ __forceinline__ void make_step(const Solver<R>& s, L& lane, const Fra
     });
 }
 
-// Measures how far a tip is from a target. `error` ends with the weighted rows; `is_valid` is false for joints out of range.
+// Measures how far a tip is from a target. `error` becomes the weighted rows; `is_valid` is false for joints out of range.
 template <u32 M, u32 N, class R>
 __device__ __forceinline__ void judge(const Solver<R>& s, const Target<R>& target, const Frame<R>& tip, bool is_valid,
                                       R (&error)[M], Attempt<R>& attempt) {
@@ -285,8 +286,8 @@ __device__ __forceinline__ void judge(const Solver<R>& s, const Target<R>& targe
     attempt.valid = is_valid & (attempt.position <= s.position) & (attempt.rotation <= s.rotation);
 }
 
-// Measures how far the lane's joints are from a target; true if that is within the tolerances. If not, makes a step if `may_step`:
-// from an answer, `ALONG` a trajectory, or from a start.
+// Measures how far the lane's joints are from a target. Returns true if that is within the tolerances. If not, makes a step if
+// `may_step`: with `ALONG` from an answer, as along a trajectory, else from a start.
 template <u32 M, u32 N, bool ALONG = false, class R, class L>
 __device__ __forceinline__ bool round_of(const Solver<R>& s, const Target<R>& target, L& lane, bool may_step, Attempt<R>& attempt) {
     bool is_valid = true;
@@ -299,8 +300,8 @@ __device__ __forceinline__ bool round_of(const Solver<R>& s, const Target<R>& ta
     return attempt.valid;
 }
 
-// Puts the joints of a start into the lane: of the table, or its first one from `own`, a row of the caller's, if there is one. False
-// if that is not finite.
+// Puts the joints of a start into the lane: a row of the table, or for the first start the caller's row `own`, if it is not null.
+// Returns false if that row is not finite.
 template <u32 N, class R, class L> __device__ __forceinline__ bool take_start(const Solver<R>& s, u32 start, const R* own, L& lane) {
     bool is_usable = true;
     if (own != nullptr && start == 0) {
@@ -316,7 +317,7 @@ template <u32 N, class R, class L> __device__ __forceinline__ bool take_start(co
     return is_usable;
 }
 
-// False if the first start is a row of the caller's that is not finite.
+// False if the caller's row for the first start is not finite.
 template <class R> __device__ __forceinline__ bool is_start(const Solver<R>& s, const R* own) {
     bool is_usable = true;
     for (u32 k = 0; own != nullptr && k < s.chain.joints; ++k) {
@@ -331,7 +332,7 @@ __device__ __forceinline__ void write_errors(const Answers<R>& answers, u64 targ
     answers.rotation_error[target] = root(attempt.rotation);
 }
 
-// Writes what an answer to a target has beside the joints.
+// Writes an answer to a target without the joints.
 template <class R>
 __device__ __forceinline__ void write_measure(const Answers<R>& answers, u64 target, const Attempt<R>& attempt, u32 start) {
     write_errors(answers, target, attempt);
@@ -340,7 +341,7 @@ __device__ __forceinline__ void write_measure(const Answers<R>& answers, u64 tar
     answers.iterations[target] = attempt.iterations;
 }
 
-// Writes the answer to a target, whose joints are the lane's.
+// Writes the answer to a target, with the lane's joints.
 template <u32 N, class R, class L>
 __device__ __forceinline__ void write_answer(const Solver<R>& s, const Answers<R>& answers, u64 target, const L& lane,
                                              const Attempt<R>& attempt, u32 start) {
@@ -349,7 +350,7 @@ __device__ __forceinline__ void write_answer(const Solver<R>& s, const Answers<R
     write_measure(answers, target, attempt, start);
 }
 
-// Writes the answer to a target, or with a start, that can't be used.
+// Writes the answer for a target or a start that can't be used.
 template <class R> __device__ __forceinline__ void write_unusable(const Solver<R>& s, const Answers<R>& answers, u64 target) {
     const u32 n = s.chain.joints;
     const R none = not_a_number((R)0);
@@ -361,8 +362,8 @@ template <class R> __device__ __forceinline__ void write_unusable(const Solver<R
     answers.start[target] = answers.iterations[target] = 0;
 }
 
-// Values of another lane of the warp, to which all of its lanes come: of the lane whose number differs in `bits`, and of one by its
-// number.
+// Reads a value of another lane: `exchanged` of the lane whose number differs in `bits`, `of_lane` of the lane with that number.
+// All lanes of the warp call this.
 __device__ __forceinline__ u32 exchanged(u32 value, u32 bits) { return __shfl_xor_sync(ALL_LANES, value, bits); }
 __device__ __forceinline__ float exchanged(float value, u32 bits) {
     return __uint_as_float(__shfl_xor_sync(ALL_LANES, __float_as_uint(value), bits));
@@ -378,26 +379,24 @@ __device__ __forceinline__ double of_lane(double value, u32 lane) {
     return __longlong_as_double((i64)__shfl_sync(ALL_LANES, (u64)__double_as_longlong(value), lane));
 }
 
-// The best attempt of a group's so far: the same on all of its lanes.
+// The best attempt of a group so far, which is the same on all of its lanes.
 template <class R> struct Best {
-    // What attempts are compared by: the distance to where the group is to stay near, or the error of one that is not valid.
+    // The number by which attempts are compared: the squared distance from `near` for a valid attempt, else the error.
     R least;
     bool valid;
     bool is_none;
 };
 
-// Which starts a group tries, from <= s < to, and the number of its lanes.
+// The starts that a group tries, from <= s < to, and the number of the group's lanes.
 struct Starts {
     u32 from;
     u32 to;
     u32 width;
 };
 
-// Tries starts, each lane of a group one at a time, and keeps the best attempt: as `Solver::select`. All lanes of
-// the warp come here; `wants` is the same for a group, and false for one that has nothing to do. `near` are the joints that
-// `NEAREST` measures distances from, in shared memory.
-//
-// `keep(attempt, start)` is called on the lane that has a better attempt, whose joints are the lane's.
+// Tries starts, each lane of a group one at a time, and keeps the best attempt, as `Solver::select`. All lanes of the warp call
+// this. A group with nothing to do has a false `wants` on all lanes. For `NEAREST`, distances are measured from the joints `near`,
+// in shared memory. Calls `keep(attempt, start)` on the lane with a better attempt, which has the attempt's joints.
 template <u32 M, u32 N, class R, class L, class Keep>
 __device__ __forceinline__ void try_starts(const Solver<R>& s, const Target<R>& target, L& lane, const Starts& starts,
                                            const R* own, u32 select, const R* near, bool wants, Best<R>& best, const Keep& keep) {
@@ -421,7 +420,7 @@ __device__ __forceinline__ void try_starts(const Solver<R>& s, const Target<R>& 
                 attempt.iterations += runs;
             }
             u32 there = __ballot_sync(ALL_LANES, attempt.valid) & group, running = __ballot_sync(ALL_LANES, runs) & group;
-            // Starts behind one that leads to an answer are of no matter.
+            // Starts behind one that leads to an answer do not matter.
             bool is_decided = select == FIRST && there != 0 && (running & ((there & (0u - there)) - 1)) == 0;
             runs &= !is_decided;
         }
@@ -437,7 +436,7 @@ __device__ __forceinline__ void try_starts(const Solver<R>& s, const Target<R>& 
                 });
             }
         }
-        // An error that is no number is the best of all from the first attempt, and the worst from any other.
+        // A NaN error counts as the best from the first attempt, and as the worst from any other.
         key = key == key ? key : start == 0 && best.is_none ? -infinity : infinity;
         key = competes ? key : infinity;
         R least = key;
@@ -459,7 +458,7 @@ __device__ __forceinline__ void try_starts(const Solver<R>& s, const Target<R>& 
             }
         }
         wants &= !(select == FIRST && best.valid);
-        // Of what was kept in shared memory, the next lane may take the place.
+        // The next lane may overwrite what `keep` put into shared memory.
         __syncwarp();
     }
 }

@@ -1,9 +1,9 @@
-// The pull of an answer to a posture of rest, as crates/kinematics/src/inverse/posture.rs.
+// The pull of an answer towards a posture of rest, bit for bit as crates/kinematics/src/inverse/posture.rs.
 #pragma once
 
 #include "kinematics_inverse.cuh"
 
-// Moves the lane's joints towards rest, as far as the task does not feel it.
+// Moves the lane's joints towards rest in the null space of the task.
 template <u32 M, class R, class L> __device__ __forceinline__ void pull(const Solver<R>& s, L& lane) {
     const u32 n = s.chain.joints;
     bool ignored = true;
@@ -54,8 +54,9 @@ template <u32 M, class R, class L> __device__ __forceinline__ void pull(const So
     });
 }
 
-// Pulls an answer towards rest, as `Solver::pull_to_rest`: the joints `from` end in the lane, and their errors in `attempt`. False if
-// the answer is to stay as it is. `last` are the joints of the answer before, along a trajectory, or null.
+// Pulls the answer `from` towards rest, as `Solver::pull_to_rest`. The pulled joints end in the lane, and their errors in
+// `attempt`. Returns false if the answer must stay as it is. Along a trajectory, `last` are the joints of the answer before; else
+// it is null.
 template <u32 M, class R, class L>
 __device__ __forceinline__ bool pull_to_rest(const Solver<R>& s, const Target<R>& target, L& lane, const R* from, const R* last,
                                              Attempt<R>& attempt) {

@@ -1,28 +1,29 @@
-// Steps from one answer to the next along a trajectory, each the work of a group of lanes.
-//
-// A joint, a row of the frames, and an entry of the matrix are one lane's; what hangs on the number before, such as the pivots, each
-// lane does for itself. Each number is made as one lane alone makes it, and so has its bits.
+// Steps from one answer to the next along a trajectory, which the lanes of a group make together.
+
+// A joint, a row of the frames, and an entry of the matrix belong to one lane. Each lane computes by itself all numbers that depend
+// on the number before, such as the pivots. Every number is computed as a single lane would, and so has the same bits.
 #pragma once
 
 #include "kinematics_inverse.cuh"
 
-// What the lanes of a group exchange.
+// Numbers that the lanes of a group exchange.
 template <class R, u32 N> struct Together {
     // Axis and origin of each joint.
     R axes[N][3];
     R origins[N][3];
-    // The frame of the tip: a row of the rotation, and the coordinate of the translation behind it.
+    // The frame of the tip, by rows: a row of the rotation, and behind it the coordinate of the translation.
     R tip[3][4];
-    // The task's rows of the Jacobian, of each joint.
+    // The task's rows of each joint's column of the Jacobian.
     R rows[N][POSE_ROWS];
     // The lower triangle of the matrix of a step, by rows.
     R matrix[POSE_ROWS * (POSE_ROWS + 1) / 2];
 };
 
-// Leaves the axes of the joints and the frame of the tip with the group. `joint` is the value of the joint of the lane's place.
+// Computes the axes of the joints and the frame of the tip into `together`. The value of the joint with the lane's index in the
+// group is `joint`.
 template <u32 N, class R> __device__ __forceinline__ void go_to_tip(const Chain<R>& chain, R joint, Together<R, N>& together) {
     const u32 member = threadIdx.x % GROUP, leader = threadIdx.x % 32 - member;
-    // A row of the frames, and the coordinate of the translation. More lanes than three have the same.
+    // The lane's row of the frames, with the coordinate of the translation. Lanes past the third repeat a row of the first three.
     const u32 row = member % 3;
     const R(&first)[9] = chain.first.rotation;
     R x = first[3 * row], y = first[3 * row + 1], z = first[3 * row + 2], t = chain.first.translation[row];
@@ -47,7 +48,7 @@ template <u32 N, class R> __device__ __forceinline__ void go_to_tip(const Chain<
     __syncwarp();
 }
 
-// Makes one step of Levenberg-Marquardt, as `make_step` along a trajectory. Returns the value of the lane's joint behind it.
+// Makes one step of Levenberg-Marquardt, as `make_step` along a trajectory. Returns the value of the lane's joint after the step.
 template <u32 N, class R>
 __device__ __forceinline__ R step_together(const Solver<R>& s, R joint, const Frame<R>& tip, const R (&error)[POSE_ROWS], R damping,
                                            Together<R, N>& together) {
@@ -62,7 +63,7 @@ __device__ __forceinline__ R step_together(const Solver<R>& s, R joint, const Fr
         if (member < N) together.rows[member][i] = rows[i];
     }
     __syncwarp();
-    // 21 entries: one for each lane, and those that are left, of the last row.
+    // The matrix has 21 entries: `entry` for each of the 16 lanes, and `other` for the 5 that are left, of the last row.
     constexpr u32 LAST = POSE_ROWS - 1, ENTRIES = POSE_ROWS * (POSE_ROWS + 1) / 2;
     const u32 row = (member >= 1) + (member >= 3) + (member >= 6) + (member >= 10) + (member >= 15);
     const u32 column = member - row * (row + 1) / 2, rest = member % (ENTRIES - GROUP);
@@ -99,8 +100,9 @@ __device__ __forceinline__ R step_together(const Solver<R>& s, R joint, const Fr
     return member < N ? held(s, member, joint + step * scale) : joint;
 }
 
-// Takes steps towards a target from the joints of the answer to the one before it: `joint` is that of the lane's place, 0 past the
-// last, and becomes the one of the attempt. All lanes of the warp come here; `runs` is the same for a group.
+// Makes steps towards a target from the answer to the target before. The joint with the lane's index in the group is `joint`, or 0
+// past the last joint, and becomes the attempt's joint. All lanes of the warp call this; `runs` is the same on all lanes of a
+// group.
 template <u32 N, class R>
 __device__ __forceinline__ Attempt<R> go_on_together(const Solver<R>& s, const Target<R>& target, bool runs, R& joint,
                                                      Together<R, N>& together) {

@@ -10,18 +10,18 @@
 /// The compiled kernels of one file.
 #[derive(Clone, Copy, Debug)]
 pub struct Image {
-    /// The name of the file.
+    /// The file's name, without its extension.
     pub name: &'static str,
     /// Fat binary with machine code for several architectures and PTX for the others.
     pub cuda13: &'static [u8],
-    /// Fat binary with PTX alone, for drivers of CUDA 12, which refuse the other.
+    /// Fat binary with PTX alone, for drivers of CUDA 12, which refuse `cuda13`.
     pub cuda12: &'static [u8],
-    /// Code objects for AMD's families of GPUs, one each, compressed with Zstandard. A device loads that of its family.
+    /// Code objects, one for each family of AMD GPUs, compressed with Zstandard. A device loads the one of its family.
     pub hip: &'static [&'static [u8]],
 }
 
 impl Image {
-    /// Names a kernel of this file.
+    /// Returns the kernel of this name in the file.
     pub const fn kernel(self, name: &'static str) -> Kernel {
         Kernel { image: self, name }
     }
@@ -30,9 +30,9 @@ impl Image {
 /// A function that runs on a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
-    /// The file that it stands in.
+    /// The file that defines the kernel.
     pub image: Image,
-    /// Its name there.
+    /// The kernel's name in that file.
     pub name: &'static str,
 }
 

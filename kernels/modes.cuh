@@ -1,5 +1,5 @@
-// The modes of angles, rotations and curves: the bits of crates/time/src/curve.rs and crates/time/src/rotation.rs. `Real` is float, or
-// of float64 samples double. Kernels of the plain modes alone need nothing of this.
+// The modes for angles, rotations and curves, bit for bit as crates/time/src/curve.rs and crates/time/src/rotation.rs. `Real` is
+// float, or double for float64 samples. Kernels of the plain modes alone don't need this file.
 #pragma once
 
 #include "time.cuh"
@@ -16,11 +16,11 @@ __device__ __forceinline__ double nearest_integer(double value) { return rint(va
 __device__ __forceinline__ constexpr bool is_curve(u32 mode) { return mode == CUBIC || mode == PCHIP; }
 __device__ __forceinline__ bool is_rotation(u32 mode) { return mode >= SLERP && mode <= ROTVEC; }
 
-// How far the samples around a target are from it and from each other, ns.
+// Distances of the samples around a target from the target and from each other, ns.
 struct Distances {
-    i64 age;   // of the sample before it
-    i64 ahead; // of the sample after it
-    i64 gap;   // between the two
+    i64 age;   // from the sample before the target to the target
+    i64 ahead; // from the target to the sample after it
+    i64 gap;   // between the two samples
     bool has_before;
     bool has_after;
 };
@@ -33,10 +33,10 @@ __device__ __forceinline__ Distances distances(const Bracket& found, i64 target)
     return apart;
 }
 
-// The weight of the sample after a target in a value between the two.
+// Returns the weight of the later sample in a value between the two.
 __device__ __forceinline__ double later_weight(const Distances& apart) { return (double)apart.age / (double)apart.gap; }
 
-// The kind that `pick` of crates/time/src/pick.rs picks.
+// Picks the samples that give the value of any mode, as `pick` of crates/time/src/pick.rs does.
 __device__ __forceinline__ PickKind pick_kind(const Distances& apart, u32 mode, const Limits& limits) {
     if (apart.has_before && apart.age == 0) return PICK_BEFORE;
     if (mode >= LINEAR) {
@@ -49,35 +49,35 @@ __device__ __forceinline__ PickKind pick_kind(const Distances& apart, u32 mode, 
     return apart.has_before && apart.age <= limits.max_age ? PICK_BEFORE : PICK_INVALID;
 }
 
-// An angle less its whole turns. Up to half a turn that is none, which needs no division: what is added then turns -0 to
-// 0, as the subtraction does.
+// Subtracts the whole turns from an angle. An angle up to half a turn has none, so that no division is needed: adding 0 then turns
+// -0 into 0, as the subtraction does.
 template <class Real> __device__ __forceinline__ Real less_turns(Real angle) {
     constexpr Real pi = (Real)PI, turn = (Real)(2.0 * PI);
     if (magnitude(angle) <= pi) return angle + (Real)0;
     return angle - turn * nearest_integer(angle / turn);
 }
 
-// An angle in (-pi, pi].
+// Wraps an angle to (-pi, pi].
 template <class Real> __device__ __forceinline__ Real wrapped(Real angle) {
     constexpr Real pi = (Real)PI, turn = (Real)(2.0 * PI);
     Real less = less_turns(angle);
     return less <= -pi ? less + turn : less > pi ? less - turn : less;
 }
 
-// The angle on the shorter way from a to b. Of a and a with a weight of -0 it is a, wrapped. It is no part of the code
-// around it because it is large, and rarely needed.
+// Interpolates angles on the shorter way from a to b. If b is a, and the weight is -0, the result is a, wrapped. The function is
+// not inlined because it is large, and rarely needed.
 template <class Real> __device__ __noinline__ Real angle_between(Real a, Real b, Real weight) {
     return wrapped(a + weight * less_turns(b - a));
 }
 
-// `angle_between` for N channels.
+// Computes `angle_between` for N channels.
 template <u32 N, class Real>
 __device__ __forceinline__ void angles_between(const Real (&a)[N], const Real (&b)[N], Real weight, Real (&made)[N]) {
     constexpr Real pi = (Real)PI, turn = (Real)(2.0 * PI);
     bool turns = false;
 #pragma unroll
     for (u32 i = 0; i < N; i++) {
-        // As long as nothing is more than half a turn.
+        // This is right as long as no difference and no angle is more than half a turn.
         Real apart = b[i] - a[i];
         Real angle = a[i] + weight * (apart + (Real)0);
         turns = turns || !(magnitude(apart) <= pi && magnitude(angle) <= pi);
@@ -88,7 +88,7 @@ __device__ __forceinline__ void angles_between(const Real (&a)[N], const Real (&
     for (u32 i = 0; i < N; i++) made[i] = angle_between(a[i], b[i], weight);
 }
 
-// Channels of a rotation: at most 6.
+// The most channels of a rotation.
 constexpr u32 ROTATION = 6;
 
 __device__ __forceinline__ u32 rotation_width(u32 mode) { return mode == SLERP ? 4 : ROTATION; }
@@ -100,7 +100,7 @@ template <u32 N, class Real> __device__ __forceinline__ Real dot(const Real* a, 
     return sum;
 }
 
-// A norm under the first, or over the second, is that of no rotation.
+// True if the norm of a vector is one that a vector of a rotation may have.
 template <u32 N, class Real> __device__ __forceinline__ bool has_direction(const Real* a) {
     Real norm = root(dot<N>(a, a));
     return norm >= (Real)1e-6 && norm <= (Real)1e18;
@@ -112,8 +112,8 @@ template <u32 N, class Real> __device__ __forceinline__ void normalise(Real* a) 
     for (u32 i = 0; i < N; i++) a[i] = a[i] * inverse;
 }
 
-// Normalises two rows of a matrix, the second after what of it is at a right angle to the first: Gram and Schmidt.
-// Returns whether they are rows of a rotation.
+// Makes two rows of a matrix orthonormal, after Gram and Schmidt: the second keeps its part at a right angle to the first. Returns
+// true if they are rows of a rotation.
 template <class Real> __device__ __forceinline__ bool orthonormalise(Real* rows) {
     bool are_directions = has_direction<3>(rows) && has_direction<3>(rows + 3);
     normalise<3>(rows);
@@ -126,7 +126,7 @@ template <class Real> __device__ __forceinline__ bool orthonormalise(Real* rows)
     return are_directions;
 }
 
-// Whether finite channels are a rotation: `Rule::takes`.
+// True if finite channels are a rotation, as `Rule::takes`.
 template <class Real> __device__ __forceinline__ bool takes(u32 mode, const Real (&channels)[ROTATION]) {
     if (mode == SLERP) return has_direction<4>(channels);
     Real rows[ROTATION];
@@ -135,8 +135,8 @@ template <class Real> __device__ __forceinline__ bool takes(u32 mode, const Real
     return orthonormalise(rows);
 }
 
-// sin(t * angle) / sin(angle) over t, where `square` is t^2 and `less_one` the cosine of the angle less 1: Eberly's
-// polynomial from term I of 16 on, the last of which is balanced.
+// Computes sin(t * angle) / (t * sin(angle)), with `square` = t^2 and `less_one` the cosine of the angle, minus 1. This is Eberly's
+// polynomial from term I of 16 on, with the last term balanced.
 template <u32 I, class Real> __device__ __forceinline__ Real share(Real square, Real less_one) {
     if constexpr (I > 16) {
         return (Real)1;
@@ -147,7 +147,7 @@ template <u32 I, class Real> __device__ __forceinline__ Real share(Real square, 
     }
 }
 
-// The unit quaternion between a and b, on the shorter arc and in the hemisphere of a.
+// Interpolates unit quaternions from a to b, on the shorter arc and in the hemisphere of a.
 template <class Real> __device__ __forceinline__ void slerp(const Real* a, const Real* b, Real weight, Real* out) {
     Real cosine = dot<4>(a, b);
     bool is_far = cosine < 0;
@@ -160,11 +160,11 @@ template <class Real> __device__ __forceinline__ void slerp(const Real* a, const
     normalise<4>(out);
 }
 
-// The quaternion, x y z w, of the rotation matrix with the first two rows x and y, after Shepperd.
+// Computes the quaternion, x y z w, of the rotation matrix with the first two rows x and y, after Shepperd.
 template <class Real> __device__ __forceinline__ void from_rows(const Real* x, const Real* y, Real* q) {
     Real z[3] = {x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]};
     Real one = (Real)1, sum = (x[0] + y[1]) + z[2];
-    // Each component times 4 times the largest, which is not small.
+    // Each component is multiplied by 4 times the largest one, which is not small.
     if (sum > 0) {
         q[0] = z[1] - y[2], q[1] = x[2] - z[0], q[2] = y[0] - x[1], q[3] = one + sum;
     } else if (x[0] >= y[1] && x[0] >= z[2]) {
@@ -177,7 +177,7 @@ template <class Real> __device__ __forceinline__ void from_rows(const Real* x, c
     normalise<4>(q);
 }
 
-// The first two rows of the matrix of a unit quaternion.
+// Computes the first two rows of the matrix of a unit quaternion.
 template <class Real> __device__ __forceinline__ void to_rows(const Real* q, Real* rows) {
     Real one = (Real)1, two = (Real)2, x = q[0], y = q[1], z = q[2], w = q[3];
     rows[0] = one - two * (y * y + z * z);
@@ -188,8 +188,7 @@ template <class Real> __device__ __forceinline__ void to_rows(const Real* q, Rea
     rows[5] = two * (y * z - x * w);
 }
 
-// Turns the rotation `a` into that between it and `b`, or where `is_held` into its normalised self. `canonical` is that of
-// the group.
+// Replaces the rotation `a` by the rotation between `a` and `b`, or if `is_held` by `a` normalised. `canonical` is the group's.
 template <class Real>
 __device__ __forceinline__ void rotate(u32 mode, u32 canonical, bool is_held, Real weight, Real (&a)[ROTATION],
                                        Real (&b)[ROTATION]) {
@@ -217,7 +216,7 @@ __device__ __forceinline__ void rotate(u32 mode, u32 canonical, bool is_held, Re
     for (u32 i = 0; i < 4; i++) a[i] = is_negative ? -a[i] : a[i];
 }
 
-// The two factors of a tangent of a curve: `Tangent` of crates/time/src/curve.rs.
+// A tangent of a curve, by its kind and two factors: `Tangent` of crates/time/src/curve.rs.
 enum TangentKind : u32 { PARABOLA = 0, HARMONIC = 1, END = 2 };
 
 template <class Real> struct Tangent {
@@ -245,7 +244,8 @@ __device__ __forceinline__ Tangent<Real> tangent(u32 mode, double inner, bool ha
     return Tangent<Real>{(Real)1, (Real)0, PARABOLA};
 }
 
-// How a curve runs between two samples: by the one before them and the one after them, where there are such.
+// A curve between two samples, by the tangents at both. `has_left` is true if the sample before the two counts, `has_right` if the
+// sample after the two does.
 template <class Real> struct Curve {
     Tangent<Real> start;
     Tangent<Real> end;
@@ -253,8 +253,8 @@ template <class Real> struct Curve {
     bool has_right;
 };
 
-// `apart`: the distances from the sample before the two to the one after them, where it `has` those. One further than
-// `max_gap` is none.
+// Computes the curve between the inner two of four samples. `apart` are the distances from each sample to the next. An outer sample
+// further than `max_gap` from its neighbour does not count.
 template <class Real>
 __device__ __forceinline__ Curve<Real> curve(u32 mode, i64 max_gap, const i64 (&apart)[3], bool has_left, bool has_right) {
     Curve<Real> curve;
@@ -266,7 +266,7 @@ __device__ __forceinline__ Curve<Real> curve(u32 mode, i64 max_gap, const i64 (&
     return curve;
 }
 
-// A line, which of a and a with a weight of -0 gives a.
+// Returns a straight line. Between a and a, with a weight of -0, its value is a.
 template <class Real> __device__ __forceinline__ Curve<Real> line() {
     Tangent<Real> slope{(Real)1, (Real)0, PARABOLA};
     return Curve<Real>{slope, slope, false, false};
@@ -276,13 +276,13 @@ template <class Real> __device__ __forceinline__ bool same_sign(Real a, Real b) 
     return (a > 0 && b > 0) || (a < 0 && b < 0);
 }
 
-// The tangent times the distance of the two samples: `Tangent::times_h`. MONOTONE: of pchip, else of a cubic curve, whose
-// tangents are all those of a parabola.
+// Computes the tangent times the distance of the two samples, as `Tangent::times_h`. MONOTONE is true for `pchip`, and false for
+// `cubic`, whose tangents are all of the kind PARABOLA.
 template <bool MONOTONE, class Real>
 __device__ __forceinline__ Real times_h(const Tangent<Real>& of, Real within, Real outside, Real other) {
     if (!MONOTONE || of.kind == PARABOLA) return of.inner * within + of.outer * outside;
     if (of.kind == HARMONIC) {
-        // Where it is not wanted it may be anything: a branch would cost more.
+        // Computed even if it is not used, whatever the result is then: a branch would cost more.
         Real slope = within / (of.inner + of.outer * (within / outside));
         return same_sign(within, outside) ? slope : (Real)0;
     }
@@ -291,7 +291,7 @@ __device__ __forceinline__ Real times_h(const Tangent<Real>& of, Real within, Re
     return !same_sign(within, other) && magnitude(slope) > magnitude(three) ? three : slope;
 }
 
-// The value of a curve between a and b. The outer two count where the curve has them.
+// Computes the value of a curve between a and b. `left` and `right` count if the curve has them.
 template <bool MONOTONE, class Real>
 __device__ __forceinline__ Real on_curve(const Curve<Real>& curve, Real left, Real a, Real b, Real right, Real weight) {
     Real within = b - a;
@@ -304,10 +304,10 @@ __device__ __forceinline__ Real on_curve(const Curve<Real>& curve, Real left, Re
     return a + weight * inner;
 }
 
-// The samples around a target, in the order in which the code here takes them: `left` is the one before `before`.
+// Indices of the samples around a target in arrays of samples. LEFT is the sample before BEFORE, RIGHT the sample after AFTER.
 enum SampleIndex : u32 { BEFORE = 0, AFTER = 1, LEFT = 2, RIGHT = 3 };
 
-// How many of them a mode takes.
+// Returns the number of samples around a target that a mode takes.
 __device__ constexpr u32 samples_of(u32 mode) { return is_curve(mode) ? 4 : 2; }
 
 // A mode that is known when the code is compiled.
@@ -315,7 +315,7 @@ template <u32 MODE> struct Known {
     static constexpr u32 mode = MODE;
 };
 
-// Calls `write` with the mode of a group that is no rotation. LINEAR stands for every plain mode.
+// Calls `write` with the mode of a group that is not a rotation, as a constant. LINEAR stands for every plain mode.
 template <class Write> __device__ __forceinline__ void with_mode(u32 mode, const Write& write) {
     switch (mode) {
     case ANGLE: return write(Known<ANGLE>{});
@@ -325,8 +325,8 @@ template <class Write> __device__ __forceinline__ void with_mode(u32 mode, const
     }
 }
 
-// Makes N channels of those of the samples around a target. A value that is one sample's is made of that sample twice, with
-// a weight of -0 and a line: each mode gives that sample then, -0 included.
+// Makes N channels of a value from the channels of the samples around a target. For a value that is a single sample, callers pass
+// that sample twice, a weight of -0 and a line: each mode then gives the sample, -0 included.
 template <u32 MODE, u32 N, class Real>
 __device__ __forceinline__ void make(const Real (&samples)[samples_of(MODE)][N], Real weight, const Curve<Real>& curve,
                                      Real (&made)[N]) {
@@ -345,7 +345,7 @@ __device__ __forceinline__ void make(const Real (&samples)[samples_of(MODE)][N],
     }
 }
 
-// `make` of one channel in any mode.
+// Does what `make` does, for one channel in any mode.
 template <class Real>
 __device__ __forceinline__ Real make_one(u32 mode, const Real (&samples)[4], Real weight, const Curve<Real>& curve) {
     Real left = samples[LEFT], a = samples[BEFORE], b = samples[AFTER], right = samples[RIGHT];

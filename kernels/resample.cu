@@ -1,16 +1,18 @@
-// Resamples trajectories: equals `CpuResampler` of crates/ops/src/resample/cpu.rs, bit for bit.
-//
-// The CPU drops samples that are not finite before it looks for brackets. The fast path here does not: it brackets each
-// target among all samples, and checks only the two rows that it reads. If those are finite, the value is right,
-// because a dropped sample could only lie further away. If not, the target is in doubt: a warp does it again among the
-// finite samples, and writes the fill value where the type can't hold the result. `resample_count_*` count the dropped
-// samples.
+// Resamples trajectories, bit for bit as `CpuResampler` of crates/ops/src/resample/cpu.rs. The kernels `resample_count_*`
+// count the samples that are dropped.
+
+// The CPU drops samples that are not finite before it searches brackets. The fast path here does not: it brackets each
+// target among all samples, and checks only the two rows that it reads. If both are finite, the value is right, because
+// a dropped sample could only lie further away.
+
+// A target with a row that is not finite is doubtful: a warp computes it again from the finite samples alone. If the
+// type can't hold the result, the warp writes the fill value.
 
 #include "time.cuh"
 
 // Consecutive targets of one trajectory: the work of a block.
 struct ResampleTile {
-    // The trajectory's first sample and the tile's first target, counted over the batch.
+    // Indices of the trajectory's first sample and the tile's first target among those of the whole batch.
     u64 sample;
     u64 target;
     u32 samples;
@@ -22,10 +24,10 @@ struct ResampleParams {
     const i64* times;
     const void* values;
     const i64* targets;
-    // [targets, dim] of the type of `values`, and 1 for each target with a value, else 0 or `overflow`.
+    // Output: values [targets, dim] of the type of `values`; validity [targets], 1 for a valid value, else 0 or `overflow`.
     void* out;
     u8* valid;
-    // Ragged batches: one for each block. Regular ones: null, and each trajectory has `row_samples` samples and
+    // Ragged batches: a tile for each block. Regular batches: null; each trajectory has `row_samples` samples and
     // `row_targets` targets.
     const ResampleTile* tiles;
     // The fill value, repeated over 8 bytes.
@@ -36,16 +38,16 @@ struct ResampleParams {
     // Regular batches: targets of a tile, at most BLOCK. Block (x, y) does tile x of trajectory y.
     u32 tile_targets;
     u32 dim;
-    // An Interpolation.
+    // An `Interpolation`.
     u32 mode;
-    // Vectors in a row of `dim` values, and the quotient and remainder of BLOCK by it: how far a thread goes on at each
-    // step through the rows of a tile.
+    // Number of vectors in a row of `dim` values. Also the quotient and remainder of BLOCK by it, which are the step of
+    // a thread through the rows of a tile.
     u32 row_vectors;
     u32 step_rows;
     u32 step_vectors;
-    // 2^32 divided by row_vectors, rounded up: a thread divides by multiplying.
+    // 2^32 divided by `row_vectors`, rounded up: a thread divides by multiplying with it.
     u64 row_magic;
-    // Written to `valid` where the type can't hold the result: 0, or another number that tells it from other reasons.
+    // Written to `valid` if the type can't hold the result: 0, or another number to tell this from other reasons.
     u32 overflow;
     u32 unused;
 };
@@ -54,15 +56,15 @@ struct ResampleParams {
 constexpr u32 BLOCK = 128;
 constexpr u32 STAGED_TIMES = 1024;
 
-// What a target's row is made of: two samples of the trajectory, and the weight of the second. They are the same where
-// the value is that sample; where it is the fill value they are any two.
+// Two samples of the trajectory that give a target's row, and the weight of the second. For a value that is a single
+// sample, both are that sample. For the fill value, they are arbitrary.
 template <class Real> struct alignas(16) Choice {
     u32 first;
     u32 second;
     Real weight;
 };
 
-// Stand for a weight: the value is the sample, or the fill value.
+// Markers in place of a weight: the value is the sample, or the fill value.
 constexpr float SAMPLE = -1.0f;
 constexpr float FILL = -2.0f;
 
@@ -73,7 +75,7 @@ template <> struct RealOf<double> {
     typedef double type;
 };
 
-// What a thread loads and stores at once, as words of 4 bytes.
+// BYTES bytes that a thread loads and stores at once, as words of 4 bytes.
 template <u32 BYTES> struct Vector;
 template <> struct alignas(16) Vector<16> {
     u32 words[4];
@@ -105,8 +107,8 @@ template <> struct Vector<2> {
     __device__ __forceinline__ void store(void* at) const { __stcs((u16*)at, (u16)words[0]); }
 };
 
-// Blends the elements in the words of a and b. `watch` becomes a NaN if a result is not finite, and so wherever an
-// element is not: value * 0 is a NaN exactly then, and stays one.
+// Blends the elements in the words of a and b. If a result is not finite, `watch` becomes a NaN and stays one, because
+// value * 0 is a NaN only then. A result is not finite if an element is not.
 template <u32 WORDS>
 __device__ __forceinline__ void blend_words(u32 mode, const u32* a, const u32* b, float w, u32* out, float& watch,
                                             float) {
@@ -128,7 +130,7 @@ __device__ __forceinline__ void blend_words(u32 mode, const u32* a, const u32* b
         u64 bits = (u64)__double_as_longlong(blend(mode, from, to, w));
         out[i] = (u32)bits;
         out[i + 1] = (u32)(bits >> 32);
-        // Not finite in float64, which is all ones in the exponent, becomes an infinity of float32.
+        // A float64 with all ones in the exponent is not finite, and becomes an infinity of float32.
         watch = fmaf(__uint_as_float(((out[i + 1] >> 20 & 0x7ff) == 0x7ff) ? 0x7f800000 : 0), 0.0f, watch);
     }
 }
@@ -157,7 +159,7 @@ template <class T> __device__ __forceinline__ T blend_element(u32 mode, T a, T b
     return from_f32<T>(blend(mode, to_f32(a), to_f32(b), (float)w));
 }
 
-// Whether all channels of a sample are finite. All lanes of the warp call it.
+// True if all channels of a sample are finite. All lanes of the warp call this.
 template <class T> __device__ __forceinline__ bool sample_finite(const T* sample, u32 dim) {
     bool finite = true;
     for (u32 i = threadIdx.x % 32; i < dim; i += 32) {
@@ -166,8 +168,8 @@ template <class T> __device__ __forceinline__ bool sample_finite(const T* sample
     return __all_sync(0xffffffff, finite);
 }
 
-// Writes the fill value for a target whose value the type can't hold. All lanes of the warp call it. Apart from
-// `redo_target`, because there it costs the kernels registers.
+// Writes the fill value for a target whose value the type can't hold. All lanes of the warp call this. It is not a part
+// of `redo_target`, because there it costs the kernels registers.
 template <class T> __device__ __noinline__ void refuse_overflow(const ResampleParams& p, u64 target_index) {
     T fill;
     memcpy(&fill, &p.fill, sizeof fill);
@@ -180,8 +182,8 @@ template <class T> __device__ __noinline__ void refuse_overflow(const ResamplePa
     }
 }
 
-// Does one target among the finite samples alone: `Kept` of crates/ops/src/resample/cpu.rs, but only for the samples around
-// it. All lanes of the warp call it.
+// Computes one target again from the finite samples alone, as `Kept` of crates/ops/src/resample/cpu.rs, but only drops
+// samples around the target. All lanes of the warp call this.
 template <class T>
 __device__ __noinline__ void redo_target(const ResampleParams& p, const ResampleTile& tile, u64 target_index) {
     Times times{p.times + tile.sample, tile.samples, 0, ~0u};
@@ -230,7 +232,7 @@ __device__ __noinline__ void redo_target(const ResampleParams& p, const Resample
     }
 }
 
-// The tile of this block.
+// Returns the tile of this block.
 __device__ __forceinline__ ResampleTile own_tile(const ResampleParams& p) {
     if (p.tiles) {
         return p.tiles[blockIdx.x];
@@ -240,17 +242,16 @@ __device__ __forceinline__ ResampleTile own_tile(const ResampleParams& p) {
                         min(p.tile_targets, p.row_targets - from)};
 }
 
-// The targets of a tile that are in doubt, a bit each.
+// The doubtful targets of a tile, a bit for each.
 struct Doubts {
     u32 targets[BLOCK / 32];
     __device__ __forceinline__ void add(u32 target) { atomicOr(&targets[target / 32], 1u << target % 32); }
 };
 
-// Chooses what the value at a target is made of; `before` and `after` are the samples around it.
-//
-// `is_doubtful` says that it may be wrong for a reason that the rows do not show: the sample after the target is one of
-// several at the same time, of which the last finite one counts; or the gap is too long, but if nothing finite ends it,
-// the sample before it may be held.
+// Chooses the samples that give the value at a target; `before` and `after` are the samples around it. Sets
+// `is_doubtful` if the choice may be wrong for a reason that the rows do not show. Either several samples share the
+// time after the target, and the last finite one counts. Or the gap is too long, but without a finite sample at its
+// end, `before` may be held.
 template <class Real>
 __device__ __forceinline__ Choice<Real> choose(const ResampleParams& p, const Bracket& found, u32 before, u32 after,
                                                i64 target, bool& is_doubtful) {
@@ -268,7 +269,7 @@ __device__ __forceinline__ Choice<Real> choose(const ResampleParams& p, const Br
     return choice;
 }
 
-// The value made of two samples, or the fill value. Returns whether the samples are finite, as far as they count.
+// Makes a vector of the value from two samples, or of the fill value. Returns true if the samples that count are finite.
 template <class T, u32 BYTES, class Real>
 __device__ __forceinline__ bool make_value(const ResampleParams& p, const Vector<BYTES>& a, const Vector<BYTES>& b,
                                            Real weight, Vector<BYTES>& result) {
@@ -287,8 +288,8 @@ __device__ __forceinline__ bool make_value(const ResampleParams& p, const Vector
     return watch == 0.0f || is_fill;
 }
 
-// Does the targets of a tile that are in doubt again, each by a warp, which calls `redo` with its place in the tile. All
-// threads of the block call it.
+// Computes the doubtful targets of a tile again: for each, a warp calls `redo` with its index in the tile. All threads
+// of the block call this.
 template <class Redo>
 __device__ __forceinline__ void redo_doubtful(const Doubts& doubts, bool is_doubtful, const Redo& redo) {
     if (!__syncthreads_or(is_doubtful)) {
@@ -305,11 +306,10 @@ __device__ __forceinline__ void redo_doubtful(const Doubts& doubts, bool is_doub
     }
 }
 
-// A block does a tile in two steps: each thread finds the bracket of one target, then all threads write the rows of the
-// tile, UNROLL vectors of BYTES at a time.
-//
-// A tile with no more vectors than the block has threads is done in one step instead (`is_direct`): each thread finds
-// the bracket for its own vector, and loads its samples while it works out their weight.
+// Resamples a tile in two steps: each thread finds the bracket of one target, then all threads write the rows of the
+// tile, UNROLL vectors of BYTES at a time. One step is enough if the tile has no more vectors than the block has
+// threads (`is_direct`). Each thread then finds the bracket for its own vector, and loads the samples while it computes
+// their weight.
 template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resample(const ResampleParams& p) {
     typedef typename RealOf<T>::type Real;
     __shared__ i64 staged[STAGED_TIMES];
@@ -322,7 +322,7 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
     u32 row_bytes = p.dim * (u32)sizeof(T);
     const u8* values = (const u8*)p.values + tile.sample * row_bytes;
     u8* out = (u8*)p.out + tile.target * row_bytes;
-    // Warms the TLB: the pages of values and output are known by the time they are needed.
+    // Warms the TLB: the pages of values and output are in it by the time they are needed.
     if (threadIdx.x == 0) {
         prefetch(tile.samples > 0 ? values : (const u8*)targets);
     }
@@ -414,12 +414,12 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
     redo_doubtful(doubts, is_doubtful, redo);
 }
 
-// The most vectors in all samples of a short trajectory. It has fewer samples than a block has threads.
+// The most vectors in all samples of a short trajectory, which has fewer samples than a block has threads.
 constexpr u32 SHORT_VECTORS = 4 * BLOCK;
 
-// `resample` for few and short trajectories, where waiting for memory is all that takes time. It waits once: times,
-// targets and all samples are loaded together, the samples to shared memory, and each thread writes one vector of one
-// target. The `tile_targets` rows of a tile have no more vectors than a block has threads.
+// Resamples a tile of few and short trajectories, where only waiting for memory takes time. It waits once: times,
+// targets and all samples are loaded together, the samples to shared memory. Each thread writes one vector of one
+// target: the `tile_targets` rows of a tile have no more vectors than a block has threads.
 template <class T, u32 BYTES> __device__ __forceinline__ void resample_short(const ResampleParams& p) {
     typedef typename RealOf<T>::type Real;
     __shared__ i64 times[BLOCK];
@@ -457,7 +457,7 @@ template <class T, u32 BYTES> __device__ __forceinline__ void resample_short(con
 
     bool is_doubtful = false;
     if (has_target) {
-        // 4-ary search over BLOCK times; those past the last sample are LATEST.
+        // A 4-ary search over BLOCK times; times past the last sample are LATEST.
         u32 until = times[63] <= target ? 64 : 0;
 #pragma unroll
         for (u32 step = 16; step > 0; step /= 4) {
@@ -496,7 +496,7 @@ template <class T, u32 BYTES> __device__ __forceinline__ void resample_short(con
         resample_short<type, bytes>(p);                                                                                \
     }
 
-// By element type, and by the bytes of a vector, of which a row is a multiple.
+// Kernels by element type and by the bytes of a vector. A row is a whole number of vectors.
 RESAMPLE(f32, float, 16)
 RESAMPLE(f32, float, 8)
 RESAMPLE(f32, float, 4)
@@ -514,7 +514,7 @@ RESAMPLE(bf16, bf16, 2)
 struct ResampleCountParams {
     // [samples, dim]
     const void* values;
-    // The count is added to it.
+    // The number that the count is added to.
     u64* dropped;
     u64 samples;
     u32 dim;
@@ -522,7 +522,7 @@ struct ResampleCountParams {
     u32 lanes;
 };
 
-// Counts the samples that are not finite, `dropped_nonfinite`. Several lanes of a warp share a sample.
+// Counts the samples that are not finite, for `dropped_nonfinite`. Several lanes of a warp share a sample.
 template <class T> __device__ __forceinline__ void count_nonfinite(const ResampleCountParams& p) {
     const T* values = (const T*)p.values;
     u32 lane = threadIdx.x % 32;

@@ -1,9 +1,9 @@
 // Resamples trajectories group by group, in any mode: part of resample.cu.
-//
-// The CPU drops a sample whole where one channel is not finite, or one group no rotation. As in resample.cu the fast path
-// brackets each target among all samples and checks those around it, here in every channel: one on each side, two where a
-// group is a curve. If all of them count, so do their times, and what was made of them is right. If not, a warp does the
-// target again.
+
+// The CPU drops a whole sample if a channel is not finite, or if a group of a rotation mode is not a rotation. As in
+// resample.cu, the fast path brackets each target among all samples. It checks all channels of the samples around the
+// target: one sample on each side, two if a group is a curve. If all of these count, the value is right. If not, a warp
+// computes the target again.
 #pragma once
 
 #include "modes.cuh"
@@ -11,8 +11,8 @@
 struct ResampleModesParams {
     ResampleParams batch;
     u32 groups;
-    u32 rotations;  // the first so many of the groups are
-    u32 has_curves; // 1 where a group is a curve
+    u32 rotations;  // number of groups that are rotations; they come first
+    u32 has_curves; // 1 if a group is a curve
     u32 unused;
     Group own_groups[MOST_GROUPS];
 };
@@ -22,7 +22,7 @@ __device__ __forceinline__ double load(const double* at) { return __ldg(at); }
 __device__ __forceinline__ float load(const f16* at) { return to_f32(f16{__ldg(&at->bits)}); }
 __device__ __forceinline__ float load(const bf16* at) { return to_f32(bf16{__ldg(&at->bits)}); }
 
-// The elements of a vector.
+// Unpacks the elements of a vector.
 template <u32 N> __device__ __forceinline__ void unpack(const u32* words, float (&values)[N], float) {
 #pragma unroll
     for (u32 i = 0; i < N; ++i) values[i] = __uint_as_float(words[i]);
@@ -58,7 +58,7 @@ __device__ __forceinline__ void store(float* at, float value) { *at = value; }
 __device__ __forceinline__ void store(double* at, double value) { *at = value; }
 template <class Half> __device__ __forceinline__ void store(Half* at, float value) { *at = from_f32<Half>(value); }
 
-// Writes a value, or the fill value where there is none.
+// Writes a value, or the fill value if `kind` is PICK_INVALID.
 template <class T, class Real> __device__ __forceinline__ void put(T* at, u32 kind, Real value, T fill) {
     if (kind == PICK_INVALID) {
         *at = fill;
@@ -67,16 +67,16 @@ template <class T, class Real> __device__ __forceinline__ void put(T* at, u32 ki
     }
 }
 
-// Whether type T can hold a value, which may be a NaN.
+// True if type T can hold a value; false for a NaN.
 template <class T> __device__ __forceinline__ bool holds(float value) { return fabsf(value) < overflows_from<T>(); }
 template <class T> __device__ __forceinline__ bool holds(double value) { return is_finite(value); }
 
-// What is known of a target, whatever the group: how far the samples around it are, which they are, and the weight of the
-// later one, where both are there. A sample that is not there is the one beside it.
+// A target, for all groups: the distances and indices of the samples around it, and the weight of the later sample if
+// both exist. A sample that does not exist is replaced by its neighbour.
 template <class Real> struct Row {
     Distances apart;
-    i64 to_left;  // ns from the sample before those two to them, where a group is a curve
-    i64 to_right; // and to the one after them
+    i64 to_left;  // if a group is a curve: ns from the outer sample on the left to the sample before the target
+    i64 to_right; // ns from the sample after the target to the outer sample on the right
     u32 samples[4];
     Real weight;
     bool has_left;
@@ -90,8 +90,8 @@ __device__ __forceinline__ Row<Real> row_of(const Bracket& found, i64 target, u3
     return row;
 }
 
-// How the value of a group at a target is made. `weight` is that of the later sample; of a value that is one sample's it is
-// -0.
+// The samples that give a group's value at a target, and the weight of the later sample; -0 if the value is a single
+// sample.
 template <class Real> struct Made {
     Real weight;
     PickKind kind;
@@ -102,18 +102,18 @@ template <class Real> __device__ __forceinline__ Made<Real> made_of(const Row<Re
     return Made<Real>{kind == PICK_BETWEEN ? row.weight : (Real)-0.0, kind};
 }
 
-// The curve of a target, which is a line where its value is one sample's.
+// Computes the curve of a target; a line if the value is a single sample.
 template <class Real> __device__ __forceinline__ Curve<Real> curve_of(const Row<Real>& row, const Group& group) {
     if (made_of(row, group).kind != PICK_BETWEEN) return line<Real>();
     i64 apart[3] = {row.to_left, row.apart.gap, row.to_right};
     return curve<Real>(group.mode, group.limits.max_gap, apart, row.has_left, row.has_right);
 }
 
-// Makes N channels of those of the samples around a target.
+// Makes N channels of a value from the channels of the samples around a target.
 template <u32 MODE, u32 N, class Real>
 __device__ __forceinline__ void make_of(const Made<Real>& made, Real (&around)[samples_of(MODE)][N],
                                         const Curve<Real>& curve, Real (&result)[N]) {
-    // Of an angle the later sample may stay: with a weight of -0 it adds a zero, whose sign is lost.
+    // For an angle, the later sample may stay: with a weight of -0 it adds a zero, whose sign is lost.
 #pragma unroll
     for (u32 i = 0; i < N && MODE != ANGLE; ++i) {
         if (MODE == LINEAR) around[BEFORE][i] = made.kind == PICK_AFTER ? around[AFTER][i] : around[BEFORE][i];
@@ -122,7 +122,7 @@ __device__ __forceinline__ void make_of(const Made<Real>& made, Real (&around)[s
     make<MODE>(around, made.weight, curve, result);
 }
 
-// A NaN if `watch` is one or the value is not finite, else 0: value * 0 is a NaN exactly then.
+// Returns a NaN if `watch` is a NaN or the value is not finite, else 0: value * 0 is a NaN if the value is not finite.
 __device__ __forceinline__ float watched(float value, float watch) { return fmaf(value, 0.0f, watch); }
 __device__ __forceinline__ float watched(double value, float watch) {
     return fmaf(is_finite(value) ? 0.0f : __uint_as_float(0x7f800000), 0.0f, watch);
@@ -161,10 +161,10 @@ __device__ __forceinline__ void store_wide(T* at, const Real (&values)[ROTATION]
     }
 }
 
-// Channels of a quaternion that are read at once, where they are aligned for it; of two rows of a matrix 2 are.
+// Channels of a quaternion that are read at once, if they are aligned for it. For two rows of a matrix the number is 2.
 template <class T> constexpr u32 QUATERNION_AT_ONCE = sizeof(T) == 8 ? 2 : 4;
 
-// Reads the channels of a rotation, several at once where it `is_wide`.
+// Reads the channels of a rotation, several at once if it `is_wide`.
 template <class T, class Real>
 __device__ __forceinline__ void load_rotation(const T* at, u32 mode, bool is_wide, Real (&values)[ROTATION]) {
     if (mode == SLERP) {
@@ -178,31 +178,31 @@ template <class Real> __device__ __forceinline__ bool counts(u32 mode, u32 width
     bool finite = true;
 #pragma unroll
     for (u32 i = 0; i < ROTATION; ++i) finite = finite && (i >= width || is_finite(values[i]));
-    // Both at any rate, so that `rotate` need not do the same again.
+    // Computes both operands in any case, so that `rotate` need not normalise again.
     return finite & takes(mode, values);
 }
 
-// Where the samples and targets of a tile lie, and what is known of its targets.
+// The samples, output and targets of a tile.
 template <class T> struct TileData {
-    const T* values; // of the trajectory's first sample
-    T* out;          // of the tile's first target
+    const T* values; // values of the trajectory's first sample
+    T* out;          // output of the tile's first target
     const Row<typename RealOf<T>::type>* rows;
-    const Made<typename RealOf<T>::type>* made;    // of the group at hand, unless it is a rotation
-    const Curve<typename RealOf<T>::type>* curves; // of that, where it is a curve
+    const Made<typename RealOf<T>::type>* made;    // of the current group, unless it is a rotation
+    const Curve<typename RealOf<T>::type>* curves; // of the current group, if it is a curve
     u32 targets;
     u32 dim;
     bool has_samples;
     u64 fill;
 };
 
-// The largest power of two that all offsets and addresses of a group are a multiple of, in elements.
+// Returns the largest power of two, in elements, that divides all offsets and addresses of a group.
 template <class T> __device__ __forceinline__ u32 alignment(const TileData<T>& data, const Group& group) {
     u32 apart = data.dim | group.from | group.to | (u32)((u64)data.values / sizeof(T)) | (u32)((u64)data.out / sizeof(T));
     return apart & (0 - apart);
 }
 
-// Writes a group, N channels at a time. MODE: as `with_mode` knows it. Marks the targets in doubt: those with
-// a sample around them that is not finite, or a value that type T can't hold.
+// Writes a group, N channels at a time. MODE is a mode as `with_mode` passes it. Marks a target as doubtful if a sample
+// around it is not finite, or if type T can't hold its value.
 template <class T, u32 MODE, u32 N>
 __device__ __forceinline__ void write_channels(const TileData<T>& data, const Group& group, Doubts& doubts,
                                                bool& is_doubtful) {
@@ -210,7 +210,7 @@ __device__ __forceinline__ void write_channels(const TileData<T>& data, const Gr
     typedef Vector<N * (u32)sizeof(T)> Elements;
     constexpr u32 SAMPLES = samples_of(MODE), ROWS = MODE == PCHIP ? 1 : 2;
     u32 width = (group.to - group.from) / N;
-    // A power of two of threads, 1 << bits, share a row.
+    // 1 << bits threads, a power of two, share a row.
     u32 bits = width > BLOCK / 2 ? 31 - __clz(BLOCK) : 32 - __clz(width - 1);
     u32 rows_on = BLOCK >> bits;
 #pragma unroll 1
@@ -261,7 +261,7 @@ __device__ __forceinline__ void write_channels(const TileData<T>& data, const Gr
     }
 }
 
-// `write_channels` with the widest vectors.
+// Calls `write_channels` with the widest vectors that the alignment allows.
 template <class T, u32 MODE>
 __device__ __forceinline__ void write_any(const TileData<T>& data, const Group& group, Doubts& doubts, bool& is_doubtful) {
     constexpr u32 WIDEST = sizeof(T) == 8 ? 2 : 4;
@@ -272,7 +272,8 @@ __device__ __forceinline__ void write_any(const TileData<T>& data, const Group& 
     }
 }
 
-// Marks the targets in doubt because of one of the outer of the four samples around them, in a group that is no curve.
+// Marks a target as doubtful if one of the outer two of the four samples around it is not finite, in a group that is
+// not a curve.
 template <class T>
 __device__ __forceinline__ void check_outer(const TileData<T>& data, const Group& group, Doubts& doubts, bool& is_doubtful) {
     u32 width = group.to - group.from;
@@ -288,8 +289,8 @@ __device__ __forceinline__ void check_outer(const TileData<T>& data, const Group
     }
 }
 
-// Writes the rotations of a tile, which are the first groups: a thread for each target and rotation, with those of a target
-// side by side. Marks the targets in doubt.
+// Writes the rotations of a tile, which are the first groups. A thread takes a rotation of a target; neighbouring
+// threads take the rotations of one target. Marks the doubtful targets.
 template <class T>
 __device__ __forceinline__ void write_rotations(const ResampleModesParams& modes, const TileData<T>& data, Doubts& doubts,
                                                 bool& is_doubtful) {
@@ -333,7 +334,8 @@ __device__ __forceinline__ void write_rotations(const ResampleModesParams& modes
     }
 }
 
-// Whether a sample counts: is finite, and in every group that is to be one a rotation. All lanes of the warp call it.
+// True if a sample counts: it is finite, and a rotation in every group of a rotation mode. All lanes of the warp call
+// this.
 template <class T>
 __device__ __forceinline__ bool sample_counts(const T* sample, u32 dim, const Group* groups, u32 count) {
     typedef typename RealOf<T>::type Real;
@@ -347,7 +349,7 @@ __device__ __forceinline__ bool sample_counts(const T* sample, u32 dim, const Gr
     return __all_sync(0xffffffff, does);
 }
 
-// Does one target among the samples that count alone. All lanes of the warp call it.
+// Computes one target again, from the samples that count alone. All lanes of the warp call this.
 template <class T>
 __device__ __noinline__ void redo_modes(const ResampleModesParams& modes, const ResampleTile& tile, u64 target_index) {
     typedef typename RealOf<T>::type Real;
@@ -358,7 +360,7 @@ __device__ __noinline__ void redo_modes(const ResampleModesParams& modes, const 
     i64 target = __ldg(p.targets + target_index);
     Bracket found = find_bracket(times, Slice{0, 0}, nullptr, target);
     auto counting = [&](u32 i) { return sample_counts(values + (u64)i * p.dim, p.dim, modes.own_groups, modes.groups); };
-    // The first from there on that counts, or of those at its time the last.
+    // Finds the first sample from an index on that counts, or the last such sample of the same time.
     auto next = [&](u32 from) {
         while (from < times.count && !counting(from)) ++from;
         u32 last = from;
@@ -442,7 +444,7 @@ __device__ __noinline__ void redo_modes(const ResampleModesParams& modes, const 
 
 constexpr u32 FEW_BLOCKS = 256;
 
-// A block does a tile: each thread finds the bracket of one target, then all threads write the rotations of the tile, and
+// Resamples a tile: each thread finds the bracket of one target, then all threads write the rotations of the tile, and
 // its other groups one by one.
 template <class T> __device__ __forceinline__ void resample_modes(const ResampleModesParams& modes) {
     typedef typename RealOf<T>::type Real;
@@ -452,7 +454,7 @@ template <class T> __device__ __forceinline__ void resample_modes(const Resample
     __shared__ Curve<Real> curves[BLOCK];
     __shared__ Doubts doubts;
 
-    // Few blocks leave room for those of the next kernel.
+    // Few blocks leave room for the blocks of the next kernel.
     if (gridDim.x * gridDim.y <= FEW_BLOCKS) {
         let_next_start();
     }
@@ -489,7 +491,7 @@ template <class T> __device__ __forceinline__ void resample_modes(const Resample
             i64 left = row.has_left ? time(before - 1) : 0, right = row.has_right ? time(after + 1) : 0;
             row.to_left = row.has_left ? distance(left, found.before) : 0;
             row.to_right = row.has_right ? distance(found.after, right) : 0;
-            // Of several at one time the last one that counts is the sample.
+            // Of several samples of the same time, the last one that counts is taken.
             is_doubtful = is_doubtful || (row.has_left && row.to_left == 0) ||
                           (after + 2 < times.count && time(after + 2) == right);
         }
@@ -504,7 +506,7 @@ template <class T> __device__ __forceinline__ void resample_modes(const Resample
             doubts.add(own);
         }
     }
-    // Each thread says how the value of its target is made in a group, if there is such a group.
+    // Stages `made` and `curves` for a group, if there is one with this index: each thread writes those of its target.
     auto stage_made = [&](u32 g) {
         if (!has_target || g >= modes.groups) return;
         const Group& group = modes.own_groups[g];
@@ -539,7 +541,7 @@ struct ResampleCountModesParams {
     Group own_groups[MOST_GROUPS];
 };
 
-// Counts the samples that don't count, `dropped_nonfinite`: a warp for each.
+// Counts the samples that are dropped, for `dropped_nonfinite`. A warp takes a sample at a time.
 template <class T> __device__ __forceinline__ void count_dropped(const ResampleCountModesParams& modes) {
     const ResampleCountParams& p = modes.count;
     u64 warp = (u64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;

@@ -1,14 +1,13 @@
-// Brackets, and what the value at a target is made of. All times are ns.
+// Brackets of targets, and the samples that give the value at a target. All times are ns.
 #pragma once
 
 #include "types.cuh"
 
-// Pads arrays of times. No sample that another one follows is as late.
+// Pads arrays of times at their end. Only the last sample of a stream can be as late.
 constexpr i64 LATEST = 0x7fffffffffffffffll;
 
-// The ascending times of a stream's samples, in a ring buffer: that of sample i is at[(head + i) & mask]. A plain array
-// is a ring with head 0 and mask ~0. The times must not change during the launch: they are read through the read-only
-// cache.
+// The ascending times of a stream's samples, in a ring buffer: the time of sample i is at[(head + i) & mask]. A plain array is a
+// ring with head 0 and mask ~0. The times must not change during the launch: they are read through the read-only cache.
 struct Times {
     const i64* at;
     u32 count;
@@ -20,17 +19,15 @@ __device__ __forceinline__ i64 time_at(const Times& times, u32 i) {
     return __ldg(times.at + ((times.head + i) & times.mask));
 }
 
-// The samples from..to, whose times a block holds in shared memory; none where both are 0.
+// The range of samples, from..to, whose times a block holds in shared memory; no samples if both are 0.
 struct Slice {
     u32 from;
     u32 to;
 };
 
-// Copies the times that targets between `first` and `last` can need to shared memory. All threads of the block call it,
-// and it ends with a barrier.
-//
-// It waits for global memory twice at most, however many samples there are: each thread reads one pivot, then the block
-// reads the times between the pivots around the targets. If those are more than CAPACITY, it copies none.
+// Copies the times that targets from `first` to `last` may need to shared memory; none if they are more than CAPACITY. All threads
+// of the block call this, and it ends with a barrier. It waits for global memory at most twice: each thread reads one pivot, then
+// the block reads the times between the pivots around the targets.
 template <u32 CAPACITY>
 __device__ __forceinline__ Slice stage_times(const Times& times, i64 first, i64 last, i64 (&staged)[CAPACITY]) {
     Slice slice{0, times.count};
@@ -41,13 +38,13 @@ __device__ __forceinline__ Slice stage_times(const Times& times, i64 first, i64 
         u32 lower = __syncthreads_count(at < times.count && pivot <= first);
         u32 upper = __syncthreads_count(at < times.count && pivot <= last);
         slice.from = lower > 0 ? (lower - 1) * stride : 0;
-        // Up to the pivot after the last target, and one more, to see whether that one has the same time.
+        // Includes the pivot after the last target, and one more sample, which shows if the pivot is tied.
         slice.to = min(times.count, upper * stride + 2);
         if (lower > upper || slice.to - slice.from > CAPACITY) {
             slice = Slice{0, 0};
         }
     }
-    // Issues several loads before it uses the first.
+    // Issues several loads before it uses the first one.
     constexpr u32 AT_ONCE = 4;
     for (u32 i = slice.from + threadIdx.x; i < slice.to; i += AT_ONCE * blockDim.x) {
         i64 some[AT_ONCE];
@@ -70,19 +67,19 @@ __device__ __forceinline__ Slice stage_times(const Times& times, i64 first, i64 
 
 // The two samples around a target.
 struct Bracket {
-    // How many samples are at or before the target: until - 1 is the newest of them, `until` the oldest after it.
+    // Number of samples at or before the target: sample until - 1 is the newest of them, `until` the oldest after the target.
     u32 until;
     bool has_before;
     bool has_after;
-    // Whether sample until + 1 has the same time as sample `until`.
+    // True if sample until + 1 has the same time as sample `until`.
     bool tied;
-    // The times of the two samples, where there are such.
+    // The times of the two samples, if they exist.
     i64 before;
     i64 after;
 };
 
-// Counts those of `count` ascending times that are at or before `target`, by a 4-ary search: three loads at once take
-// no longer than one, and halve the steps.
+// Counts the times at or before `target` among `count` ascending times. The search is 4-ary: three loads at once take no longer
+// than one, and halve the steps.
 template <class TimeAt> __device__ __forceinline__ u32 at_or_before(const TimeAt& time, u32 count, i64 target) {
     u32 until = 0;
     // The largest power of 4 that is not more than `count`.
@@ -99,8 +96,8 @@ template <class TimeAt> __device__ __forceinline__ u32 at_or_before(const TimeAt
     return until;
 }
 
-// One step of such a search: counts those of three runs of `step` ascending times that end at or before `target`.
-// `last` is the end of the first run.
+// Makes one step of a 4-ary search: of three runs of `step` ascending times, counts the runs that end at or before `target`. The
+// first run ends at `last`.
 __device__ __forceinline__ u32 runs_passed(const i64* last, u32 step, i64 target) {
     return (last[0] <= target) + (last[step] <= target) + (last[2 * step] <= target);
 }
@@ -117,7 +114,7 @@ __device__ __forceinline__ Bracket bracket_at(const TimeAt& time, u32 until, u32
     return found;
 }
 
-// Finds the bracket of a target in what `stage_times` copied, or in global memory where it does not lie in there.
+// Finds the bracket of a target in the times that `stage_times` copied, or in global memory if the copy does not contain it.
 __device__ __forceinline__ Bracket find_bracket(const Times& times, const Slice& slice, const i64* staged, i64 target) {
     auto time = [&](u32 i) { return staged[i - slice.from]; };
     auto staged_time = [&](u32 i) { return staged[i]; };
@@ -130,8 +127,8 @@ __device__ __forceinline__ Bracket find_bracket(const Times& times, const Slice&
     return bracket_at(any_time, at_or_before(any_time, times.count, target), times.count);
 }
 
-// From here on: the interpolation modes, the counterpart of crates/time/src/mode.rs. This file has the plain ones, which are the
-// first three; modes.cuh has the others but `rotvec`, which is computed on the CPU.
+// From here on: the interpolation modes, as in crates/time/src/mode.rs. This file has the plain modes, which are the first three.
+// modes.cuh has the other modes except for `rotvec`, which is computed on the CPU.
 enum Interpolation : u32 {
     PREVIOUS = 0,
     NEAREST = 1,
@@ -145,52 +142,51 @@ enum Interpolation : u32 {
     PCHIP = 9,
 };
 
-// Whether a plain mode makes the value of both samples around a target, limited by `max_gap` and `extrapolate`. The others
-// take one sample, limited by `max_age`. It is a macro because an inlined function changes the order of the branches.
+// True if a plain mode computes the value from both samples around a target, limited by `max_gap` and `extrapolate`. The other
+// plain modes take one sample, limited by `max_age`. This is a macro because an inlined function changes the order of the branches.
 #define IS_BETWEEN(mode) ((mode) == LINEAR)
 
-// Whether every mode keeps the bits of a sample at that sample's own time, and where it is held. If one does not, set
-// this to false: the value is then `blend` of the sample with itself.
+// True if every plain mode keeps the bits of a sample at the sample's own time, and while the sample is held. If a mode does not,
+// set this to false: the value is then `blend` of the sample with itself.
 constexpr bool SAMPLES_KEEP_BITS = true;
 
-// How far from a target its samples may be, ns: `Limits` of crates/time/src/mode.rs.
+// Greatest distances of samples from a target, ns: `Limits` of crates/time/src/mode.rs.
 struct Limits {
     i64 max_age;
     i64 max_gap;
     i64 extrapolate;
 };
 
-// Channels from..to, which are judged and filled together.
+// The channels from..to, which are valid or filled together.
 struct Group {
     Limits limits;
     u32 from;
     u32 to;
     u32 mode; // Interpolation
-    // For SLERP: 1 + the channel of w within the group, where of the two quaternions of a rotation the one with w >= 0 is
-    // wanted; 0 where it is not.
+    // For SLERP: 1 + the channel of w within the group, if the one of a rotation's two quaternions with w >= 0 is wanted; else 0.
     u32 canonical;
 };
 
-// So many groups travel in the launch parameters of kernels that take no table of them.
+// The most groups in the launch parameters of a kernel that does not take a table of groups.
 constexpr u32 MOST_GROUPS = 32;
 
-// What the value at a target is made of: nothing, the sample before it, the sample after it, or both.
+// The samples that give the value at a target: none, the sample before it, the sample after it, or both.
 enum PickKind : u32 { PICK_INVALID = 0, PICK_BEFORE = 1, PICK_AFTER = 2, PICK_BETWEEN = 3 };
 
 struct Pick {
     PickKind kind;
-    // Of the later sample, for PICK_BETWEEN.
+    // The weight of the later sample, for PICK_BETWEEN.
     double weight;
 };
 
-// later - earlier, saturated. `later` must not be before `earlier`.
+// Returns later - earlier, saturated. `later` must not be before `earlier`.
 __device__ __forceinline__ i64 distance(i64 earlier, i64 later) {
     u64 apart = (u64)later - (u64)earlier;
     return (i64)min(apart, 0x7fffffffffffffffull);
 }
 
-// Equals `pick` of crates/time/src/pick.rs for the plain modes. `pick_kind` of modes.cuh says the same of any mode; it is apart
-// because these kernels are slower by up to 4 % with that.
+// Picks the samples that give the value of a plain mode, as `pick` of crates/time/src/pick.rs does. The same for any mode is
+// `pick_kind` of modes.cuh, with which these kernels are slower by up to 4 %.
 __device__ __forceinline__ Pick pick(const Bracket& found, i64 target, u32 mode, const Limits& limits) {
     Pick picked{PICK_INVALID, 0.0};
     i64 age = found.has_before ? distance(found.before, target) : 0;
@@ -217,8 +213,8 @@ __device__ __forceinline__ Pick pick(const Bracket& found, i64 target, u32 mode,
     return picked;
 }
 
-// Equals `write` of crates/time/src/channels.rs for one channel: the value between samples a and b, where b has the weight. Of
-// finite samples it is never a NaN. No fused multiply-add: the kernels are compiled without.
+// Computes one channel between samples a and b, as `write` of crates/time/src/channels.rs does. `weight` is the weight of b. The
+// value of finite samples is never a NaN. There is no fused multiply-add: the kernels are compiled without.
 template <class Real> __device__ __forceinline__ Real blend(u32, Real a, Real b, Real weight) {
     return a + weight * (b - a);
 }

@@ -1,4 +1,4 @@
-// The types of every kernel, and the conversions of 16-bit floats. Nothing here needs a header of CUDA or of C++.
+// Types for every kernel, and conversions of 16-bit floats. No header of CUDA or of C++ is needed.
 #pragma once
 
 typedef unsigned char u8;
@@ -8,12 +8,12 @@ typedef unsigned long long u64;
 typedef int i32;
 typedef long long i64;
 
-// IEEE half precision by its bits.
+// The bits of an IEEE half-precision float.
 struct f16 {
     u16 bits;
 };
 
-// The upper half of a float32 by its bits.
+// The bits of a bfloat16, which are the upper half of a float32's.
 struct bf16 {
     u16 bits;
 };
@@ -36,7 +36,7 @@ __device__ __forceinline__ float to_f32(f16 value) {
 
 __device__ __forceinline__ bool is_finite(float value) { return (__float_as_uint(value) & 0x7f800000) != 0x7f800000; }
 
-// The nearest value of type T, ties to even, of a float32 that is no NaN.
+// Rounds a float32 to the nearest value of type T, ties to even. It must not be a NaN.
 template <class T> __device__ __forceinline__ T from_f32(float value);
 
 template <> __device__ __forceinline__ float from_f32<float>(float value) { return value; }
@@ -59,14 +59,14 @@ template <> __device__ __forceinline__ f16 from_f32<f16>(float value) {
 #endif
 }
 
-// From which magnitude on a float32 becomes an infinity of type T.
+// Returns the least magnitude of a float32 that becomes an infinity of type T.
 template <class T> __device__ __forceinline__ float overflows_from();
 
 template <> __device__ __forceinline__ float overflows_from<float>() { return __uint_as_float(0x7f800000); }
 template <> __device__ __forceinline__ float overflows_from<bf16>() { return __uint_as_float(0x7f7f8000); }
 template <> __device__ __forceinline__ float overflows_from<f16>() { return 65520.0f; }
 
-// Two elements, the first in the lower half.
+// Rounds two floats to type T, and packs them into a word: the first into the lower half.
 template <class T> __device__ __forceinline__ u32 pack(float low, float high) {
     return from_f32<T>(low).bits | (u32)from_f32<T>(high).bits << 16;
 }
@@ -88,7 +88,7 @@ template <> __device__ __forceinline__ u32 pack<f16>(float low, float high) {
 // Element types, in the order of `Dtype::ALL`.
 enum Dtype : u32 { FLOAT32, FLOAT64, FLOAT16, BFLOAT16, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64 };
 
-// The element there as the nearest float32.
+// Reads an element as the nearest float32.
 __device__ __forceinline__ float read_f32(const void* at, u32 dtype) {
     switch (dtype) {
     case FLOAT32: return *(const float*)at;
@@ -106,7 +106,7 @@ __device__ __forceinline__ float read_f32(const void* at, u32 dtype) {
     }
 }
 
-// Has the second-level cache fetch what lies there.
+// Prefetches an address into the second-level cache.
 __device__ __forceinline__ void prefetch(const void* at) {
 #ifdef __CUDACC__
     asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
@@ -115,8 +115,8 @@ __device__ __forceinline__ void prefetch(const void* at) {
 #endif
 }
 
-// What a kernel does before it touches memory: from compute capability 9.0 on `Gpu::launch` has it start while the one
-// before it comes to its end, and here it waits for that.
+// Waits until the kernel before this one has ended. From compute capability 9.0 on, `Gpu::launch` lets a kernel start
+// earlier, so each kernel calls this before it touches memory.
 __device__ __forceinline__ void wait_for_previous() {
 #if !defined(__CUDACC__) && !defined(__HIP__)
     emulator::wait_for_previous();
@@ -125,8 +125,9 @@ __device__ __forceinline__ void wait_for_previous() {
 #endif
 }
 
-// Has the next kernel start once all blocks have come here, not only once they end. Where this one leaves room on the
-// multiprocessors, that is earlier; where it does not, the next one's blocks crowd where the first room is.
+// Lets the next kernel start when all blocks of this kernel have called it, and not only when they have ended. That
+// saves time if this kernel leaves room on the multiprocessors. If not, the next kernel's blocks crowd where there is
+// room first.
 __device__ __forceinline__ void let_next_start() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");

@@ -1,16 +1,14 @@
-// Point clouds to voxel grids. The arithmetic is that of crates/ops/src/voxelize/mod.rs, bit for bit: integers are summed and
-// compared, so that the order of the points is of no consequence.
-//
-// A grid is a bitmap, cell i being bit i % 32 of word i / 32, padded to whole superblocks. There are two states, of
-// which a grid uses one while the other, the grid's before, is cleared. The kernels of one grid, in order:
-//
-// | layout | kernels |
-// |---|---|
-// | bits | voxelize_points |
-// | dense occupancy, small | voxelize_cells, which needs no bitmap but two outputs in turn |
-// | dense occupancy | voxelize_points, voxelize_sectors |
-// | coo | voxelize_points, (batches: voxelize_rows,) voxelize_rank, voxelize_sums, voxelize_features |
-// | dense | the same, and voxelize_scatter |
-//
-// Which cells are occupied is found by those of voxelize_cells.cuh, what is in them by those of voxelize_rows.cuh.
+// Makes voxel grids from point clouds, bit for bit as crates/ops/src/voxelize. Integers are summed and compared, so that
+// the order of the points does not matter.
+
+// A grid is a bitmap, padded to whole superblocks: cell i is bit i % 32 of word i / 32. There are two states in turn: a
+// grid uses one while the other, of the grid before, is cleared.
+
+// The kernels of a grid that only finds the occupied cells are in voxelize_cells.cuh. Layout `bits`: voxelize_points.
+// Dense occupancy: voxelize_points, voxelize_sectors. Small dense occupancy: voxelize_cells alone, without a bitmap,
+// but with two outputs in turn.
+
+// Kernels that compute the contents of cells are in voxelize_rows.cuh. Layout `coo`: voxelize_points, voxelize_rows in
+// a batch, voxelize_rank, voxelize_sums, voxelize_features. Other dense grids: the same, with voxelize_scatter in place
+// of voxelize_features.
 #include "voxelize_rows.cuh"

@@ -1,42 +1,41 @@
-// From points to occupied cells: as bits, as the cells of the points, and as a dense occupancy.
+// Finds the occupied cells of points: as bits, as the cells of the points, and as a dense occupancy.
 #pragma once
 #include "cloud.cuh"
 
 constexpr u32 BLOCK = 256;
-// Of the kernels that take points first: the fewer blocks, the fewer atomics on the counters.
+// Threads of a block in the kernels that read points first: fewer blocks make fewer atomics on the counters.
 constexpr u32 POINT_BLOCK = 512;
 constexpr u32 ALL = 0xffffffff;
 
-// What became of the points of a grid is counted in several places that the host adds up: atomics on neighbouring words
-// wait for each other.
+// Number of copies of a grid's counters, which the host adds up: atomics on neighbouring words wait for each other.
 constexpr u32 COUNTER_SLOTS = 8;
-// A grid has no more superblocks than this.
+// The most superblocks of a grid.
 constexpr u32 MAX_SUPERBLOCKS = 1024;
 
-// Which cells are saved.
+// The points whose cells are saved: none, all, or only the first point in a group of neighbouring cells.
 enum Save : u32 { SAVE_NONE, SAVE_ALL, SAVE_FIRST };
 
 struct VoxelizePointsParams {
     Cloud cloud;
     u32 *words;
-    // The occupied cells of each superblock. Null: they are not counted.
+    // Number of occupied cells of each superblock. Null: not counted.
     u32 *counts;
-    // For each point.
+    // The saved cell of each point; NO_CELL if it is not saved.
     u32 *cells;
-    // Of each cloud COUNTER_SLOTS times 4: those of each Fate that a point can have, and of points past max_voxels.
+    // COUNTER_SLOTS times 4 for each cloud: points of each Fate but NO_POINT, and points past max_voxels.
     u64 *counters;
     u32 clearing_blocks;
     u32 words_per_grid;
     u32 superblocks;
-    // 2^this words are a superblock.
+    // Binary logarithm of the words of a superblock.
     u32 superblock_shift;
     u32 save;
-    // The bits of the cells among which the first is saved, at bit 0: 0x1, 0xff or 0xffff.
+    // SAVE_FIRST: mask of a group of cells, shifted to bit 0: 0x1, 0xff or 0xffff.
     u32 group;
-    // Cleared by the first `clearing_blocks` of each grid row of blocks: `clear_quads`, ...
+    // The first `clearing_blocks` blocks of each row of blocks clear `clear_quads` quads here, ...
     Quad *clear;
     u64 clear_quads;
-    // ... and the words of these cells in the other bitmap. Null: none.
+    // ... and the words of `old_cells` in the bitmap of the grid before. Null: no words.
     u32 *old_words;
     const u32 *old_cells;
     const u32 *old_starts;
@@ -54,12 +53,12 @@ __device__ __forceinline__ void clear(const VoxelizePointsParams &p) {
     Range old = range_of(p.old_starts, p.old_points, blockIdx.y);
     for (u32 i = old.first + thread; i < old.end; i += step) {
         u32 cell = p.old_cells[i];
-        // Where this is no cell, the last word of a bitmap of 2^32 cells may be cleared, which is empty or to be cleared.
+        // NO_CELL may clear the last word of a bitmap of 2^32 cells, which is empty or must be cleared anyway.
         if (cell / 32 < p.words_per_grid) words[cell / 32] = 0;
     }
 }
 
-// What became of the points of a block: how many had each fate. It begins as zeros.
+// Numbers of a block's points with each fate. `clear` sets them to 0.
 struct Tally {
     u32 fates[3];
 
@@ -75,7 +74,7 @@ struct Tally {
         if (lane < 3 && count) atomicAdd(&fates[lane], count);
     }
 
-    // Once all have been added.
+    // Adds the numbers to the grid's counters, after a barrier that follows the last `add`.
     __device__ __forceinline__ void add_to(u64 *counters) const {
         if (threadIdx.x >= 3 || !fates[threadIdx.x]) return;
         u32 slot = blockIdx.y * COUNTER_SLOTS + blockIdx.x % COUNTER_SLOTS;
@@ -83,7 +82,7 @@ struct Tally {
     }
 };
 
-// The point of a thread, where it has one. Blocks take POINT_BLOCK points of cloud blockIdx.y each.
+// The point of a thread, if it has one. A block takes POINT_BLOCK points of cloud blockIdx.y.
 struct OwnPoint {
     u32 i;
     bool is_point;
@@ -99,9 +98,9 @@ template <Form FORM> __device__ __forceinline__ OwnPoint own_point(const Cloud &
     return own;
 }
 
-// Sets the bits of the cells of a warp. Points that follow one another are often in one word of the bitmap: the first
-// of them sets the bits of all. Those that were not set before are added to the counts of the block, unless they are
-// null. Returns the word as it was.
+// Sets the bits of the cells of a warp. Consecutive points are often in one word of the bitmap: the first of them sets
+// the bits of all. Adds bits that were not set before to `counts`, the block's counts, unless these are null. For
+// SAVE_FIRST, returns the word before.
 __device__ __forceinline__ u32 set_bits(const VoxelizePointsParams &p, u32 *counts, bool is_kept_point, u32 cell) {
     u32 lane = threadIdx.x % 32;
     u32 word = is_kept_point ? cell / 32 : NO_CELL, bits = is_kept_point ? 1u << (cell % 32) : 0;
@@ -109,7 +108,7 @@ __device__ __forceinline__ u32 set_bits(const VoxelizePointsParams &p, u32 *coun
     bool is_first = lane == 0 || left != word;
     u32 breaks = __ballot_sync(ALL, is_first);
     if (breaks != ALL) {
-        // Where the points of this word end.
+        // `end` is the lane after the last point in this word.
         u32 after = breaks & ~((2u << lane) - 1), end = after ? __ffs(after) - 1 : 32;
         for (u32 step = 1; step < 32; step <<= 1) {
             u32 more = __shfl_down_sync(ALL, bits, step);
@@ -129,12 +128,14 @@ __device__ __forceinline__ u32 set_bits(const VoxelizePointsParams &p, u32 *coun
     return __shfl_sync(ALL, before, 31 - __clz(breaks & ((2u << lane) - 1)));
 }
 
-// Equals `Voxelizer::add_block` as far as the cells: sets a bit for each cell, counts what became of the points, and
-// saves their cells. A block takes POINT_BLOCK points of cloud blockIdx.y; the first blocks clear the other state.
+// Finds the cells of points, as the first pass of `Voxelizer`: sets a bit for each cell, counts the points by their
+// fate, and saves their cells. A block takes POINT_BLOCK points of cloud blockIdx.y; the first blocks clear the other
+// state.
 template <Form FORM> __device__ __forceinline__ void add_points(const VoxelizePointsParams &p) {
     if (blockIdx.x < p.clearing_blocks) return clear(p);
     __shared__ Tally tally;
-    // Summed here first: many cells of a cloud are in few superblocks, whose atomics would wait for each other.
+    // Counts are summed in the block first: many cells of a cloud are in few superblocks, whose atomics would wait for
+    // each other.
     __shared__ u32 counts[MAX_SUPERBLOCKS];
     tally.clear();
     if (p.counts) {
@@ -147,7 +148,7 @@ template <Form FORM> __device__ __forceinline__ void add_points(const VoxelizePo
     u32 before = set_bits(p, p.counts ? counts : nullptr, fate == KEPT, cell);
     u32 saved = fate == KEPT ? cell : NO_CELL;
     if (p.save == SAVE_FIRST) {
-        // Some may be saved more than once: it is only work done twice.
+        // A group's cell may be saved more than once, which only costs time.
         u32 size = p.group == 0xffff ? 16 : p.group == 0xff ? 8 : 1;
         u32 left = __shfl_up_sync(ALL, saved, 1);
         bool is_first = threadIdx.x % 32 == 0 || left == NO_CELL || left / size != cell / size;
@@ -170,14 +171,14 @@ KERNEL_OF_FORM(voxelize_points_packed4, VoxelizePointsParams, POINT_BLOCK, add_p
 struct VoxelizeCellsParams {
     Cloud cloud;
     u8 *out;
-    // A cell of each 32 bytes that have one, or each cell, as `is_split` says; some more than once.
+    // Saved cells: one in each 32 bytes that have a cell, or if `is_split` each cell. Some are saved more than once.
     u32 *cells;
     u64 *counters;
-    // Of one grid.
+    // Number of elements of one grid.
     u64 out_elements;
-    // The first blocks of each grid row of blocks clear what the grid before set in its output, and `clear_quads`.
+    // Number of the first blocks of each row of blocks, which clear the cells of the grid before and `clear_quads`.
     u32 clearing_blocks;
-    // The bits of 1.0, and 2 or 4 bytes for each element.
+    // The bits of 1.0, and the bytes of an element, 2 or 4.
     u32 one;
     u32 element_bytes;
     u32 old_points;
@@ -186,7 +187,7 @@ struct VoxelizeCellsParams {
     const u32 *old_starts;
     Quad *clear;
     u64 clear_quads;
-    // Whether 32 bytes may belong to two grids, so that cells are cleared one by one.
+    // 1 if 32 bytes may belong to two grids, so that cells are cleared one by one.
     u32 is_split;
     u32 unused;
 };
@@ -199,14 +200,15 @@ __device__ __forceinline__ void store(u8 *out, u64 i, u32 element_bytes, u32 val
     }
 }
 
-// Two threads clear 32 bytes, all of them, so that the memory need not read the rest of them first.
+// Clears the cells of the grid before. Two threads clear the whole 32 bytes around a cell, so that the memory need not
+// read the rest of these bytes first.
 __device__ __forceinline__ void clear_cells(const VoxelizeCellsParams &p) {
     u64 base = blockIdx.y * p.out_elements;
     u32 thread = blockIdx.x * POINT_BLOCK + threadIdx.x, step = p.clearing_blocks * POINT_BLOCK;
     u32 half = 16 / p.element_bytes;
     Range old = range_of(p.old_starts, p.old_points, blockIdx.y);
     for (u32 i = old.first + thread / 2; i < old.end; i += step) {
-        // Both are on their way before the first is waited for.
+        // Both loads are in flight before the first is waited for.
         u32 other = i + step / 2;
         u32 cells[2] = {p.old_cells[i], other < old.end ? p.old_cells[other] : NO_CELL};
         for (u32 k = 0; k < 2; k++) {
@@ -225,8 +227,8 @@ __device__ __forceinline__ void clear_cells(const VoxelizeCellsParams &p) {
     }
 }
 
-// Equals `Voxelizer::write_dense` for the occupancy, in one launch: of two outputs, one is written while the other is
-// cleared of the grid before. A block takes POINT_BLOCK points of cloud blockIdx.y.
+// Writes the dense occupancy as `Voxelizer::write_dense`, in one launch. Of two outputs, one is written while the grid
+// before is cleared from the other. A block takes POINT_BLOCK points of cloud blockIdx.y.
 template <Form FORM> __device__ __forceinline__ void set_cells(const VoxelizeCellsParams &p) {
     if (blockIdx.x < p.clearing_blocks) return clear_cells(p);
     __shared__ Tally tally;
@@ -249,7 +251,7 @@ template <Form FORM> __device__ __forceinline__ void set_cells(const VoxelizeCel
 KERNEL_OF_FORM(voxelize_cells, VoxelizeCellsParams, POINT_BLOCK, set_cells, ANY)
 KERNEL_OF_FORM(voxelize_cells_packed3, VoxelizeCellsParams, POINT_BLOCK, set_cells, PACKED3)
 
-// 16 bytes of a dense occupancy of the bits from bit 0 on.
+// Expands the bits from bit 0 on to 16 bytes of a dense occupancy.
 __device__ __forceinline__ Quad expand(u32 bits, u32 one, u32 element_bytes) {
     u32 high = one << 16;
     if (element_bytes == 4) {
@@ -265,28 +267,27 @@ __device__ __forceinline__ Quad expand(u32 bits, u32 one, u32 element_bytes) {
 
 struct VoxelizeSectorsParams {
     const u32 *words;
-    // The cells of this grid and of the one before.
+    // The saved cells of this grid and of the grid before.
     const u32 *cells;
     const u32 *starts;
     const u32 *old_cells;
     const u32 *old_starts;
     u8 *out;
-    // Of one grid.
+    // Number of elements of one grid.
     u64 out_elements;
     u32 points;
     u32 old_points;
     u32 words_per_grid;
-    // The bits of 1.0, and 2 or 4 bytes for each element.
+    // The bits of 1.0, and the bytes of an element, 2 or 4.
     u32 one;
     u32 element_bytes;
-    // Whether 32 bytes may belong to two grids, so that cells are written one by one.
+    // 1 if 32 bytes may belong to two grids, so that cells are written one by one.
     u32 is_split;
 };
 
-// Equals `Voxelizer::write_dense` for the occupancy. The output holds the grid before; of every 32 bytes in which that
-// or this grid has a cell, all are written, so that the memory need not read the rest of them first. Both grids' cells
-// lead to the same values, which is why it doesn't matter that they are written in no order. Two threads write 32
-// bytes; grid blockIdx.y.
+// Writes the dense occupancy of grid blockIdx.y as `Voxelizer::write_dense`, over the grid before. Two threads write
+// the whole 32 bytes around each cell of either grid, so that the memory need not read the rest of these bytes first.
+// The values depend on this grid alone, so the order of the writes does not matter.
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sectors(const __grid_constant__ VoxelizeSectorsParams p) {
     wait_for_previous();
     Range range = range_of(p.starts, p.points, blockIdx.y);

@@ -1,11 +1,11 @@
-// The occupied cells in order, a row each: their sums and extremes, and the channels that are made of these.
+// Rows of the occupied cells, in cell order: sums and extremes, and the channels that are computed from them.
 #pragma once
 #include "voxelize_cells.cuh"
 
-// Of the kernel that takes words first, two for each thread.
+// Threads of a block in voxelize_rank, which reads two words for each thread first.
 constexpr u32 RANK_BLOCK = 512;
 
-// The sum of `value` over the THREADS of the block, for every thread.
+// Returns the sum of `value` over the THREADS threads of the block, to every thread.
 template <u32 THREADS> __device__ __forceinline__ u32 block_sum(u32 value) {
     constexpr u32 WARPS = THREADS / 32;
     __shared__ u32 sums[WARPS];
@@ -18,7 +18,7 @@ template <u32 THREADS> __device__ __forceinline__ u32 block_sum(u32 value) {
     return total;
 }
 
-// The sum of `value` over the threads before this one; `total` becomes that over all THREADS.
+// Returns the sum of `value` over the threads before this one. `total` becomes the sum over all THREADS threads.
 template <u32 THREADS> __device__ __forceinline__ u32 block_prefix(u32 value, u32 &total) {
     constexpr u32 WARPS = THREADS / 32;
     __shared__ u32 sums[WARPS];
@@ -48,7 +48,7 @@ struct VoxelizeRowsParams {
     u32 limit;
 };
 
-// Where the rows of each grid of a batch begin. One block.
+// Computes the first row of each grid of a batch, in one block.
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_rows(const __grid_constant__ VoxelizeRowsParams p) {
     wait_for_previous();
     u32 lane = threadIdx.x % 32;
@@ -74,30 +74,30 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_rows(const __grid_c
 struct VoxelizeRankParams {
     const u32 *words;
     const u32 *counts;
-    // For each 4 words of a superblock with an occupied cell: the occupied cells before them in the grid.
+    // For each 4 words of a superblock with an occupied cell: the number of occupied cells before them in the grid.
     u32 *ranks;
     u64 *sums;
     i32 *keys;
-    // The cell of each row. Null where voxelize_sums writes it, which has less to look for.
+    // The cell of each row. Null if voxelize_sums writes it, which need not search for the cells.
     u32 *order;
-    // As voxelize_rows gives them. For a single grid: its rows are put in rows[1].
+    // The first row of each grid, from voxelize_rows. For a single grid, rows[1] becomes its number of rows.
     u32 *rows;
     u64 key_rows;
-    // Bit e: extreme e is a greatest.
+    // Bit e is set if extreme e is the greatest value, and not the least.
     u64 greatest;
     u32 words_per_grid;
     u32 superblocks;
     u32 superblock_shift;
     u32 limit;
-    // Sums and extremes of a cell.
+    // Numbers of sums and extremes of a cell.
     u32 stride;
     u32 extremes;
-    // As in VoxelizeSumsParams, and how many planes of `key_rows` there are.
+    // As in VoxelizeSumsParams, and its number of planes, each of `key_rows`.
     u64 *exceptions;
     u64 planes;
 };
 
-// The place of the n-th bit that is set, n from 0.
+// Returns the place of the n-th bit that is set, n from 0.
 __device__ __forceinline__ u32 nth_bit(u32 word, u32 n) {
     u32 place = 0;
     for (u32 step = 16; step; step >>= 1) {
@@ -109,10 +109,9 @@ __device__ __forceinline__ u32 nth_bit(u32 word, u32 n) {
     return place;
 }
 
-// Equals `kernels::number`: numbers the occupied cells in cell order, writes them, and clears the sums and extremes of
-// the rows. A block takes superblock blockIdx.x of grid blockIdx.y, and clears as many rows as any other, since
-// superblocks differ much in their cells. So do words: first a thread counts the cells of two, then it looks for a cell by
-// its number.
+// Ranks the occupied cells in cell order as `kernels::rank`, writes them, and clears the sums and extremes of the rows.
+// A block ranks superblock blockIdx.x of grid blockIdx.y. Each block clears equally many rows, since superblocks differ
+// much in their cells. So do words: a thread counts the cells of two words, then finds cells by their rank.
 extern "C" __global__ void __launch_bounds__(RANK_BLOCK) voxelize_rank(const __grid_constant__ VoxelizeRankParams p) {
     wait_for_previous();
     __shared__ u32 ranks[RANK_BLOCK];
@@ -187,42 +186,41 @@ struct VoxelizeSumsParams {
     u64 *sums;
     i32 *keys;
     u32 *order;
-    // The first row of each grid; null for a single one.
+    // The first row of each grid; null for a single grid.
     const u32 *rows;
     u64 *counters;
     u64 key_rows;
     u64 greatest;
     u32 words_per_grid;
     u32 limit;
-    // Sums of a cell, the count (if there are any) among them.
+    // Number of a cell's sums, with the count as the first; 0 if no channel needs the count or a sum.
     u32 stride;
     u32 extremes;
-    // Whether the grid has 2^32 cells.
+    // 1 if the grid has 2^32 cells.
     u32 is_whole;
-    // How many of the sums are of coordinates. They come first.
+    // Number of sums of coordinates. They come first.
     u32 axis_sums;
-    // What a sum of a field can't take, in two planes for each: of large values the bits above LOW_BITS, and how many
-    // values are unusable. Read only where the upper half of the count says that there is one.
+    // Two planes for each sum of a field: the sums of large values' bits above LOW_BITS, and the numbers of unusable
+    // values. Read only if the upper half of the count is not 0.
     u64 *exceptions;
-    // For each field of each grid: how many values are unusable.
+    // For each field of each grid: the number of unusable values.
     u64 *unusable;
-    // What a value is multiplied by before it is rounded, for each sum but the count, and for each field of which a
-    // mean is asked for; else 0.
+    // Factors for values before they are rounded: for each sum but the count, and for each field with a mean, else 0.
     double scales[MAX_SUMS];
     double field_scales[MAX_FIELDS];
-    // 0 to 2: a coordinate; from 3 on: a field. For each sum but the count, and each extreme.
+    // Source of each sum but the count, and of each extreme: 0 to 2 is a coordinate, 3 or more a field.
     u8 sum_sources[MAX_SUMS + 1];
     u8 extreme_sources[MAX_EXTREMES + 2];
     u32 unused;
     Column fields[MAX_FIELDS];
 };
 
-// The row of a point in the grid; `limit` and above: past max_voxels.
+// Finds the row of a cell in the grid. A row of `limit` or more is past max_voxels.
 __device__ __forceinline__ u32 find(const VoxelizeSumsParams &p, u32 cell) {
     u64 group = (u64)blockIdx.y * (p.words_per_grid / 4) + cell / 128;
     Quad quad = ((const Quad *)p.words)[group];
     u32 rank = p.ranks[group], bit = cell % 128;
-    // The words below that of the cell, and the bits below the cell in its own.
+    // Counts the words below the cell's word, and the bits below the cell in its own word.
     u32 own = bit < 32 ? quad.x : bit < 64 ? quad.y : bit < 96 ? quad.z : quad.w;
     if (bit >= 32) rank += __popc(quad.x);
     if (bit >= 64) rank += __popc(quad.y);
@@ -230,13 +228,13 @@ __device__ __forceinline__ u32 find(const VoxelizeSumsParams &p, u32 cell) {
     return rank + __popc(own & ((1u << (bit % 32)) - 1));
 }
 
-// Counts the points past max_voxels of a warp.
+// Counts the points of a warp that are past max_voxels.
 __device__ __forceinline__ void count_overflow(const VoxelizeSumsParams &p, bool is_over) {
     u32 over = __popc(__ballot_sync(ALL, is_over));
     if (over && threadIdx.x % 32 == 0) atomicAdd(p.counters + blockIdx.y * COUNTER_SLOTS * 4 + 3, (u64)over);
 }
 
-// The fields, as bits, whose value at point i is not finite or beyond its bound.
+// Returns a bit for each field whose value at point i is not finite or beyond its bound.
 __device__ __forceinline__ u32 unusable_fields(const VoxelizeSumsParams &p, u32 i) {
     u32 fields = 0;
     for (u32 field = 0; field < p.cloud.field_count; field++) {
@@ -258,7 +256,7 @@ __device__ __forceinline__ void count_unusable(const VoxelizeSumsParams &p, u32 
     }
 }
 
-// Adds a value of a field, scaled, to a sum of a row. Says whether the sum can't take it as it is.
+// Adds a scaled value of a field to a sum of a row. Returns true if the sum can't take the value as it is.
 __device__ __forceinline__ bool add_field(const VoxelizeSumsParams &p, u32 sum, u32 row, double value) {
     u64 *at = p.sums + (u64)row * p.stride + 1 + sum;
     if (fabs(value) <= SMALL) {
@@ -276,9 +274,9 @@ __device__ __forceinline__ bool add_field(const VoxelizeSumsParams &p, u32 sum, 
     return true;
 }
 
-// Equals `kernels::find`, `add_points`, `add_axis`, `add_fixed` and `add_extreme`: adds each point to the sums and
-// extremes of its cell, and writes which cell that is; all points of a cell write the same. The upper half of the count
-// is how many values the sums could not take as they are. A thread takes a point of cloud blockIdx.y.
+// Adds each point to the sums and extremes of its cell, as `kernels::find`, `add_points`, `add_fixed` and
+// `add_extreme`. Writes the cell of the row, too: all points of a cell write the same. The upper half of the count is
+// the number of values that the sums could not take as they are. A thread takes a point of cloud blockIdx.y.
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums(const __grid_constant__ VoxelizeSumsParams p) {
     wait_for_previous();
     Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
@@ -324,7 +322,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums(const __grid_c
     }
 }
 
-// Swaps a value of each lane with that of the lane whose number differs in `bit`.
+// Swaps a value with the lane whose number differs in `bit`.
 __device__ __forceinline__ u64 swap_lanes(u64 value, u32 bit) {
     u32 low = __shfl_xor_sync(ALL, (u32)value, bit), high = __shfl_xor_sync(ALL, (u32)(value >> 32), bit);
     return (u64)high << 32 | low;
@@ -346,8 +344,8 @@ __device__ __forceinline__ void transpose(u64 values[4]) {
     }
 }
 
-// voxelize_sums for the count and the sums of x, y and z alone. The 4 sums of a cell are 32 bytes, which 4 lanes add to
-// in one request.
+// Does what voxelize_sums does, for the count and the sums of x, y and z alone. The 4 sums of a cell are 32 bytes,
+// which 4 lanes add to in one request.
 template <Form FORM> __device__ __forceinline__ void add_sums_xyz(const VoxelizeSumsParams &p) {
     Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
     u32 i = range.first + blockIdx.x * BLOCK + threadIdx.x, cell = NO_CELL;
@@ -372,7 +370,7 @@ template <Form FORM> __device__ __forceinline__ void add_sums_xyz(const Voxelize
     }
     if (p.limit != ALL) count_overflow(p, is_over);
     u32 left = __shfl_up_sync(ALL, row, 1);
-    // Points that follow one another are often in one cell.
+    // Consecutive points are often in one cell, which the first of them writes.
     if (row != NO_CELL && (threadIdx.x % 32 == 0 || left != row)) p.order[row] = cell;
     transpose(values);
     u32 rows[4];
@@ -390,7 +388,7 @@ KERNEL_OF_FORM(voxelize_sums_xyz, VoxelizeSumsParams, BLOCK, add_sums_xyz, ANY)
 KERNEL_OF_FORM(voxelize_sums_xyz_packed3, VoxelizeSumsParams, BLOCK, add_sums_xyz, PACKED3)
 KERNEL_OF_FORM(voxelize_sums_xyz_packed4, VoxelizeSumsParams, BLOCK, add_sums_xyz, PACKED4)
 
-// How a channel is made.
+// The way in which a channel is computed.
 enum Output : u8 { OUTPUT_ONE, OUTPUT_COUNT, OUTPUT_MEAN, OUTPUT_EXTREME };
 
 constexpr u32 MAX_CHANNELS = 2 + 3 * MAX_SUMS + 5;
@@ -401,18 +399,18 @@ struct Channels {
     // As in VoxelizeSumsParams.
     const u64 *exceptions;
     u64 key_rows;
-    // 2^-s for each sum but the count.
+    // 2^-s for each sum but the count, whose values were multiplied by 2^s.
     double units[MAX_SUMS];
     u32 stride;
     u32 count;
     u32 axis_sums;
     u32 unused;
     u8 outputs[MAX_CHANNELS];
-    // Of a mean its sum, of an extreme its place.
+    // For a mean the index of its sum, for an extreme the index of the extreme.
     u8 places[MAX_CHANNELS];
 };
 
-// Equals `kernels::means` and `kernels::means_of_usable`: sum `place` over the values in it.
+// Computes the mean of sum `place` over its values, as `kernels::means` and `kernels::means_of_usable`.
 __device__ __forceinline__ float mean_of(const Channels &channels, const u64 *sums, u32 place, u32 row) {
     u32 count = (u32)sums[0];
     double sum = (double)(i64)sums[place];
@@ -426,7 +424,7 @@ __device__ __forceinline__ float mean_of(const Channels &channels, const u64 *su
     return (float)(sum / (double)count * channels.units[place - 1]);
 }
 
-// Equals `kernels::extremes`. Where no value was usable, the bits are still those of a NaN.
+// Computes an extreme as `kernels::extremes`. If no value was usable, its bits are still those of a NaN.
 __device__ __forceinline__ float extreme_of(const Channels &channels, u32 place, u32 row) {
     float value = __uint_as_float((u32)order_key(channels.keys[place * channels.key_rows + row]));
     return is_finite(value) ? value : 0.0f;
@@ -446,7 +444,7 @@ __device__ __forceinline__ float value_of(const Channels &channels, u32 channel,
 struct VoxelizeFeaturesParams {
     Channels channels;
     float *out;
-    // The x, y, z of the rows' cells. Null: they are not asked for.
+    // Coordinates x, y, z of each row's cell. Null: not wanted.
     i32 *coords;
     const u32 *order;
     // The number of rows.
@@ -455,7 +453,7 @@ struct VoxelizeFeaturesParams {
     u32 nz;
 };
 
-// Equals `Voxelizer::write_coo` and `kernels::coordinates`: a row of channels for each occupied cell, and where that is.
+// Writes the channels and the coordinates of each occupied cell, as `Voxelizer::write_coo` and `kernels::coordinates`.
 // A thread takes a channel of a row, or a coordinate.
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_features(const __grid_constant__ VoxelizeFeaturesParams p) {
     wait_for_previous();
@@ -478,32 +476,32 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_features(const __gr
 struct VoxelizeScatterParams {
     Channels channels;
     const u32 *words;
-    // The cells of this grid's rows and of those of the one before, and where the rows of each grid begin. Null: the
-    // output is clear.
+    // The cell of each row and the first row of each grid, of this launch's grids and of the grids before. Null for the
+    // grids before: the output is clear.
     const u32 *order;
     const u32 *rows;
     const u32 *old_order;
     const u32 *old_rows;
     u8 *out;
     u64 cells;
-    // For each grid: how many values the type can't hold.
+    // For each grid: the number of values that the type can't hold.
     u64 *saturated;
     u32 words_per_grid;
     u32 dtype;
 };
 
-// The greatest finite value of a type.
+// Returns the greatest finite value of a type.
 template <class T> __device__ __forceinline__ float greatest() { return __uint_as_float(0x7f7fffff); }
 template <> __device__ __forceinline__ float greatest<f16>() { return 65504.0f; }
 template <> __device__ __forceinline__ float greatest<bf16>() { return __uint_as_float(0x7f7f0000); }
 
-// The least value whose nearest one of a type is infinite: half a step past the greatest.
+// Returns the least value that a type rounds to an infinity: half a step past its greatest value.
 template <class T> __device__ __forceinline__ float beyond() { return __uint_as_float(0x7f800000); }
 template <> __device__ __forceinline__ float beyond<f16>() { return 65520.0f; }
 template <> __device__ __forceinline__ float beyond<bf16>() { return __uint_as_float(0x7f7f8000); }
 
-// Equals `Voxelizer::write_dense`: the channels of the occupied cells, and 0 in those that only the grid before had.
-// The blocks of grid row y take the cells of grid blockIdx.y.
+// Writes the channels of the occupied cells as `Voxelizer::write_dense`, and 0 in cells that only the grid before
+// occupied. Blocks of row y take the cells of grid y.
 template <class T> __device__ __forceinline__ void scatter(const VoxelizeScatterParams &p) {
     T *out = (T *)p.out + blockIdx.y * p.cells * p.channels.count;
     const u32 *words = p.words + (u64)blockIdx.y * p.words_per_grid;

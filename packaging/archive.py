@@ -1,7 +1,7 @@
-"""Makes the archive of a release from what was built: `make archive`.
+"""Makes the archive of a release from the built programs and wheels: `make archive`.
 
 `archive.py --target TRIPLE --out FOLDER` writes robocache-VERSION-linux-ARCH.tar.gz and its SHA-256 beside it. The same
-commit gives the same bytes, if what was built is the same.
+commit gives the same bytes, if the programs and wheels are the same.
 """
 
 import argparse
@@ -16,10 +16,10 @@ import subprocess
 import tarfile
 
 ROOT = pathlib.Path(__file__).parents[1]
-# What is taken as it is.
+# Files that are copied unchanged.
 FILES = ["LICENSE", "CHANGELOG.md", "robocache.yml", "examples/recording.yml", "packaging/requirements.txt"]
 FOLDERS = ["docs", "types", "examples/policy", "nodes/*/README.md", "nodes/*/dora-node.yml"]
-# Dataflows, whose programs stand elsewhere in an archive.
+# Dataflows, whose programs are in another folder in an archive.
 DATAFLOWS = ["dataflow.yml", "examples/record.yml", "examples/replay.yml"]
 LICENCES = re.compile(r"(LICEN[CS]E|COPYING|NOTICE|UNLICENSE)([-._].*)?", re.IGNORECASE)
 
@@ -29,7 +29,7 @@ def output(*command: str) -> str:
 
 
 def binaries(metadata: dict, built: pathlib.Path) -> dict[str, pathlib.Path]:
-    """The programs of the workspace but for benchmarks and examples: the nodes and the command."""
+    """The programs of the workspace except benchmarks and examples: the nodes and the command."""
     members = [package for package in metadata["packages"] if package["id"] in metadata["workspace_members"]]
     names = [
         target["name"]
@@ -42,7 +42,7 @@ def binaries(metadata: dict, built: pathlib.Path) -> dict[str, pathlib.Path]:
 
 
 def third_party(metadata: dict) -> str:
-    """The licences of all that is linked in, each text once, with the packages that have it."""
+    """The licences of all linked packages: each text once, with the packages that have it."""
     used = linked(metadata)
     by_text: dict[str, list[str]] = {}
     lines = []
@@ -61,7 +61,7 @@ def third_party(metadata: dict) -> str:
 
 
 def linked(metadata: dict) -> set[str]:
-    """The packages that the workspace needs to run: not those of tests and build scripts."""
+    """The packages that the workspace needs to run, without those of tests and build scripts."""
     needs = {
         node["id"]: [dep["pkg"] for dep in node["deps"] if any(kind["kind"] is None for kind in dep["dep_kinds"])]
         for node in metadata["resolve"]["nodes"]
@@ -77,12 +77,12 @@ def linked(metadata: dict) -> set[str]:
 
 
 def moved(text: str) -> str:
-    """A dataflow with the programs where an archive has them."""
+    """A dataflow with the paths of programs in an archive."""
     return text.replace("target/release/", "bin/")
 
 
 def contents(target: str, built: pathlib.Path, wheels: list[pathlib.Path]) -> dict[str, tuple[bytes, int]]:
-    """Every file of the archive, by its name: what it holds, and its mode."""
+    """The content and the mode of every file of the archive, by its name."""
     metadata = json.loads(output("cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", target))
     tracked = output("git", "ls-files", "--", *FOLDERS).splitlines()
     held = {name: (path.read_bytes(), 0o755) for name, path in binaries(metadata, built).items()}

@@ -1,4 +1,4 @@
-"""The archive as somebody gets it: unpacked in a folder of its own, installed as its README says, its demo run."""
+"""The archive as a user gets it: unpacked in a folder of its own, installed as its README says, its demo run."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ def archive() -> pathlib.Path:
 
 @pytest.fixture(scope="module")
 def unpacked(archive, tmp_path_factory) -> pathlib.Path:
-    # As somebody may call it.
+    # The folder has a name that a user may choose.
     folder = tmp_path_factory.mktemp("mein Röboter")
     with tarfile.open(archive) as opened:
         assert {name.split("/")[0] for name in opened.getnames()} == {archive.name.removesuffix(".tar.gz")}
@@ -32,7 +32,7 @@ def unpacked(archive, tmp_path_factory) -> pathlib.Path:
 
 
 def run(folder: pathlib.Path, *command: str, timeout: float = 300) -> str:
-    """A command without anything of this checkout in its environment."""
+    """Runs a command without anything of this checkout in its environment."""
     environment = {"PATH": f"{folder}/.venv/bin:{folder}/bin:/usr/local/bin:/usr/bin:/bin", "HOME": str(folder)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=timeout)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"

@@ -2,10 +2,10 @@
 
     python tests/accuracy.py
 
-Streams of which it is known what lies between the samples (sines, turns, and recordings of which most samples are left
-out) go through robocache-resample, in float32. Prints the tables of docs/accuracy.md and writes them there. Exits with 1
-where a value is further from SciPy's, or a mode no better than another, than is promised. The recordings are not part of
-the repository: without them, tables that need them are printed as far as they go, and not written.
+Streams go through robocache-resample, in float32: sines, turns, and recordings whose samples are mostly left out and serve
+as the truth. Prints the tables of docs/accuracy.md and writes them there. Exits with 1 if a promised bound does not hold: on
+the distance from SciPy, on the ratio of two modes' errors, or on overshoot. The recordings are not part of the repository.
+Without them, tables that need them are printed as far as they go, and not written.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ from vectors import bessel, rotations  # noqa: E402
 PAGE = TESTS.parent / "docs" / "accuracy.md"
 S = 1_000_000_000
 CURVES = ["previous", "linear", "cubic", "pchip"]
-# How far a mode may be from SciPy: a share of the range of the channel, or rad.
+# The largest distance from SciPy that a mode may have, and its unit.
 AGREEMENT = {
     "linear": (1e-5, "of the range"),
     "cubic": (1e-5, "of the range"),
@@ -46,7 +46,7 @@ AGREEMENT = {
 
 @dataclasses.dataclass
 class Stream:
-    """Samples as they are published, and what is true at targets between them. Rotations are quaternions, x y z w."""
+    """Samples as they are published, and the true values at targets between them. Rotations are quaternions, x y z w."""
 
     times: np.ndarray
     values: np.ndarray
@@ -58,16 +58,16 @@ class Stream:
 
     @classmethod
     def thinned(cls, times: np.ndarray, values: np.ndarray, rate_hz: float) -> "Stream":
-        """The stream at a lower rate; the samples left out are the truth."""
+        """Thins a stream out to a lower rate; the samples left out are the truth."""
         count = int((times[-1] - times[0]) * rate_hz / S)
         wanted = times[0] + np.arange(count) * S / rate_hz
-        # The nearest
+        # The samples nearest to the wanted times.
         kept = np.unique(np.searchsorted(times, wanted - np.median(np.diff(times)) / 2))
         others = np.setdiff1d(np.arange(kept[0], kept[-1]), kept)
         return cls(times[kept], values[kept], times[others], values[others])
 
     def published(self, values: np.ndarray) -> "Stream":
-        """The same with other values of the samples."""
+        """The stream with other values of its samples."""
         return dataclasses.replace(self, values=values)
 
 
@@ -77,7 +77,7 @@ def seconds(stream: Stream) -> tuple[np.ndarray, np.ndarray]:
 
 
 def resample(folder: pathlib.Path, asked: list[tuple[Stream, str]]) -> list[np.ndarray]:
-    """Resamples each stream with robocache-resample in a mode, at its targets."""
+    """Resamples each stream in its mode, at its targets, with robocache-resample."""
     flow, modes = Flow(folder), sorted({mode for _, mode in asked})
     steps = []
     for stream, mode in asked:
@@ -99,7 +99,7 @@ def resample(folder: pathlib.Path, asked: list[tuple[Stream, str]]) -> list[np.n
 
 
 def by_scipy(stream: Stream, mode: str) -> np.ndarray:
-    """The same by SciPy, in float64, from the same float32."""
+    """Resamples a stream with SciPy, in float64, from the same float32 samples."""
     (t, at), p = seconds(stream), stream.values.astype(np.float64)
     match mode:
         case "linear":
@@ -122,7 +122,7 @@ def by_scipy(stream: Stream, mode: str) -> np.ndarray:
 
 
 def between_quaternions(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The angle between the quaternions of each row, whichever of a rotation's two they are: half of what turns one into the other."""
+    """The angle between the quaternions of each row, whatever their signs: half the angle of the rotation from one to the other."""
     chord = np.minimum(*(np.linalg.norm(a + sign * b, axis=1) for sign in (1, -1)))
     return 2 * np.arcsin(np.clip(chord / 2, 0, 1))
 
@@ -145,7 +145,7 @@ def from_scipy(mode: str, stream: Stream, made: np.ndarray) -> float:
 
 
 def nlerp(stream: Stream) -> np.ndarray:
-    """The chord in the hemisphere of the earlier sample; normalised by whoever compares it."""
+    """Interpolates on the chord, in the hemisphere of the earlier sample; the caller normalises the result."""
     (t, at), q = seconds(stream), stream.values.astype(np.float64)
     before = np.searchsorted(t, at, side="right") - 1
     a, b, w = q[before], q[before + 1], ((at - t[before]) / (t[before + 1] - t[before]))[:, None]
@@ -170,7 +170,7 @@ def distances(stream: Stream, values: np.ndarray) -> np.ndarray:
 
 
 def degrees(stream: Stream, values: np.ndarray) -> np.ndarray:
-    """Angle by which each rotation is off, once it is normalised."""
+    """Error of each rotation in degrees, after normalisation."""
     unit = values / np.linalg.norm(values, axis=1, keepdims=True)
     return np.degrees(2 * between_quaternions(unit, stream.truth))
 
@@ -185,7 +185,7 @@ def sines() -> dict[str, Stream]:
     random, streams = np.random.default_rng(1), {}
     for frequency, noise in [(1, 0), (2, 0), (5, 0), (2, 0.01)]:
         times = jittered(30, 60, random)
-        # Two samples from the ends, where a curve has all that it looks at.
+        # At least two samples from the ends, so that a curve has all the neighbours that it uses.
         targets = np.sort(random.integers(times[2], times[-3], 20_000))
         samples, truth = (np.sin(2 * np.pi * frequency * at / S)[:, None] for at in (times, targets))
         what = f"{frequency} Hz" + (f", noise {noise}" if noise else "")
@@ -194,7 +194,7 @@ def sines() -> dict[str, Stream]:
 
 
 def turn(degrees_s: float, wobble: float) -> Stream:
-    """A turn at 30 Hz about a fixed axis, or with an axis that goes about."""
+    """A rotation sampled at 30 Hz, about a fixed axis or, if `wobble` is not 0, about an axis that moves."""
     random = np.random.default_rng(2)
     times = jittered(30, 20, random)
     targets = np.sort(random.integers(times[0], times[-1], 5000))
@@ -208,7 +208,7 @@ def turn(degrees_s: float, wobble: float) -> Stream:
 
 
 def in_one_hemisphere(q: np.ndarray) -> np.ndarray:
-    """Each quaternion in the hemisphere of the one before."""
+    """Changes signs so that each quaternion is in the hemisphere of the one before."""
     signs = np.where((q[1:] * q[:-1]).sum(1) < 0, -1, 1)
     return q * np.cumprod(np.concatenate([[1], signs]))[:, None]
 
@@ -218,7 +218,7 @@ def canonical(q: np.ndarray) -> np.ndarray:
 
 
 def recorded_turns(data: pathlib.Path) -> dict[str, Stream]:
-    """Quaternions, x y z w, of motion capture of a hand, and of a car."""
+    """Orientations of a hand in motion capture and of a car, as quaternions x y z w."""
     hand, car = broad(data), comma(data)
     turns = {}
     for rate in (30, 10):
@@ -237,8 +237,7 @@ def recorded_curves(data: pathlib.Path) -> dict[str, Stream]:
 
 
 def recorded_bursts(data: pathlib.Path) -> dict[str, Stream]:
-    """Messages of a car's CAN bus, stamped when they were read; targets in the middle between two samples. The truth is
-    not known."""
+    """Messages of a car's CAN bus, stamped when they were read, with targets midway between samples. The truth is not known."""
     bursts = {}
     for what, name in [("steering angle, degrees", "steering_angle"), ("speed, m/s", "speed")]:
         times, values = (np.load(data / "comma2k19_drive_1min" / f"CAN_{name}_{part}.npy") for part in ("t", "value"))
@@ -264,7 +263,7 @@ class Poses:
 
 
 def unit(q: np.ndarray) -> np.ndarray:
-    """From w x y z to x y z w, of length 1 and without changes of sign."""
+    """Reorders quaternions from w x y z to x y z w, normalises them, and removes changes of sign."""
     q = q[:, [1, 2, 3, 0]]
     return in_one_hemisphere(q / np.linalg.norm(q, axis=1, keepdims=True))
 
@@ -276,7 +275,8 @@ def broad(data: pathlib.Path) -> Poses:
 
 
 def comma(data: pathlib.Path) -> Poses:
-    """Positions count from the first: float32 has no centimetres left at the distance from the centre of the earth."""
+    """Poses of a car, whose positions count from the first: so far from the centre of the earth, float32 does not resolve
+    centimetres."""
     times, q, p = (np.load(data / "comma2k19_drive_1min" / f"global_pose_frame_{name}.npy") for name in ("times", "orientations", "positions"))
     return Poses(convert.nanoseconds(times, 1.0), unit(q), p - p[0])
 
@@ -285,7 +285,7 @@ def comma(data: pathlib.Path) -> Poses:
 class Table:
     marker: str
     lines: list[str]
-    # Whether nothing is missing for want of the recordings
+    # False if rows are missing because the recordings are not there.
     is_whole: bool = True
 
 
@@ -382,7 +382,7 @@ def agreement(asked: list[tuple[Stream, str]], of) -> list[Bound]:
 
 
 def factors(*errors: dict[str, dict[str, np.ndarray]]) -> list[Bound]:
-    """Ratios of the errors of another mode to those of the first, rms."""
+    """Bounds on the ratios of two modes' errors, rms."""
     of = {what: by_mode for group in errors for what, by_mode in group.items()}
 
     def compared(table: list[tuple[str, str, str, float]]) -> Iterator[tuple[str, float, float]]:
@@ -413,7 +413,7 @@ FACTORS = [
     ("car, 20 to 10 Hz", "slerp", "previous", 3),
     ("car, 20 to 5 Hz", "slerp", "previous", 2),
 ]
-# Where one mode is no better than another
+# A stream, two modes whose errors are equal on it, and the share by which they may differ.
 EQUALS = [
     ("hand, 285 to 30 Hz", "slerp", "nlerp", 0.002),
     ("car, 20 to 10 Hz", "slerp", "nlerp", 0.002),

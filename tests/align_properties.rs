@@ -1,4 +1,4 @@
-//! Align and fuse on any streams: held to an oracle that looks at the complete lists of samples with linear scans.
+//! Align and fuse on random streams, compared with an oracle that finds everything by linear scans of all samples.
 
 use crate::common::{MS, Recorder, Sent};
 use proptest::collection::vec;
@@ -8,14 +8,14 @@ use robocache::ops;
 use robocache::ops::align::{AlignConfig, Aligner, Window};
 use std::collections::VecDeque;
 
-/// A stream: its rules, and its samples (ms, values) in the order in which they come.
+/// A stream with its rules, and its samples (ms, values) in order of arrival.
 #[derive(Clone, Debug)]
 struct RandomStream {
     dim: usize,
     latency: i64,
     reorder: i64,
     wait: bool,
-    /// Ends of the groups' channels with the rules of each.
+    /// End of the channels and rule of each group.
     groups: Vec<(usize, Rule)>,
     samples: Vec<(i64, Vec<f32>)>,
 }
@@ -34,7 +34,7 @@ struct Robot {
     stride: i64,
     emit_every: i64,
     max_wait: Option<i64>,
-    /// The trigger of an observation; the oracle knows the grid alone.
+    /// The trigger in YAML. The oracle knows the grid alone (`null`).
     trigger: &'static str,
     streams: Vec<RandomStream>,
 }
@@ -96,7 +96,7 @@ impl Robot {
     }
 }
 
-/// An observation, as the operation gives it and as the oracle does.
+/// An observation of the operation or of the oracle.
 #[derive(Clone, Debug, PartialEq)]
 struct Observation {
     ms: i64,
@@ -118,7 +118,7 @@ fn look(window: &mut Window<'_>) -> Observation {
     }
 }
 
-/// Events in order.
+/// An event of a stream, which is given by its index. The time of a sample is in ms.
 #[derive(Clone, Debug)]
 enum Event {
     Sample(usize, i64, Vec<f32>),
@@ -145,7 +145,7 @@ fn run(robot: &Robot, events: &[Event]) -> Vec<Vec<Observation>> {
     events.iter().map(&mut step).collect()
 }
 
-/// The oracle. It keeps every sample that ever came, and finds everything by going through all of them.
+/// The oracle: keeps every sample, and finds everything by going through all samples.
 struct Oracle<'a> {
     robot: &'a Robot,
     came: Vec<Vec<(i64, &'a [f32])>>,
@@ -329,7 +329,7 @@ fn rule() -> impl Strategy<Value = Rule> {
         })
 }
 
-/// Samples with stamps of their own, each of which comes less than `reorder` after one that is newer.
+/// Generates a stream of distinct stamps, whose samples arrive out of order by less than `reorder`.
 fn ordered_stream() -> impl Strategy<Value = RandomStream> + Clone {
     let groups = prop_oneof![
         rule().prop_map(|rule| vec![(2, rule)]),
@@ -373,7 +373,7 @@ fn robot(streams: impl Strategy<Value = RandomStream>) -> impl Strategy<Value = 
     })
 }
 
-/// One whose first stream's samples are the targets.
+/// Generates a robot whose targets are the samples of its first stream.
 fn led(streams: impl Strategy<Value = RandomStream>) -> impl Strategy<Value = Robot> {
     let triggers = [
         "{ stream: s0 }",
@@ -387,12 +387,12 @@ fn led(streams: impl Strategy<Value = RandomStream>) -> impl Strategy<Value = Ro
     })
 }
 
-/// One of either kind.
+/// Generates a robot with targets on the grid or at samples.
 fn any_robot(streams: impl Strategy<Value = RandomStream> + Clone) -> impl Strategy<Value = Robot> {
     prop_oneof![robot(streams.clone()), led(streams)]
 }
 
-/// The streams' samples, each followed by its close, merged as `turns` says.
+/// Merges the streams into events: `turns` picks the stream of each event. A stream closes after its last sample.
 fn merge(robot: &Robot, turns: &[usize]) -> Vec<Event> {
     let mut queues: Vec<VecDeque<Event>> = Vec::new();
     for (i, stream) in robot.streams.iter().enumerate() {
@@ -415,7 +415,7 @@ fn merge(robot: &Robot, turns: &[usize]) -> Vec<Event> {
     events
 }
 
-/// Any events at all on the streams of `robot`.
+/// Generates a robot and any events of its streams.
 fn chaos() -> impl Strategy<Value = (Robot, Vec<Event>)> {
     let any_robot = (
         robot(ordered_stream()),
@@ -429,7 +429,7 @@ fn chaos() -> impl Strategy<Value = (Robot, Vec<Event>)> {
             }
             robot
         });
-    // Time goes on by and large, with samples up to 60 ms late and some stamps twice.
+    // Stamps mostly ascend: samples are up to 60 ms late, and some stamps come twice.
     let event = (0..12u8, 0..3usize, 0..60i64, -50.0..50f32);
     (any_robot, vec(event, 0..150)).prop_map(|(robot, drawn)| {
         let events = drawn.into_iter().enumerate().map(|(i, (kind, stream, back, value))| {
@@ -463,7 +463,8 @@ fn publish(config: &str, messages: &[(usize, robocache::stream::Message)]) -> Ve
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Without max_wait only the samples count: not how the streams are interleaved, nor disorder within reorder_ms.
+    /// The order of arrival has no influence without `max_wait_ms`: neither the interleaving of streams, nor disorder within
+    /// `reorder_ms`.
     #[test]
     fn any_interleaving_and_any_disorder_within_reorder_give_the_same_observations(
         robot in robot(ordered_stream()),
@@ -478,7 +479,7 @@ proptest! {
         }
         let sorted = merge(&in_order, &[0]);
         prop_assert_eq!(&came, &run(&in_order, &sorted).concat());
-        // The oracle on the complete lists: everything comes, and then all is closed.
+        // The oracle gets the complete lists: every sample first, then every close.
         let mut oracle = Oracle::new(&robot);
         for event in sorted.iter().filter(|event| matches!(event, Event::Sample(..))) {
             if let Event::Sample(stream, ms, values) = event {
@@ -495,7 +496,6 @@ proptest! {
         prop_assert_eq!(came, want);
     }
 
-    /// Gives the same observations in any order, also if a stream's samples are the targets.
     #[test]
     fn any_interleaving_gives_the_same_observations_at_the_samples_of_a_stream(
         robot in led(ordered_stream()),
@@ -507,8 +507,8 @@ proptest! {
         prop_assert!(came.iter().all(|seen| robot.streams[0].samples.iter().any(|(ms, _)| ms - robot.streams[0].latency == seen.ms)));
     }
 
-    /// After each event exactly what the oracle says falls due: with max_wait, late and repeated samples, streams that
-    /// are not waited for, and inputs that close and open.
+    /// Compares the engine with the oracle after each event: with `max_wait_ms`, late and repeated samples, streams that are
+    /// not waited for, and inputs that close and open.
     #[test]
     fn whatever_happens_the_engine_does_as_the_oracle((robot, events) in chaos()) {
         let mut oracle = Oracle::new(&robot);
@@ -517,7 +517,7 @@ proptest! {
         }
     }
 
-    /// Samples may come one by one or several in a message.
+    /// Sends the samples one by one, and several in a message.
     #[test]
     fn splitting_a_stream_into_chunks_changes_nothing(
         robot in any_robot(ordered_stream()),
@@ -526,7 +526,7 @@ proptest! {
         sizes in vec(1..7usize, 1..20),
     ) {
         let robot = Robot { max_wait, ..robot };
-        // Runs of samples of one stream that follow one another, cut at most every `sizes` samples.
+        // Runs of consecutive samples of one stream, cut at lengths that `sizes` draws.
         let mut chunks: Vec<(usize, Vec<i64>, Vec<f32>)> = Vec::new();
         let mut sizes = sizes.iter().copied().cycle();
         let mut room = 0;
@@ -556,7 +556,6 @@ proptest! {
         prop_assert_eq!(publish(&config, &whole), publish(&config, &single));
     }
 
-    /// Compares what align publishes stream by stream with what fuse publishes side by side.
     #[test]
     fn aligned_outputs_side_by_side_are_the_fused_one(
         robot in any_robot(ordered_stream()),

@@ -1,4 +1,4 @@
-//! Aligning and fusing allocate nothing once they have seen their working set.
+//! Operations allocate nothing once they have seen their working set.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,7 +28,7 @@ use robocache::stream::{
 };
 use std::sync::Arc;
 
-/// Keys of `align:` and `fuse:`.
+/// Configuration of `align:` and of `fuse:`.
 const KEYS: &str = "rate_hz: 50, window: 16, max_wait_ms: 40, modalities: [
     { input: camera, dim: 128, interpolation: previous, latency_ms: 33, max_age_ms: 100 },
     { input: force, dim: 6, interpolation: linear, max_gap_ms: 50, reorder_ms: 3 },
@@ -36,11 +36,13 @@ const KEYS: &str = "rate_hz: 50, window: 16, max_wait_ms: 40, modalities: [
 
 const STREAMS: [(&str, i64, usize); 3] = [("camera", 33, 128), ("force", 1, 6), ("proprio", 2, 15)];
 
-/// Warm-up, then what is counted: seconds of the streams.
+/// Seconds of the streams before allocations are counted.
 const WARM_UP: std::ops::Range<i64> = 0..3;
+/// Seconds of the streams in which allocations are counted.
 const COUNTED: std::ops::Range<i64> = 3..8;
 
-/// The streams' samples in order: index of the stream, stamp. Every third sample of force overtakes its neighbour.
+/// Samples in order of arrival, each as the index of its stream and its stamp. Every third sample of `force` overtakes its
+/// neighbour.
 fn arrivals(seconds: std::ops::Range<i64>) -> impl Iterator<Item = (usize, i64)> {
     (seconds.start * 1000..seconds.end * 1000).flat_map(|ms| {
         let due = STREAMS
@@ -87,11 +89,12 @@ fn the_operations_allocate_nothing_in_steady_state() {
     assert!(observations > 4 * 380, "{observations}");
 }
 
-/// Allocations of a graph once it is warm, payloads and headers included.
-fn of_graph(mut graph: Graph) -> u64 {
+/// Counts the allocations of a warm graph, payloads and headers included.
+fn count_allocations(mut graph: Graph) -> u64 {
     let inputs: Vec<usize> = STREAMS.iter().map(|(name, ..)| common::input(&graph, name)).collect();
     let mut messages = STREAMS.map(|(_, _, dim)| common::sample(0, &vec![0.5; dim]));
-    // Where something asks, it does as often as the first stream speaks, each other time for a time that is not there yet.
+    // An input for requests or ticks gets one at each sample of the first stream. Every other one asks for a time that is not
+    // there yet.
     let trigger = graph.external_inputs().position(|(name, _)| name == "ask");
     let mut ask = common::sample(0, &[]);
     *ask.header.other.set("request_id") = MetadataValue::String("a request".into());
@@ -122,11 +125,11 @@ fn of_graph(mut graph: Graph) -> u64 {
 fn a_graph_allocates_nothing_in_steady_state() {
     for plugin in ["fuse", "align"] {
         let graph = common::graph(&format!("plugins: [{plugin}: {{ {KEYS} }}]")).unwrap();
-        assert_eq!(of_graph(graph), 0, "{plugin}");
+        assert_eq!(count_allocations(graph), 0, "{plugin}");
     }
     for trigger in ["{ stream: force, rows: samples }", "{ request: ask }", "{ timer: ask }"] {
         let graph = common::graph(&format!("plugins: [fuse: {{ {KEYS}, trigger: {trigger} }}]")).unwrap();
-        assert_eq!(of_graph(graph), 0, "{trigger}");
+        assert_eq!(count_allocations(graph), 0, "{trigger}");
     }
 }
 
@@ -135,11 +138,11 @@ fn to_gather_diagnostics_allocates_nothing_for_a_message() {
     for plugin in ["fuse", "align"] {
         let mut graph = common::graph(&format!("plugins: [{plugin}: {{ {KEYS} }}]")).unwrap();
         graph.gather_diagnostics();
-        assert_eq!(of_graph(graph), 0, "{plugin}");
+        assert_eq!(count_allocations(graph), 0, "{plugin}");
     }
 }
 
-/// Messages of three rates, many of which are in no set; and the sets of one group in another.
+/// Messages have three rates, and many are in no set. One configuration also groups the sets of another group.
 #[test]
 fn grouping_messages_allocates_nothing_in_steady_state() {
     let three = "queue_size: 50, inputs: [{ input: camera }, { input: force }, { input: proprio }]";
@@ -151,11 +154,11 @@ fn grouping_messages_allocates_nothing_in_steady_state() {
         format!("group: {{ {exact} }}, group: {{ name: last, {chained} }}"),
     ] {
         let graph = common::graph(&format!("plugins: [{config}]")).unwrap();
-        assert_eq!(of_graph(graph), 0, "{config}");
+        assert_eq!(count_allocations(graph), 0, "{config}");
     }
 }
 
-/// Grids that are handed on within the process and held, or come from outside and are copied; every output is wanted.
+/// Grids are handed on within the process and held, or clouds come from outside and are copied. Every output is wanted.
 #[test]
 fn attaching_messages_allocates_nothing_in_steady_state() {
     let voxelize = |layout: &str| {
@@ -212,7 +215,7 @@ fn attaching_messages_allocates_nothing_in_steady_state() {
 fn clocks_allocate_nothing_at_all() {
     let inputs = STREAMS.map(|(name, ..)| format!("{{ input: {name}, clock: realtime }}"));
     let graph = common::graph(&format!("plugins: [clock: {{ inputs: [{}] }}]", inputs.join(", "))).unwrap();
-    assert_eq!(of_graph(graph), 0);
+    assert_eq!(count_allocations(graph), 0);
     let imu = ClockInput {
         input: "imu".into(),
         window_s: 5.0,
@@ -229,7 +232,7 @@ fn clocks_allocate_nothing_at_all() {
     assert_eq!(allocations(), before);
 }
 
-/// A cloud with what nothing asks for, with nulls and with times; a batch of lists; a sample.
+/// Reads a cloud with a column that nothing asks for, with nulls and times; a batch of lists; and a sample.
 #[test]
 fn reading_messages_allocates_nothing_in_steady_state() {
     let struct_of = |columns: Vec<(&str, ArrayRef)>| -> ArrayRef {
@@ -264,7 +267,7 @@ fn reading_messages_allocates_nothing_in_steady_state() {
     assert_eq!(allocations(), before);
 }
 
-/// From a producer's payload to a consumer's message: a tensor, and grids of ever other lengths from a second ring.
+/// Takes payloads from producer to consumer: a tensor, and grids of varying lengths from a second ring.
 #[test]
 fn payloads_in_rings_allocate_nothing_in_steady_state() {
     use robocache::device::ring::{Readers, RingConfig, RingWriter};
@@ -323,8 +326,7 @@ fn payloads_in_rings_allocate_nothing_in_steady_state() {
     assert_eq!(allocations(), before);
 }
 
-/// Takes samples and clouds out of the structs of other software without allocating, whatever order their names come
-/// in.
+/// The structs are those of other software, and the names of the joints change their order.
 #[test]
 fn selecting_from_structs_allocates_nothing_in_steady_state() {
     let structure = |columns: Vec<(&str, ArrayRef)>| -> ArrayRef { Arc::new(StructArray::try_from(columns).unwrap()) };
@@ -396,7 +398,6 @@ fn selecting_from_structs_allocates_nothing_in_steady_state() {
     );
 }
 
-/// Hands messages from align to fuse in one process without allocating.
 #[test]
 fn messages_between_two_operations_allocate_nothing_in_steady_state() {
     let keys = KEYS.replace("window: 16", "window: 1");
@@ -406,7 +407,7 @@ fn messages_between_two_operations_allocate_nothing_in_steady_state() {
         { input: proprio, dim: 15, interpolation: previous } ]";
     let config = format!("plugins: [align: {{ {keys} }}, fuse: {{ {fuse} }}]");
     assert_eq!(
-        of_graph(common::graph_of(&config, |output| output == "fused").unwrap()),
+        count_allocations(common::graph_of(&config, |output| output == "fused").unwrap()),
         0
     );
 }
@@ -434,7 +435,7 @@ fn a_payload_of_any_number_of_columns_takes_no_memory_of_its_own() {
     assert_eq!(message.columns()[99].values().as_slice::<f32>(), [99.0; 10]);
 }
 
-/// Whatever the sender says beside the payload.
+/// Covers keys of the library and keys of the sender.
 #[test]
 fn the_metadata_of_a_message_is_copied_into_memory_that_is_there() {
     let names = ["camera", "force"].map(str::to_owned);

@@ -1,4 +1,4 @@
-//! Messages that fuse ties to its observations: what goes out, by hand and to the byte.
+//! Messages that are attached to the observations of fuse, checked by hand and to the byte.
 
 use crate::common::kind::kind;
 use crate::common::{Keeper, MS, Overwrite, faults, graph, graph_of, input, sample};
@@ -14,8 +14,8 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Publishes what comes by itself on the input `name`.
-fn comes(graph: &mut Graph, sink: &mut Keeper, name: &str, message: &Message) -> Vec<(String, Message)> {
+/// Sends a message to the input `name`, and returns what the graph publishes.
+fn send(graph: &mut Graph, sink: &mut Keeper, name: &str, message: &Message) -> Vec<(String, Message)> {
     let input = input(graph, name);
     graph.message(input, message, sink);
     sink.take()
@@ -28,7 +28,7 @@ fn fuse(keys: &str, attach: &str) -> String {
     )
 }
 
-/// A grid of two channels of two cells, filled with its time, ms.
+/// Makes a grid of two channels and two cells, whose values are its time, ms.
 fn grid(ms: i64) -> Message {
     let mut message = sample(ms * MS, &[ms as f32; 4]);
     message.header.shape.set([2, 2, 1, 1]);
@@ -40,7 +40,7 @@ fn grid(ms: i64) -> Message {
     message
 }
 
-/// As many points as said, whose x is the time, ms, and counts up.
+/// Makes a cloud whose x begins at the time, ms, and grows by 0.25 from point to point.
 fn cloud(ms: i64, points: usize) -> Message {
     let mut message = Message::default();
     message.rows = points;
@@ -73,13 +73,13 @@ fn a_window_has_the_newest_grid_at_or_before_each_row() {
     let mut graph = graph(&fuse("window: 4,", "{ input: voxels, max_age_ms: 9, latency_ms: 1 }")).unwrap();
     let mut sink = Keeper::default();
     for ms in [1, 2, 23, 32] {
-        assert!(comes(&mut graph, &mut sink, "voxels", &grid(ms)).is_empty());
+        assert!(send(&mut graph, &mut sink, "voxels", &grid(ms)).is_empty());
     }
     for ms in [0, 10, 20] {
-        comes(&mut graph, &mut sink, "arm", &sample(ms * MS, &[ms as f32]));
+        send(&mut graph, &mut sink, "arm", &sample(ms * MS, &[ms as f32]));
     }
-    // Of the rows at 0, 10, 20 and 30 ms, that at 10 has a grid of 1 ms, just young enough; at 20 it is too old.
-    let sent = comes(&mut graph, &mut sink, "arm", &sample(30 * MS, &[30.0]));
+    // The grid of 2 ms is captured at 1 ms: just young enough for the row at 10 ms, and too old for the row at 20 ms.
+    let sent = send(&mut graph, &mut sink, "arm", &sample(30 * MS, &[30.0]));
     assert_eq!(names(&sent), ["grids", "fused", "observation"]);
     let [(_, grids), (_, fused), (_, whole)] = sent.as_slice() else {
         panic!("{} messages", sent.len())
@@ -96,7 +96,7 @@ fn a_window_has_the_newest_grid_at_or_before_each_row() {
     assert_eq!(integers(grids, "timestamps_ns"), [MS, 2 * MS, 23 * MS]);
     assert_eq!(form::channels.get(&grids.header).unwrap(), ["occupancy", "mean_z"]);
     assert_eq!(grids.header.dtype.get(), Some("float32"));
-    // Counters are of one grid, and a message with `modalities` would be taken for an observation.
+    // Counters are those of a single grid, and a message with `modalities` would be taken for an observation.
     assert!(voxelize::key::points_in.get(&grids.header).is_none() && form::modalities.get(&grids.header).is_none());
 
     let columns: Vec<_> = whole.columns().iter().map(|column| column.name.as_str()).collect();
@@ -131,15 +131,15 @@ fn only_what_is_wanted_is_made_and_fused_is_the_same_without_the_rest() {
     for wanted in ["fused", "grids", "observation"] {
         let mut graph = graph_of(&config, |output| output == wanted).unwrap();
         let mut sink = Keeper::default();
-        comes(&mut graph, &mut sink, "voxels", &grid(0));
-        let sent = comes(&mut graph, &mut sink, "arm", &sample(0, &[1.0]));
+        send(&mut graph, &mut sink, "voxels", &grid(0));
+        let sent = send(&mut graph, &mut sink, "arm", &sample(0, &[1.0]));
         assert_eq!(names(&sent), [wanted]);
         of.extend(sent);
     }
     let mut graph = graph(&config).unwrap();
     let mut sink = Keeper::default();
-    comes(&mut graph, &mut sink, "voxels", &grid(0));
-    let all = comes(&mut graph, &mut sink, "arm", &sample(0, &[1.0]));
+    send(&mut graph, &mut sink, "voxels", &grid(0));
+    let all = send(&mut graph, &mut sink, "arm", &sample(0, &[1.0]));
     for (name, message) in &all {
         let alone = &of.iter().find(|(other, _)| other == name).unwrap().1;
         assert_eq!(bytes(alone), bytes(message), "{name}");
@@ -149,7 +149,7 @@ fn only_what_is_wanted_is_made_and_fused_is_the_same_without_the_rest() {
 /// The name, elements and offsets of a column.
 type ColumnBytes = (String, Vec<u8>, Vec<i32>);
 
-/// A message to the byte, but for what says how fast it was made.
+/// Returns the header and the columns of a message, without `compute_us`, which differs in every run.
 fn bytes(message: &Message) -> (Header, Vec<ColumnBytes>) {
     let mut header = (*message.header).clone();
     header.remove("compute_us");
@@ -167,10 +167,10 @@ fn bytes(message: &Message) -> (Header, Vec<ColumnBytes>) {
 fn clouds_of_any_length_stand_one_after_the_other() {
     let mut graph = graph(&fuse("window: 2,", "{ input: lidar, output: clouds }")).unwrap();
     let mut sink = Keeper::default();
-    comes(&mut graph, &mut sink, "lidar", &cloud(0, 3));
-    comes(&mut graph, &mut sink, "arm", &sample(0, &[1.0]));
-    comes(&mut graph, &mut sink, "lidar", &cloud(10, 2));
-    let sent = comes(&mut graph, &mut sink, "arm", &sample(10 * MS, &[1.0]));
+    send(&mut graph, &mut sink, "lidar", &cloud(0, 3));
+    send(&mut graph, &mut sink, "arm", &sample(0, &[1.0]));
+    send(&mut graph, &mut sink, "lidar", &cloud(10, 2));
+    let sent = send(&mut graph, &mut sink, "arm", &sample(10 * MS, &[1.0]));
     let (clouds, whole) = (&sent[0].1, &sent[2].1);
     assert_eq!(clouds.rows, 5);
     assert_eq!(column(clouds, 0), [0.0, 0.25, 0.5, 10.0, 10.25]);
@@ -185,7 +185,7 @@ fn clouds_of_any_length_stand_one_after_the_other() {
     assert_eq!(integers(whole, "clouds.grid_offsets"), [0, 3, 5]);
 }
 
-/// Rows of a flat cloud with `fields`, and a cloud as one row of lists.
+/// Attaches flat clouds with `fields`, and clouds that are one row of lists.
 #[test]
 fn flat_clouds_and_rows_of_lists_are_rows_too() {
     let flat = |ms: i64, points: usize, with_shape: bool| {
@@ -210,10 +210,10 @@ fn flat_clouds_and_rows_of_lists_are_rows_too() {
     let run = |first: &Message, second: &Message| {
         let mut graph = graph(&fuse("window: 2,", "{ input: lidar }")).unwrap();
         let mut sink = Keeper::default();
-        comes(&mut graph, &mut sink, "lidar", first);
-        comes(&mut graph, &mut sink, "arm", &sample(0, &[1.0]));
-        comes(&mut graph, &mut sink, "lidar", second);
-        let sent = comes(&mut graph, &mut sink, "arm", &sample(10 * MS, &[1.0]));
+        send(&mut graph, &mut sink, "lidar", first);
+        send(&mut graph, &mut sink, "arm", &sample(0, &[1.0]));
+        send(&mut graph, &mut sink, "lidar", second);
+        let sent = send(&mut graph, &mut sink, "arm", &sample(10 * MS, &[1.0]));
         assert!(graph.faults().all(|(_, count)| count == 0));
         assert_eq!(integers(&sent[0].1, "grid_offsets"), [0, 3, 4]);
         assert_eq!(integers(&sent[2].1, "grids.grid_offsets"), [0, 3, 4]);
@@ -233,9 +233,9 @@ fn several_streams_have_an_output_and_a_place_in_each_row() {
     let attach = "{ input: voxels }, { input: lidar, output: clouds, wait: false, max_age_ms: 5 }";
     let mut graph = graph(&fuse("window: 2,", attach)).unwrap();
     let mut sink = Keeper::default();
-    comes(&mut graph, &mut sink, "voxels", &grid(0));
-    // Nothing has come of the clouds: nobody knows what they are.
-    let sent = comes(&mut graph, &mut sink, "arm", &sample(0, &[1.0]));
+    send(&mut graph, &mut sink, "voxels", &grid(0));
+    // No cloud has come yet, so that the form of the stream is not known.
+    let sent = send(&mut graph, &mut sink, "arm", &sample(0, &[1.0]));
     assert_eq!(names(&sent), ["grids", "fused", "observation"]);
     let whole = &sent[2].1;
     assert_eq!(integers(whole, "grid_index"), [-1, -1, 0, -1]);
@@ -244,18 +244,18 @@ fn several_streams_have_an_output_and_a_place_in_each_row() {
         ("clouds", &[0, 0][..])
     );
     assert_eq!(integers(whole, "clouds.timestamps_ns"), [0i64; 0]);
-    comes(&mut graph, &mut sink, "lidar", &cloud(9, 2));
-    comes(&mut graph, &mut sink, "voxels", &grid(11));
-    let sent = comes(&mut graph, &mut sink, "arm", &sample(10 * MS, &[1.0]));
+    send(&mut graph, &mut sink, "lidar", &cloud(9, 2));
+    send(&mut graph, &mut sink, "voxels", &grid(11));
+    let sent = send(&mut graph, &mut sink, "arm", &sample(10 * MS, &[1.0]));
     assert_eq!(names(&sent), ["grids", "clouds", "fused", "observation"]);
     for (name, message) in &sent {
         assert_eq!(align::key::attached.get(&message.header).unwrap(), ["grids", "clouds"]);
         assert_eq!(integers(message, "grid_index"), [0, -1, 0, 0], "{name}");
         assert_eq!(integers(message, "grid_age_ns"), [0, -1, 10 * MS, MS], "{name}");
     }
-    // Rows of a window in which it has none: its form is known now.
-    comes(&mut graph, &mut sink, "voxels", &grid(100));
-    let sent = comes(&mut graph, &mut sink, "arm", &sample(100 * MS, &[1.0]));
+    // This window has no cloud, but the form of the stream is known now.
+    send(&mut graph, &mut sink, "voxels", &grid(100));
+    let sent = send(&mut graph, &mut sink, "arm", &sample(100 * MS, &[1.0]));
     let (name, clouds) = &sent[sent.len() - 3];
     assert_eq!((name.as_str(), clouds.rows, clouds.columns().len()), ("clouds", 0, 2));
     assert_eq!(integers(clouds, "grid_offsets"), [0]);
@@ -266,7 +266,7 @@ fn what_can_t_be_attached_is_counted_and_the_rest_goes_on() {
     let mut graph = graph(&fuse("", "{ input: voxels, max_held_mb: 0.01 }")).unwrap();
     let mut sink = Keeper::default();
     let first = grid(0);
-    comes(&mut graph, &mut sink, "voxels", &first);
+    send(&mut graph, &mut sink, "voxels", &first);
     let mut bad = Vec::new();
     let mut without = grid(1);
     without.header.remove("timestamp_ns");
@@ -305,41 +305,41 @@ fn what_can_t_be_attached_is_counted_and_the_rest_goes_on() {
     stamp.header.timestamp_ns.set(i64::MAX);
     bad.push(stamp);
     for (i, message) in bad.iter().enumerate() {
-        assert!(comes(&mut graph, &mut sink, "voxels", message).is_empty());
+        assert!(send(&mut graph, &mut sink, "voxels", message).is_empty());
         assert_eq!(faults(&graph, "fuse: input `voxels`"), i as u64 + 1, "message {i}");
     }
-    let sent = comes(&mut graph, &mut sink, "arm", &sample(0, &[1.0]));
+    let sent = send(&mut graph, &mut sink, "arm", &sample(0, &[1.0]));
     assert_eq!(integers(&sent[0].1, "timestamps_ns"), [0]);
-    // Another form than any before is only refused once there was one.
+    // A message that was refused for its size does not set the form of the stream, so that a grid is taken after it.
     let mut large = graph_of(&fuse("", "{ input: lidar, max_held_mb: 0.01 }"), |_| true).unwrap();
-    comes(&mut large, &mut sink, "lidar", &cloud(0, 1000));
+    send(&mut large, &mut sink, "lidar", &cloud(0, 1000));
     assert_eq!(faults(&large, "fuse: input `lidar`"), 1);
-    comes(&mut large, &mut sink, "lidar", &grid(0));
+    send(&mut large, &mut sink, "lidar", &grid(0));
     assert_eq!(faults(&large, "fuse: input `lidar`"), 1);
 }
 
 #[test]
 fn past_its_bound_the_oldest_is_dropped_what_no_row_can_have_first() {
-    // Four messages with what each takes beside its payload.
+    // Room for four messages: 16 bytes of payload and 4096 bytes of overhead each.
     let bound = 4.0 * (4096.0 + 16.0) / f64::from(1 << 20);
     let config = fuse("", &format!("{{ input: voxels, max_held_mb: {bound} }}"));
     let mut graph = graph(&config).unwrap();
     let mut sink = Keeper::default();
-    // No row lies between 1, 2 and 3 ms: only the last of them is of use.
+    // No row lies between 1, 2 and 3 ms, so that only the last of these grids is of use.
     for ms in [1, 2, 3, 12, 22, 32] {
-        comes(&mut graph, &mut sink, "voxels", &grid(ms));
+        send(&mut graph, &mut sink, "voxels", &grid(ms));
         assert_eq!(faults(&graph, "fuse: input `voxels`"), 0, "{ms}");
     }
-    comes(&mut graph, &mut sink, "voxels", &grid(42));
+    send(&mut graph, &mut sink, "voxels", &grid(42));
     assert_eq!(faults(&graph, "fuse: input `voxels`"), 1);
-    comes(&mut graph, &mut sink, "arm", &sample(0, &[0.0]));
-    let sent = comes(&mut graph, &mut sink, "arm", &sample(40 * MS, &[0.0]));
+    send(&mut graph, &mut sink, "arm", &sample(0, &[0.0]));
+    let sent = send(&mut graph, &mut sink, "arm", &sample(40 * MS, &[0.0]));
     let stamps = sent.iter().filter(|(name, _)| name == "grids");
     let stamps: Vec<i64> = stamps
         .flat_map(|(_, grids)| integers(grids, "timestamps_ns"))
         .map(|ns| ns / MS)
         .collect();
-    // The one of 3 ms was dropped, and the row of 10 ms has none.
+    // The grid of 3 ms was dropped, so that the row of 10 ms has none.
     assert_eq!(stamps, [12, 22, 32]);
 }
 
@@ -354,7 +354,7 @@ fn what_can_t_be_is_refused_by_its_key() {
         ),
         (
             "{ input: a }, { input: b }",
-            "attach[1].output: `grids` is that of attach[0] already",
+            "attach[1].output: `grids` is the output of attach[0] already",
         ),
         (
             "{ input: a, output: fused }",
@@ -407,13 +407,13 @@ fn what_can_t_be_is_refused_by_its_key() {
 fn a_latency_can_be_set_while_it_runs() {
     let mut graph = graph(&fuse("", "{ input: voxels, wait: false }")).unwrap();
     let mut sink = Keeper::default();
-    comes(&mut graph, &mut sink, "voxels", &grid(4));
+    send(&mut graph, &mut sink, "voxels", &grid(4));
     graph.parameter("attach.voxels.latency_ms", &robocache::app::Value::from(3), &mut sink);
-    let sent = comes(&mut graph, &mut sink, "arm", &sample(10 * MS, &[1.0]));
+    let sent = send(&mut graph, &mut sink, "arm", &sample(10 * MS, &[1.0]));
     assert_eq!(integers(&sent[0].1, "grid_age_ns"), [9 * MS]);
 }
 
-/// A source of the input `raw`: publishes each message as `voxels`, and notes where its payload is written to.
+/// Operation that publishes each message on `raw` as `voxels`, and notes the address of its payload.
 struct Producer(Rc<RefCell<Vec<usize>>>);
 
 impl Operation for Producer {
@@ -451,7 +451,7 @@ impl Plugin for ProducerPlugin {
     }
 }
 
-/// Holds a message of an earlier operation where it was written, and gives its memory back once no window needs it.
+/// A held message stays where the earlier operation wrote it, and its memory is used again once no window needs it.
 #[test]
 fn a_message_of_the_same_process_is_not_copied_to_be_held() {
     let written = Rc::new(RefCell::new(Vec::new()));
@@ -465,8 +465,8 @@ fn a_message_of_the_same_process_is_not_copied_to_be_held() {
     let mut sink = Keeper::default();
     for step in 0..40 {
         let values = vec![step as f32; 50_000];
-        comes(&mut graph, &mut sink, "raw", &sample(10 * step * MS, &values));
-        let sent = comes(&mut graph, &mut sink, "arm", &sample(10 * step * MS, &[0.0]));
+        send(&mut graph, &mut sink, "raw", &sample(10 * step * MS, &values));
+        let sent = send(&mut graph, &mut sink, "arm", &sample(10 * step * MS, &[0.0]));
         let grids = column(&sent[0].1, 1);
         let newest: Vec<f32> = (step.max(2) - 2..=step)
             .flat_map(|step| vec![step as f32; 50_000])
@@ -474,7 +474,7 @@ fn a_message_of_the_same_process_is_not_copied_to_be_held() {
         assert!(grids.ends_with(&newest[newest.len() - grids.len()..]) && !grids.is_empty());
     }
     let written = written.borrow();
-    // Whatever is held is not written over: of any three in a row each has memory of its own.
+    // A held message is not overwritten: any three messages in a row have memory of their own.
     for three in written.windows(3) {
         assert!(three[0] != three[1] && three[1] != three[2] && three[0] != three[2]);
     }
@@ -500,7 +500,6 @@ fn lidar(ms: i64) -> Message {
     message
 }
 
-/// A chain in one process gives the bytes of two that hand messages on.
 #[test]
 fn a_chain_in_one_process_equals_separate_ones_to_the_byte() {
     for layout in [
@@ -543,7 +542,7 @@ fn a_chain_in_one_process_equals_separate_ones_to_the_byte() {
         for ((name, a), (_, b)) in together.iter().zip(&apart) {
             assert_eq!(bytes(a), bytes(b), "{layout}: {name}");
         }
-        // And each of them is a message that can be sent.
+        // Each message is consistent, so that it can be sent.
         for (name, mut message) in together {
             message
                 .check()
@@ -553,7 +552,7 @@ fn a_chain_in_one_process_equals_separate_ones_to_the_byte() {
     }
 }
 
-/// The window is computed on the device, and grids are brought from there: the bytes are the same.
+/// The window is computed on the device, and grids are fetched from there.
 #[test]
 fn a_device_gives_the_same_bytes() {
     let fuse = fuse("window: 4,", "{ input: voxels, max_age_ms: 100 }");
@@ -595,7 +594,7 @@ fn a_device_gives_the_same_bytes() {
     }
 }
 
-/// Replays a recording made beside fuse to the same bytes; the recorder keeps every output of fuse.
+/// Replays a recording of the inputs made beside fuse, and a recording of every output.
 #[test]
 fn a_replay_gives_the_same_bytes() {
     let folder = |name: &str| {
@@ -653,7 +652,7 @@ fn a_replay_gives_the_same_bytes() {
         assert_eq!(bytes(a), bytes(b), "{name}");
     }
 
-    // Every output recorded, and replayed.
+    // Records every output, and replays the recording.
     let record = format!("plugins: [record: {{ path: {} }}]", outputs.display());
     let mut recorder = app(&record, &["grids", "fused", "observation"], &[]);
     for (name, message) in &live {
@@ -683,7 +682,7 @@ fn a_replay_gives_the_same_bytes() {
     }
 }
 
-/// Prints the time of an observation, in memory that is used again.
+/// Prints how long an observation takes, in memory that is used again.
 #[test]
 #[ignore = "prints a measurement"]
 fn what_an_observation_costs() {
@@ -765,7 +764,7 @@ fn a_flat_message_with_fields_has_whole_rows_or_is_dropped() {
     };
     let mut bits = rows(1, &[2]);
     form::grid_shape.set(&mut bits.header, [2, 1, 1]);
-    // What came first, and what then is none of its rows.
+    // A first message, and a next one that does not consist of whole rows of its form.
     let cases = [
         (rows(0, &[5, 0, 2]), rows(0, &[])),
         (rows(0, &[0, 1 << 40, 1 << 40, 2]), rows(4, &[2, 2])),
@@ -774,12 +773,12 @@ fn a_flat_message_with_fields_has_whole_rows_or_is_dropped() {
     for (first, next) in cases {
         let mut graph = graph(&fuse("", "{ input: voxels }")).unwrap();
         let mut sink = Keeper::default();
-        comes(&mut graph, &mut sink, "voxels", &first);
-        comes(&mut graph, &mut sink, "voxels", &next);
+        send(&mut graph, &mut sink, "voxels", &first);
+        send(&mut graph, &mut sink, "voxels", &next);
         assert_eq!(faults(&graph, "fuse: input `voxels`"), 1);
-        assert_eq!(comes(&mut graph, &mut sink, "arm", &sample(0, &[1.0])).len(), 3);
+        assert_eq!(send(&mut graph, &mut sink, "arm", &sample(0, &[1.0])).len(), 3);
     }
     let mut graph = graph(&fuse("", "{ input: voxels }")).unwrap();
-    comes(&mut graph, &mut Keeper::default(), "voxels", &bits);
+    send(&mut graph, &mut Keeper::default(), "voxels", &bits);
     assert_eq!(faults(&graph, "fuse: input `voxels`"), 1);
 }

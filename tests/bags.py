@@ -1,4 +1,4 @@
-"""Bags as others write them: by rosbags, whose serialization shares no code with ours."""
+"""Bags written by rosbags, whose serialization shares no code with ours."""
 
 import contextlib
 import sqlite3
@@ -13,7 +13,7 @@ T = STORE.types
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND + 123_456_789
 
-# As PX4 and others define their own: nested types, arrays, lists, texts, constants, defaults.
+# Custom message types like those of PX4: nested types, arrays, lists, texts, constants, defaults.
 CUSTOM = {
     "px4_msgs/msg/VehicleLocalPosition": """
 # Fused local position
@@ -69,7 +69,7 @@ def pose(p, q):
 
 
 class Made:
-    """Messages of nav2's topics, from numbers that tests know."""
+    """Messages like those of nav2's topics, each with the numbers in it."""
 
     def __init__(self, seed=1):
         self.random = np.random.default_rng(seed)
@@ -158,7 +158,7 @@ class Made:
         return message, points
 
     def image(self, ns, height=4, width=6, step=24):
-        """An image whose rows have something behind them."""
+        """An image whose rows end with padding."""
         pixels = self.random.integers(0, 255, (height, width, 3), np.uint8)
         rows = np.zeros((height, step), np.uint8)
         rows[:, : width * 3] = pixels.reshape(height, -1)
@@ -181,8 +181,8 @@ class Made:
 
 
 def write(folder, messages, store=STORE, compression=None, storage="mcap"):
-    """Writes (topic, type, log time, message), as rosbag2 would: chunks of MCAP compressed with lz4 or zstd, or with `file` or
-    `message` each of these with zstd."""
+    """Writes a bag of (topic, type, log time, message), as rosbag2 would. `compression` is `lz4` or `zstd` for chunks of MCAP. With
+    `file` or `message`, zstd compresses each file or each message."""
     writer = Writer(folder, version=9, storage_plugin=StoragePlugin.MCAP if storage == "mcap" else StoragePlugin.SQLITE3)
     if compression:
         modes = {"file": CompressionMode.FILE, "message": CompressionMode.MESSAGE}
@@ -198,7 +198,7 @@ def write(folder, messages, store=STORE, compression=None, storage="mcap"):
 
 
 def like_humble(path):
-    """Makes a database what Humble writes, which describes no types."""
+    """Changes a database to what ROS 2 Humble writes, which does not describe types."""
     with contextlib.closing(sqlite3.connect(path)) as base, base:
         base.executescript(
             """

@@ -1,4 +1,4 @@
-//! Stamps of devices in host time: the plugin in a graph, and packets of real devices.
+//! Stamps of devices converted to host time: the plugin in a graph, and packets of real devices.
 
 use crate::common::{MS, Recorder, faults, graph, input, sample, samples};
 use robocache::ops::clock::{ClockConfig, ClockInput, ClockKind, Clocks, difference_ns, now_ns};
@@ -62,7 +62,7 @@ fn later_operations_of_the_process_take_host_time() {
     let mut graph = graph(text).unwrap();
     let (camera, joints) = (input(&graph, "camera"), input(&graph, "joints"));
     let mut sink = Recorder::default();
-    // Of the camera by the monotonic clock, of the joints by the real-time one.
+    // The camera has stamps of the monotonic clock, the joints of the real-time clock.
     let difference = difference_ns(ClockKind::Monotonic).unwrap();
     let start = now_ns();
     for i in 0..50 {
@@ -76,14 +76,14 @@ fn later_operations_of_the_process_take_host_time() {
     for (i, sent) in camera.iter().enumerate() {
         let now = start + 10 * MS * i as i64;
         assert!((sent.header.timestamp_ns.get().unwrap() - now).abs() < MS && sent.integer("clock_locked") == 1);
-        // What one operation hands to another came when the message that it is made from did.
+        // A message that one operation hands to another has the arrival time of the message that it was made from.
         assert_eq!(again[i].header.timestamp_ns.get().unwrap(), now);
     }
     assert!(of("joints").iter().all(|sent| sent.integer("clock_offset_ns") == 0));
     assert!(of("fused").len() >= 48);
 }
 
-/// Estimates from the times of publication: those of arrival say more of the way.
+/// Times of publication are used if there are any, since times of arrival contain the delay of the transport.
 #[test]
 fn the_estimate_is_of_the_times_of_publication() {
     let text = "plugins: [clock: { inputs: [{ input: imu, lock_s: 1 }] }, clock: { name: again, inputs: [{ input: imu, lock_s: 1 }] }]";
@@ -94,7 +94,7 @@ fn the_estimate_is_of_the_times_of_publication() {
         let mut message = at(sample(device, &[0.0]), HOST + device + 700 * MS + i % 7 * MS);
         message.published_ns = Some(HOST + device + 2 * MS);
         graph.message(imu, &message, &mut sink);
-        // The second one has the same from the first.
+        // The second operation gets the same times through the first one.
         for sent in sink.take() {
             assert_eq!(
                 sent.header.timestamp_ns.get().unwrap(),
@@ -106,7 +106,7 @@ fn the_estimate_is_of_the_times_of_publication() {
     }
 }
 
-/// A stamp of 0 would be a clock that was set.
+/// A missing stamp, read as 0, would look like a clock that was set.
 #[test]
 fn a_message_without_a_stamp_is_refused_and_moves_nothing() {
     let mut graph = graph("plugins: [clock: { inputs: [{ input: imu, lock_s: 1 }] }]").unwrap();
@@ -125,7 +125,7 @@ fn a_message_without_a_stamp_is_refused_and_moves_nothing() {
     assert!(sent[100..].iter().all(|sent| sent.integer("clock_locked") == 1));
 }
 
-/// Keeps the time of publication that a node gives such a message: the device has not stamped it.
+/// A node stamps such a message with the time of its publication, which is in host time already.
 #[test]
 fn a_message_with_the_time_of_publication_alone_keeps_that() {
     let text =
@@ -153,7 +153,7 @@ fn a_message_with_the_time_of_publication_alone_keeps_that() {
         assert_eq!(sent.header.timestamp_ns.get().unwrap(), HOST + 5 * MS * i as i64);
         assert_eq!(sent.integer("clock_locked"), i64::from(i >= 200 && i % 2 == 0));
     }
-    // Of several samples with stamps and a message without one, the newest is its stamp.
+    // The message has stamps of its samples but none of its own, so that the newest of them becomes its stamp.
     let mut message = samples(&[1000 * S + 1990 * MS, 1000 * S + 2000 * MS], &[1.0, 2.0]);
     message.header.timestamp_ns.set(HOST + 2003 * MS);
     message.header.unstamped.set(1);
@@ -185,8 +185,8 @@ fn a_device_that_restarts_is_counted_and_published_on() {
     assert_eq!(faults(&graph, "clock: input `imu`"), 1);
 }
 
-/// Devices at 0.1 Hz to 10 kHz with outages, clocks that are set, disorder, and stamps that are none: host time goes on in
-/// order, and follows the estimate slowly.
+/// Devices of 0.1 Hz to 10 kHz have outages, clocks that are set, disorder, and invalid stamps. Host time ascends all the
+/// same, and follows the estimate slowly.
 #[test]
 fn whatever_comes_host_time_goes_on_in_order() {
     let mut state = 1u64;
@@ -215,7 +215,7 @@ fn whatever_comes_host_time_goes_on_in_order() {
         );
         let is_wild = scenario % 4 == 0;
         let (mut time, mut device_set, mut host_set) = (0.0, 0i64, 0i64);
-        // The newest message in order: its device time and stamp, and whether it had to wait for time to pass.
+        // The newest message in order: its device time, host time and epoch, whether it is locked, and whether it had to wait.
         let mut newest: Option<(i64, i64, i64, bool, bool)> = None;
         for _ in 0..2000 {
             let mut one_in = |n: f64| unit() * n < 1.0;
@@ -286,8 +286,8 @@ fn recording(path: &str) -> Option<String> {
     found.map(|path| std::fs::read_to_string(path).unwrap())
 }
 
-/// Packets of a Velodyne at rest: its clock steps by 663 or 664 us, and the host's stamps jitter. There is no truth to
-/// compare with; even steps of the output are what the device's own clock promises.
+/// The packets are those of a Velodyne at rest: its clock steps by 663 or 664 us, and the host's stamps jitter. The true times
+/// are not known, but the steps of the output must be as even as those of the device's clock.
 #[test]
 fn packets_of_a_real_lidar_come_out_as_even_as_its_clock() {
     let Some(text) = recording("velodyne_vlp16_4scans/packets.csv") else {
@@ -302,7 +302,7 @@ fn packets_of_a_real_lidar_come_out_as_even_as_its_clock() {
             (device_us * 1000, host)
         })
         .collect();
-    // The recording is of 0.4 s, so it is slowed down a hundred times: jitter and steps are of ms then.
+    // The recording lasts 0.4 s, so it is slowed down a hundred times: jitter and steps are milliseconds then.
     let slow = |ns: i64, first: i64| first + 100 * (ns - first);
     let (x0, y0) = packets[0];
     let input = ClockInput {
@@ -342,7 +342,7 @@ fn packets_of_a_real_lidar_come_out_as_even_as_its_clock() {
     assert!(after.1 * 10 < before.1);
 }
 
-/// An Ouster's IMU: its own stamps, real in their spacing, with delays laid over them, as its recording has none.
+/// The stamps are those of an Ouster's IMU. The delays are simulated, since the recording has no times of arrival.
 #[test]
 fn stamps_of_a_real_imu_with_delays_are_found_again() {
     let Some(text) = recording("ouster_os1_128_3scans/imu.csv") else {
@@ -366,7 +366,7 @@ fn stamps_of_a_real_imu_with_delays_are_found_again() {
     };
     let mut clocks = Clocks::new(&ClockConfig { inputs: vec![input] }).unwrap();
     let (mut state, mut most) = (1u64, 0);
-    // The recording over and over for two minutes.
+    // Repeats the recording for two minutes.
     for i in 0..400 * stamps.len() {
         let x = stamps[i % stamps.len()] + lap * (i / stamps.len()) as i64;
         state = state

@@ -1,4 +1,4 @@
-"""Fixtures of every test: the place of the real recordings, and a dataflow to fill."""
+"""Fixtures of all tests, such as the folder of the real recordings and an empty dataflow."""
 
 import importlib.util
 import os
@@ -28,15 +28,15 @@ def flow(tmp_path) -> Flow:
 
 @pytest.fixture
 def daemon(tmp_path) -> dict:
-    """A coordinator and a daemon of this test's own; the environment that finds them."""
+    """Starts a coordinator and a daemon for this test alone; gives the environment in which dora finds them."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    # dora's default port may belong to somebody else on the machine.
+    # dora's default port may be in use on this machine.
     env = {"DORA_COORDINATOR_PORT": str(port), "HOME": str(tmp_path)}
     dora("up", env=env)
     yield env
-    # A coordinator that ends may be gone before it has answered.
+    # The coordinator may end before it answers, so the exit code does not count.
     subprocess.run([DORA, "down", "--force"], env={**os.environ, **env}, capture_output=True, timeout=180)
     wait_for(lambda: not is_open(port), what="the end of the coordinator")
 
@@ -84,7 +84,7 @@ def recording(streams, tmp_path_factory) -> pathlib.Path:
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in this hook
 def pytest_collection_modifyitems(items):
-    """Tests that share what their module makes once run in one process, so that it is made once."""
+    """Groups tests that share a fixture of their module, so that one process makes it once."""
     for item in items:
         for name, fixtures in item._fixtureinfo.name2fixturedefs.items():
             if fixtures[-1].scope == "module":
@@ -93,7 +93,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_runtest_setup(item):
-    """pytest-xdist writes the group into the id, and says nothing if it has not: then every process makes all again."""
+    """Fails if pytest-xdist did not write the group into the test's id: every process would make the fixture again, unnoticed."""
     if getattr(item.config.option, "loadgroup", False) and item.get_closest_marker("xdist_group") and "@" not in item.nodeid:
         pytest.fail(f"its group came to nothing: do pytest {pytest.__version__} and pytest-xdist fit each other?")
 

@@ -1,7 +1,8 @@
-//! `fuse` against a naive reimplementation of what it means (`contract/oracle.rs`), on random rigs: which observations
-//! come out after every event, and every bit in them.
+//! `fuse` on random rigs, compared bit for bit with a naive implementation of its meaning (`contract/oracle.rs`): the
+//! observations after every event.
 //!
-//! `ROBOCACHE_CONTRACT_CASES` (default 300 or 200) is the number of scenarios a test, `ROBOCACHE_CONTRACT_SEED` runs one alone.
+//! `ROBOCACHE_CONTRACT_CASES` is the number of scenarios of each test (100 to 600 by default). `ROBOCACHE_CONTRACT_SEED` runs
+//! one scenario alone.
 
 #![allow(clippy::unwrap_used)]
 
@@ -26,12 +27,12 @@ use robocache::device::{Placement, Values};
 use robocache::ops::align::{AlignConfig, Aligner, Attached, Notice, Refusal};
 use scenario::{Event, Scenario, Trigger};
 
-/// A clock that is a day off makes millions of targets due: past this many the rest of a scenario is left out.
+/// Number of observations after which the rest of a scenario is left out: a clock that is a day off makes millions due.
 const MOST_TARGETS: usize = 1500;
-/// Number of mismatches of which the one with the fewest events is shown.
+/// Number of mismatches after which a test stops, to show the one with the fewest events.
 const MOST_MISMATCHES: usize = 12;
 
-/// The operation, told what the oracle is told.
+/// The operation under test, which gets the same events as the oracle.
 struct Subject {
     aligner: Aligner,
     attached: Attached<u32>,
@@ -109,7 +110,7 @@ impl Subject {
         Some(observation)
     }
 
-    /// The message of each attached stream in each row. Every message of the window is in one of them.
+    /// Number and age of the attached message of each row and stream. Checks that some row uses each message of the window.
     fn rows_of_messages(&self) -> Vec<Option<(u32, i128)>> {
         let streams = self.aligner.timeline().attached().len();
         let (index, age) = (self.attached.index(), self.attached.age_ns());
@@ -127,7 +128,7 @@ impl Subject {
         }
         let rows = index.iter().zip(age).enumerate().map(|(at, (&index, &age))| {
             assert_eq!(index == -1, age == -1);
-            // Never newer than its row.
+            // A message is never newer than its row.
             assert!(age >= -1);
             let members = self.attached.members(at % streams).copied();
             members
@@ -172,7 +173,7 @@ impl Oracle {
         Outcome::Nothing
     }
 
-    /// True if an event is possible: nothing comes from a stream that is closed, and an open one can't be opened.
+    /// True if an event is possible now: an open stream can send and close, a closed one can open.
     fn takes(&self, event: &Event) -> bool {
         match *event {
             Event::Push(i, ..) | Event::Close(i) => self.is_open(i),
@@ -182,14 +183,14 @@ impl Oracle {
     }
 }
 
-/// The first thing that is not as it should be.
+/// The first difference from the oracle: the index of the event, and a description.
 #[derive(Debug)]
 struct Mismatch {
     event: usize,
     what: String,
 }
 
-/// Compares the operation's outputs with the oracle's, event by event; `lively` asserts the bound on silence, too.
+/// Compares the outputs of the operation with the oracle's after each event. `lively` checks the bounds of `Liveness`, too.
 fn compare(scenario: &Scenario, lively: bool) -> Result<Vec<Observation>, Mismatch> {
     let mut oracle = Oracle::new(scenario);
     let mut subject = Subject::new(scenario).map_err(|what| Mismatch { event: 0, what })?;
@@ -297,7 +298,7 @@ fn difference(scenario: &Scenario, expected: Option<&Observation>, came: Option<
     text
 }
 
-/// A check of one scenario; a panic of the operation is a mismatch, too.
+/// Runs a check on a scenario. A panic of the operation is a mismatch, too.
 fn caught(scenario: &Scenario, check: Check) -> Result<(), Mismatch> {
     catch_unwind(AssertUnwindSafe(|| check(scenario))).unwrap_or_else(|panic| {
         let what = panic.downcast_ref::<String>().cloned();
@@ -311,7 +312,7 @@ fn caught(scenario: &Scenario, check: Check) -> Result<(), Mismatch> {
 
 type Check = fn(&Scenario) -> Result<(), Mismatch>;
 
-/// A scenario with as few events and as little configuration as still differ.
+/// Shrinks a scenario to few events and little configuration that still differ.
 fn shrink(mut scenario: Scenario, check: Check) -> (Scenario, Mismatch) {
     let fails = |s: &Scenario| caught(s, check).err();
     let mut mismatch = fails(&scenario).expect("a scenario that differs");
@@ -464,8 +465,8 @@ fn on_random_rigs(salt: u64, cases: u64, make: fn(&mut Random) -> Scenario, chec
     );
 }
 
-/// True if the order of arrival can't be seen. It can if a stream is not waited for, if one closes while others still
-/// speak, and (reading) if a sample comes again that was settled at once: a target that it settled may be sent.
+/// True if the order of arrival must not change the observations. It may if a stream is not waited for, or closes while others
+/// still send. Reading: it also may if a sample without `reorder_ms` comes twice, since a target that it settled may be sent.
 fn order_is_free(scenario: &Scenario) -> bool {
     let pushes_first = scenario
         .events
@@ -507,7 +508,7 @@ fn offline_every_observation_is_the_naive_one_in_any_order_of_arrival() {
     on_random_rigs(1, 300, scenario::offline, in_any_order);
 }
 
-/// Messages of attached streams in place of the samples of some.
+/// Some streams are attached: messages take the place of their samples.
 #[test]
 fn offline_every_attached_message_is_the_naive_one_in_any_order_of_arrival() {
     on_random_rigs(4, 200, |r| scenario::attached(r, scenario::offline), in_any_order);
@@ -520,7 +521,7 @@ fn online_every_attached_message_is_the_naive_one_and_nothing_silences_the_node(
     on_random_rigs(6, 200, |r| scenario::attached(r, scenario::tuned), check);
 }
 
-/// Compares a scenario, and the same in other orders of arrival if these can't be seen.
+/// Compares a scenario with the oracle, and also in other orders of arrival if these must not change it.
 fn in_any_order(scenario: &Scenario) -> Result<(), Mismatch> {
     let sent = compare(scenario, false)?;
     any_order_gives(scenario, &sent)
@@ -531,17 +532,17 @@ fn online_every_observation_is_the_naive_one_and_nothing_silences_the_node() {
     on_random_rigs(2, 300, scenario::online, |scenario| compare(scenario, true).map(drop));
 }
 
-/// Absurd stamps of streams that die or come back, first samples far ahead, changes while it runs, streams that close and
-/// open, and slow ones, with every trigger.
+/// Covers absurd stamps of streams that die or come back, first samples far ahead, and changes at run time. Streams close and
+/// open, some are slow, and every trigger is used.
 #[test]
 fn with_hostile_clocks_every_observation_is_the_naive_one_and_nothing_silences_or_floods_the_node() {
     on_random_rigs(16, 600, scenario::hostile, |scenario| compare(scenario, true).map(drop));
 }
 
-/// The others stop, close, open, and get other latencies.
+/// The other streams stop, close, open, and get other latencies.
 #[test]
 fn while_a_stream_goes_on_nothing_that_others_do_silences_the_node() {
-    on_random_rigs(17, 300, scenario::deserted, |scenario| {
+    on_random_rigs(17, 300, scenario::one_steady_stream, |scenario| {
         compare(scenario, true).map(drop)
     });
 }

@@ -1,9 +1,9 @@
-"""Recordings of real sensors, as they were published, into the recording format that robocache-replay plays.
+"""Converts published recordings of real sensors to the recording format that robocache-replay plays.
 
     python tests/convert.py comma2k19_drive_1min ../shared/data out/drive
 
-Values stay what they are (rounded to float32); stamps become integers of nanoseconds. The source files are described
-in the SOURCE.txt next to them.
+Values stay as they are (rounded to float32); stamps become integer nanoseconds. The SOURCE.txt next to the source files
+describes them.
 """
 
 import argparse
@@ -27,20 +27,20 @@ class Stream:
 
     stamps: np.ndarray
     values: np.ndarray
-    # Samples a message; with more than one a message carries `timestamps_ns`.
+    # Number of samples in a message. A message with several carries `timestamps_ns`.
     batch: int = 1
 
 
 @dataclasses.dataclass
 class Clouds:
-    """Sweeps of a lidar: a stamp in ns and the fields of its points for each."""
+    """Sweeps of a lidar: the stamp of each in ns, and the fields of its points."""
 
     stamps: list[int]
     fields: list[dict[str, np.ndarray]]
 
 
 def nanoseconds(values, unit_s: float) -> np.ndarray:
-    """Stamps as int64. Whole units are multiplied as integers: float64 has no ns left in the time since 1970."""
+    """Converts stamps to int64 ns. Whole units are multiplied as integers: float64 does not resolve ns in the time since 1970."""
     values = np.asarray(values, np.float64)
     whole = np.floor(values)
     factor = round(1e9 * unit_s)
@@ -110,7 +110,7 @@ def comma2k19_drive_1min(folder: pathlib.Path) -> dict[str, Stream]:
 
 
 def broad_imu_mocap_40s(folder: pathlib.Path) -> dict[str, Stream]:
-    """A hand-held IMU at 285.7 Hz, sent ten samples a message, and the motion capture of it."""
+    """A hand-held IMU at 285.7 Hz, sent ten samples a message, and its motion capture."""
     table = np.loadtxt(folder / "broad_07_fast_rotation_B_40s.csv", delimiter=",", skiprows=1)
     stamps = nanoseconds(table[:, 0], 1.0)
     return {
@@ -138,7 +138,8 @@ def ouster_os1_128_3scans(folder: pathlib.Path) -> dict[str, Stream | Clouds]:
 
 
 def velodyne_vlp16_4scans(folder: pathlib.Path) -> dict[str, Clouds]:
-    """Four sweeps of a lidar with 16 rings, indoors, stamped with the host's clock at its last packet."""
+    """Four indoor sweeps of a lidar with 16 rings. A stamp is the time of the first point by the host's clock: the stamp of the
+    last packet plus the first point's offset from it."""
     floats = [(name, "<f4") for name in ("x", "y", "z", "intensity", "t_s")]
     layout = [*floats, ("col", "<u2"), ("ring", "u1"), ("return", "u1")]
     with (folder / "packets.csv").open() as file:

@@ -1,4 +1,4 @@
-//! Tables as text: what is too long is refused.
+//! CSV tables: rows that are too long or malformed are refused.
 
 use crate::common::{Folder, read_all};
 use robocache::formats::csv::{Options, Reader, Writer};
@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// A file of `head`, a hole that reads as zeros without a line break, and `tail`.
+/// Writes a file of `head`, a hole that reads as zeros without a line break, and `tail`.
 fn holed(folder: &Folder, head: &str, hole: i64, tail: &str) -> PathBuf {
     let path = folder.0.join("holed.csv");
     let mut file = File::create(&path).unwrap();
@@ -17,7 +17,7 @@ fn holed(folder: &Folder, head: &str, hole: i64, tail: &str) -> PathBuf {
     path
 }
 
-/// The stamps that come of a table, and what is said of its rows.
+/// Reads a table: the stamps of its rows, and the errors.
 fn read(path: &Path) -> (Vec<i64>, Vec<String>) {
     let mut reader = Reader::open(path, &Options::default()).unwrap();
     read_all(|message| reader.next_into(message), |_, message| message.timestamp_ns())
@@ -27,10 +27,10 @@ fn read(path: &Path) -> (Vec<i64>, Vec<String>) {
 fn a_line_that_is_too_long_is_refused_and_the_rest_comes() {
     let folder = Folder::new();
     let path = holed(&folder, "time_ns,x\n1,1\n2,", 65 << 20, "\n3,3\n");
-    let (came, said) = read(&path);
+    let (came, errors) = read(&path);
     assert_eq!(came, [1, 3]);
     let words = ".csv:3: a line of more than 67108864 bytes (allowed: 67108864)";
-    assert!(said.len() == 1 && said[0].ends_with(words), "{said:?}");
+    assert!(errors.len() == 1 && errors[0].ends_with(words), "{errors:?}");
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn a_file_without_line_breaks_is_refused() {
     assert!(refused.contains("a line of more than 67108864 bytes"), "{refused}");
 }
 
-/// The same of a table of this text.
+/// Reads a table of this text.
 fn read_text(text: &str) -> (Vec<i64>, Vec<String>) {
     let folder = Folder::new();
     let path = folder.0.join("text.csv");
@@ -49,31 +49,30 @@ fn read_text(text: &str) -> (Vec<i64>, Vec<String>) {
     read(&path)
 }
 
-/// Loses only its own row to a quote that is not closed: it would swallow every row up to the next quote, or to the
-/// end, as text of one cell.
+/// A quote that is not closed would otherwise swallow every row up to the next quote, or to the end, as text of one cell.
 #[test]
 fn a_quote_that_is_not_closed_costs_its_row_alone() {
     for rest in ["2,4,y\n3,5,z\n", "2,4,y\n3,5,\"z\"\n", "2,4,\"y\"\"y\"\n3,5,\"z\nz\"\n"] {
-        let (came, said) = read_text(&format!("time_ns,a,note\n0,1,ok\n1,3,\"x\n{rest}"));
-        assert_eq!(came, [0, 2, 3], "{rest}: {said:?}");
+        let (came, errors) = read_text(&format!("time_ns,a,note\n0,1,ok\n1,3,\"x\n{rest}"));
+        assert_eq!(came, [0, 2, 3], "{rest}: {errors:?}");
         assert!(
-            said.len() == 1 && said[0].ends_with(".csv:3: a quote is not closed"),
-            "{said:?}"
+            errors.len() == 1 && errors[0].ends_with(".csv:3: a quote is not closed"),
+            "{errors:?}"
         );
     }
-    let (came, said) = read_text("time_ns,a,b\n0,1,2\n1,1,\"2");
+    let (came, errors) = read_text("time_ns,a,b\n0,1,2\n1,1,\"2");
     assert_eq!(came, [0]);
     assert!(
-        said.len() == 1 && said[0].ends_with(".csv:3: a quote is not closed"),
-        "{said:?}"
+        errors.len() == 1 && errors[0].ends_with(".csv:3: a quote is not closed"),
+        "{errors:?}"
     );
-    // What is quoted as it should be may go over lines, and a quote inside of a cell stands for itself.
-    let (came, said) = read_text("time_ns,a,note\n0,1,\"x\n\"\"y\"\"\n\"\n1,2,5\" x\n2,3,\"z\n\"");
+    // Quoted text may go over lines, and a quote inside of a cell stands for itself.
+    let (came, errors) = read_text("time_ns,a,note\n0,1,\"x\n\"\"y\"\"\n\"\n1,2,5\" x\n2,3,\"z\n\"");
     assert_eq!(came, [0, 1, 2]);
-    assert!(said.is_empty(), "{said:?}");
+    assert!(errors.is_empty(), "{errors:?}");
 }
 
-/// Names the difference if the number of values is the same.
+/// The number of values is the same, so that only the names differ.
 #[test]
 fn a_row_of_other_columns_than_the_first_is_refused() {
     let folder = Folder::new();

@@ -1,5 +1,5 @@
-//! Reports on machines without usable CUDA do not panic: with each of the fake drivers of tests/emulator, in a process
-//! of its own. The drivers are built here; without make or a C++ compiler the tests skip.
+//! Machines without usable CUDA get a report, not a panic: each fake driver of tests/emulator runs in a process of its own.
+//! The tests build the drivers, and skip without make or a C++ compiler.
 
 use crate::common::process_of;
 use robocache::device::gpu::{Gpu, Kind, Params, device_count, images};
@@ -9,19 +9,19 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Report of a process that finds the driver of `target/<folder>`, on a machine that `settings` describe.
+/// Runs a process with the driver of `target/<folder>` and these environment variables, and returns the report.
 fn said_with(folder: &str, settings: &[(&str, &str)]) -> String {
     said("says_what_is_there", folder, settings)
 }
 
-/// Builds the drivers, once. Says whether they are there: not without the tools that build them.
+/// Builds the drivers once. Returns false if the tools that build them are missing.
 pub fn has_drivers() -> bool {
     static BUILT: OnceLock<bool> = OnceLock::new();
     *BUILT.get_or_init(|| {
         let compiler = env::var("CXX").unwrap_or("g++".into());
         for tool in ["make", &compiler] {
             if let Err(error) = Command::new(tool).arg("--version").output() {
-                // Not `eprintln!`, which the test harness keeps to itself.
+                // Not `eprintln!`, which the test harness captures.
                 let _ = writeln!(io::stderr(), "cuda_fallback: skipped, {tool} can't be run: {error}");
                 return false;
             }
@@ -97,7 +97,7 @@ fn an_old_driver() {
     assert!(said.ends_with(allowed), "{said}");
 }
 
-/// Report of a process on a kernel that it launches twice and times, with the driver of `folder` in that version.
+/// Launches a kernel twice in a process, with the driver of `folder` in a version, and returns the report.
 fn launched_with(folder: &str, version: &str) -> String {
     said("launches_a_kernel", folder, &[("EMULATOR_DRIVER_VERSION", version)])
 }
@@ -127,7 +127,7 @@ fn launches_a_kernel() {
     println!("\nSAID: launched, {}", took >= 0.0);
 }
 
-/// The emulator refuses an image that such a driver could not take, and an early start of what does not wait.
+/// The emulator refuses an image that such a driver could not load, and an early start of a kernel that does not wait.
 #[test]
 fn drivers_of_cuda_12_take_the_kernels_that_are_for_them() {
     if !has_drivers() {

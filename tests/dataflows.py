@@ -1,7 +1,7 @@
-"""Checks what dora can check without running anything: dataflows, node manifests, and the YAML of the nodes' READMEs.
+"""Checks dataflows, node manifests and the YAML of the nodes' READMEs with `dora validate`, without running them.
 
-`dora validate --node-manifest` knows a type only from the manifest itself, so manifests repeat the definitions of
-types/robocache/v1.yml that they use; here the two are held equal.
+`dora validate --node-manifest` knows only the types in the manifest itself, so manifests repeat the definitions of
+types/robocache/v1.yml that they use. This script checks that the two are equal.
 """
 
 import pathlib
@@ -14,7 +14,7 @@ import yaml
 
 ROOT = pathlib.Path(__file__).parents[1]
 PREFIX = "robocache/v1/"
-# The command that belongs to this interpreter, whatever PATH says.
+# The `dora` command installed with this interpreter, whatever PATH says.
 DORA = pathlib.Path(sys.executable).with_name("dora")
 
 
@@ -23,12 +23,12 @@ def dora_says(*arguments: str) -> str | None:
     done = subprocess.run([DORA, "validate", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=180)
     if done.returncode == 0:
         return None
-    # The interpreter's stack follows the finding; nobody can use it.
+    # A stack backtrace follows the error, and is of no use.
     return (done.stdout + done.stderr).split("Stack backtrace:")[0].strip()
 
 
 def type_problems(manifest: dict, shipped: dict) -> list[str]:
-    """Types that a manifest uses and does not repeat as `shipped` has them, or repeats without a use."""
+    """Finds types that a manifest uses and does not repeat as in `shipped`, or repeats and does not use."""
     ports = [*manifest.get("inputs", {}).values(), *manifest.get("outputs", {}).values()]
     used = {port["type"].split("[")[0] for port in ports if port.get("type", "").startswith(PREFIX)}
     repeated = manifest.get("types", {})
@@ -43,8 +43,7 @@ def type_problems(manifest: dict, shipped: dict) -> list[str]:
 
 
 def node_problems(folder: pathlib.Path, manifest: dict) -> list[str]:
-    """Differences of a manifest from that of its folder. The hub looks for the program below the folder only:
-    test_hub.py."""
+    """Finds keys of a manifest that do not fit its folder. The hub looks for the program only in that folder: test_hub.py."""
     name = f"robocache-{folder.name}"
     is_python = manifest.get("runtime") == "python"
     expected = {
@@ -58,7 +57,7 @@ def node_problems(folder: pathlib.Path, manifest: dict) -> list[str]:
 
 
 def readme_problems(path: pathlib.Path) -> list[str]:
-    """Errors in the YAML of a README: a block that is a list of nodes is wired up and validated by dora."""
+    """Finds errors in the YAML of a README. dora validates each block that lists nodes, with stubs for the nodes that it lacks."""
     problems = []
     shown = set()
     for block in re.findall(r"^```yaml\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):

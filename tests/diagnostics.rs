@@ -1,4 +1,4 @@
-//! Diagnostics of a graph: planted faults are in the row of their input, and say why.
+//! Diagnostics of a graph: planted faults appear in the row of their input, with the reason.
 
 use crate::common::{MS, Recorder, input, sample};
 use robocache::app::{Change, Graph, Level, Report, Row};
@@ -27,13 +27,13 @@ impl Robot {
         self.graph.message(input(&self.graph, name), message, &mut self.sink);
     }
 
-    /// Calls the operations that look at the clock, `seconds` later.
+    /// Advances the time by `seconds`, and wakes the operations that look at the clock.
     fn wake_after(&mut self, seconds: f64) {
         self.now += Duration::from_secs_f64(seconds);
         self.graph.wake(self.now, true, &mut self.sink).unwrap();
     }
 
-    /// The report `seconds` later; no message comes meanwhile.
+    /// Advances the time by `seconds` without a message, and returns the report.
     fn report_after(&mut self, seconds: f64) -> Report {
         self.now += Duration::from_secs_f64(seconds);
         self.graph.report(self.now).unwrap()
@@ -53,7 +53,7 @@ const FUSE: &str = "plugins: [fuse: { rate_hz: 100, max_wait_ms: 20, modalities:
     { input: force, dim: 2, interpolation: linear, max_gap_ms: 50 },
     { input: camera, dim: 1, interpolation: previous, max_age_ms: 30 } ] }]";
 
-/// Both streams every 10 ms, up to that time.
+/// Sends a sample of both streams every 10 ms, up to `to_ms`.
 fn warm(robot: &mut Robot, to_ms: i64) {
     for ms in (0..=to_ms).step_by(10) {
         robot.comes("force", &sample(ms * MS, &[1.0, 2.0]));
@@ -166,7 +166,7 @@ fn bad_messages_are_errors_that_say_what_came() {
         (camera.faults, camera.dropped_stamp, camera.level),
         (2, 1, Level::Error)
     );
-    // What is over is over; the counts stay.
+    // Without new faults the level falls to a warning; the counts stay.
     warm(&mut robot, 10);
     let report = robot.report_after(1.0);
     assert_eq!(
@@ -276,7 +276,7 @@ fn a_clock_says_where_it_stands() {
     assert!((imu.clock_skew_ppm.unwrap() - 20.0).abs() < 0.5, "{imu:?}");
 }
 
-/// Judges the stamps that come to the clock; those that it makes are in the time of this host.
+/// The stamps of the device are off by a minute, but those that the clock publishes are in host time.
 #[test]
 fn a_clock_that_is_put_right_is_no_reason_to_warn() {
     for delay_ms in [60_000, -60_000] {
@@ -331,7 +331,7 @@ fn stamps_of_a_clock_that_is_ahead_or_behind_are_warned_of() {
             -86_400_000,
             "its stamps are up to 86400.0 s ahead of the clock of this host",
         ),
-        // A recording.
+        // A day behind means a recording.
         (86_400_000, ""),
     ] {
         let mut robot = Robot::new(FUSE);
@@ -356,7 +356,7 @@ fn a_device_whose_clock_is_estimated_may_be_ahead_and_so_may_the_estimate_be_a_l
         robot.comes("imu", &message);
     }
     assert_eq!(said(&robot.report_after(0.5), "imu"), (Level::Ok, String::new()));
-    // What takes its stamps.
+    // An operation that takes the estimated stamps, which are 0.3 ms ahead of the arrival.
     let mut robot = Robot::new(FUSE);
     for i in 0..50 {
         let stamp = (1_700_000_000_000 + i * 10) * MS;
@@ -377,7 +377,7 @@ fn ages_are_told_however_long_they_are() {
     for ms in (0..200).step_by(10) {
         robot.comes("force", &sample(ms * MS, &[1.0, 2.0]));
     }
-    // Two days later by its stamps, in steps that are not a jump.
+    // The stamps of `force` go on by two days, in steps that are not jumps.
     for hours in 1..=48 {
         robot.comes("force", &sample(hours * 3_600_000 * MS, &[1.0, 2.0]));
     }
@@ -431,7 +431,7 @@ fn a_grid_without_a_point_is_warned_of_with_the_unit() {
 const LIDARS: &str = "plugins: [voxelize: { origin_m: [-2, -2, -2], voxel_size_m: [1, 1, 1], shape: [4, 4, 4],
     channels: [occupancy], layout: dense, reset_ms: 1000, inputs: [INPUTS] }]";
 
-/// A cloud of a point.
+/// Makes a cloud of one point.
 fn cloud(stamp_ns: i64) -> Message {
     let mut cloud = sample(stamp_ns, &[0.5, 0.5, 0.5]);
     cloud.header.shape.set([1, 3]);
@@ -482,8 +482,8 @@ fn a_lidar_whose_clock_is_set_back_is_no_fault() {
     assert_eq!(causes, [(1, "the clock was set back")]);
 }
 
-/// Messages of a camera that come now, with their stamps so far from it, and good ones of the force.
-fn of_clock(robot: &mut Robot, stamp: impl Fn(i64) -> i64) {
+/// Sends messages of the camera, with stamps that `stamp` makes from the times of arrival, and good messages of `force`.
+fn send_with_stamps(robot: &mut Robot, stamp: impl Fn(i64) -> i64) {
     let now_ns = 1_700_000_000_000 * MS;
     for i in 0..40 {
         let came_ns = now_ns + i * 10 * MS;
@@ -510,7 +510,7 @@ fn no_observation_is_an_error_of_the_input_that_is_to_blame() {
     ] {
         let mut robot = Robot::new(&config);
         robot.wake_after(0.0);
-        of_clock(&mut robot, stamp);
+        send_with_stamps(&mut robot, stamp);
         assert!(robot.sink.sent.is_empty());
         robot.now = Instant::now() + Duration::from_millis(1500);
         robot.wake_after(0.6);

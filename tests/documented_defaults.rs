@@ -1,5 +1,5 @@
-//! The tables of configuration keys in the nodes' READMEs say what the code does: which keys are required, and what the
-//! others are by default.
+//! The tables of configuration keys in the nodes' READMEs agree with the code: the required keys, and the defaults of the
+//! others.
 
 use robocache::ops::align::{AlignConfig, AttachConfig, ModalityConfig};
 use robocache::ops::clock::{ClockConfig, ClockInput};
@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::path::Path;
 
-/// The keys of a table `| key | default | meaning |`, each with its default, in the README of a node. A node's first
-/// such table is of its section, the second of a modality.
+/// Reads the keys and defaults of a table `| key | default | meaning |` in the README of a node. The first table is that of
+/// the node's section, the second that of a modality.
 fn table(node: &str, place: usize) -> Vec<(String, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("nodes/{node}/README.md"));
     let text = std::fs::read_to_string(path).unwrap();
@@ -36,14 +36,14 @@ fn parse<C: DeserializeOwned + Debug>(config: &Mapping) -> Result<String, String
     Ok(format!("{parsed:?}"))
 }
 
-/// Holds a table against the code. `least` has the required keys and no others.
-fn check<C: DeserializeOwned + Debug>(rows: &[(String, String)], least: &str) {
-    let least: Mapping = serde_yaml::from_str(least).unwrap();
-    let without = parse::<C>(&least).unwrap();
+/// Compares a table with the code. `required_only` has the required keys and no others.
+fn check<C: DeserializeOwned + Debug>(rows: &[(String, String)], required_only: &str) {
+    let required_only: Mapping = serde_yaml::from_str(required_only).unwrap();
+    let without = parse::<C>(&required_only).unwrap();
     for (key, default) in rows {
-        let mut changed = least.clone();
+        let mut changed = required_only.clone();
         if default.starts_with("required") {
-            // What may stand in the groups instead is not this type's to require.
+            // A key that may stand in the groups instead is not required by this type.
             let is_conditional = default.contains(',');
             assert!(
                 changed.remove(key).is_some(),
@@ -56,12 +56,12 @@ fn check<C: DeserializeOwned + Debug>(rows: &[(String, String)], least: &str) {
             continue;
         }
         assert!(
-            !least.contains_key(key),
+            !required_only.contains_key(key),
             "`{key}` is in the least configuration, but has the default {default}"
         );
         let literal: Option<Value> = serde_yaml::from_str(default.trim_matches('`')).ok();
         match literal.filter(|value| !value.is_string() || default.starts_with('`')) {
-            // An absent limit, which is not told from a given one until it is checked.
+            // The parsed configuration keeps this limit absent. `Limits` has its default.
             Some(value) if key == "extrapolate_ms" => assert_eq!(value.as_i64(), Some(Limits::default().extrapolate)),
             Some(value) if !default.is_empty() => {
                 changed.insert(Value::from(key.as_str()), value);
@@ -71,7 +71,7 @@ fn check<C: DeserializeOwned + Debug>(rows: &[(String, String)], least: &str) {
                     "the default of `{key}` is not {default}"
                 );
             }
-            // In words, such as `no limit`: the key is just absent.
+            // A default in words, such as `no limit`: the parsed configuration keeps the key absent.
             _ => assert!(
                 [format!("{key}: None"), format!("{key}: []")]
                     .iter()
@@ -80,7 +80,7 @@ fn check<C: DeserializeOwned + Debug>(rows: &[(String, String)], least: &str) {
             ),
         }
     }
-    let mut wrong = least;
+    let mut wrong = required_only;
     wrong.insert("no_such_key".into(), Value::Null);
     let refused = parse::<C>(&wrong).unwrap_err();
     let (_, expected) = refused.split_once("expected").unwrap();

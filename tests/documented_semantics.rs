@@ -1,5 +1,4 @@
-//! The examples of docs/semantics.md are what the operations do: each configuration there is followed by tables, and this
-//! runs them.
+//! Runs the examples of docs/semantics.md: each configuration there is followed by tables of what comes out.
 
 use robocache::device::{Dtype, Placement, Values};
 use robocache::ops::align::{Aligner, Attached, Masks, Target, Timeline, cpu};
@@ -28,7 +27,7 @@ impl Example {
     }
 }
 
-/// The tables of the page with one of these headers, in order.
+/// Reads the tables of the page with one of these headers, in order.
 fn examples(headers: &[&str]) -> Vec<Example> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/semantics.md");
     let text = std::fs::read_to_string(path).unwrap();
@@ -60,7 +59,7 @@ fn numbers(text: &str) -> Vec<f32> {
     text.split(',').map(|number| number.trim().parse().unwrap()).collect()
 }
 
-/// `0.5 ms` in ns.
+/// Converts a text such as `0.5 ms` to ns.
 fn ns(text: &str) -> i64 {
     let ms: f64 = text.strip_suffix(" ms").unwrap().parse().unwrap();
     (ms * MS) as i64
@@ -263,7 +262,7 @@ fn clouds_of_several_inputs_make_the_grids_of_their_table() {
     };
     let config: VoxelizeConfig = example.section("voxelize");
     let mut collector = Collector::new(&config);
-    // What the text below the table says.
+    // The text below the table says that this cloud is late.
     let late = "`rear` at 110 ms";
     assert!(example.rows.iter().any(|row| row[0] == late));
     for row in &example.rows {
@@ -312,7 +311,7 @@ fn messages_are_grouped_in_the_sets_of_their_table() {
     };
     let published: Vec<_> = example.rows.iter().map(|row| row[1].clone()).collect();
     assert_eq!(sets(&config), published);
-    // What the text below the table says.
+    // The text below the table says what `min_period_ms: 25` changes.
     let mut bounded = config;
     bounded.inputs[1].min_period_ms = Some(25.0);
     assert_eq!(sets(&bounded)[4], published[5]);

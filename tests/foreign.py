@@ -1,4 +1,4 @@
-"""MCAP files with messages in Protocol Buffers and JSON: by google.protobuf, and a writer of records that shares no code with ours."""
+"""MCAP files with messages in Protocol Buffers (by google.protobuf) and JSON, written by a writer that shares no code with ours."""
 
 import json
 import struct
@@ -10,8 +10,8 @@ SCALARS = ["double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", 
 
 
 def write(path, channels, messages):
-    """Writes `channels`, (topic, encoding, schema or None), and `messages`, (channel, recorded, published, bytes). A schema is
-    (name, encoding, bytes)."""
+    """Writes an MCAP file. `channels` are (topic, encoding, schema or None), `messages` are (channel, recorded, published, bytes),
+    and a schema is (name, encoding, bytes)."""
 
     def blob(data):
         return struct.pack("<I", len(data)) + data
@@ -35,7 +35,7 @@ def write(path, channels, messages):
 
 
 def message_of(name, fields, nested=(), oneofs=()):
-    """A DescriptorProto: of `fields`, each (number, name, type, and what else there is of it)."""
+    """Builds a DescriptorProto. Each of `fields` is (number, name, type), then options: "repeated", a oneof's index, a default."""
     proto = descriptor_pb2.DescriptorProto(name=name, nested_type=nested)
     proto.oneof_decl.extend(descriptor_pb2.OneofDescriptorProto(name=one) for one in oneofs)
     for number, field, of, *more in fields:
@@ -163,8 +163,8 @@ def schema(name, files=SET):
 
 
 def flat(message, path="", values=None, lists=None):
-    """The numbers of a message, and its lists of numbers, by their paths, as docs/formats.md says. What is not there is NaN, or None
-    where a whole message is not there."""
+    """The numbers of a message, and its lists of numbers, by their paths, as docs/formats.md says. An absent number is NaN, and an
+    absent list is empty."""
     values, lists = ({}, {}) if values is None else (values, lists)
     kind = message if hasattr(message, "fields") else message.DESCRIPTOR
     found = None if kind is message else message

@@ -1,4 +1,4 @@
-//! Operations chained in one process, fed by hand: what goes where, what is counted, what can be set.
+//! Operations chained in one process and fed by hand: the routes of messages, the counters and the parameters.
 
 use crate::common::{Folder, MS, Recorder, Sent, faults, graph, graph_of, input, sample, samples};
 use arrow::array::{ArrayRef, Float32Array, Int32Array, StringArray};
@@ -42,19 +42,19 @@ impl Robot {
         }
     }
 
-    fn comes(&mut self, name: &str, message: &Message) -> Vec<Sent> {
+    fn send(&mut self, name: &str, message: &Message) -> Vec<Sent> {
         let input = input(&self.graph, name);
         self.graph.message(input, message, &mut self.sink);
         self.sink.take()
     }
 
-    fn changes(&mut self, name: &str, change: Change) -> Vec<Sent> {
+    fn change_input(&mut self, name: &str, change: Change) -> Vec<Sent> {
         let input = input(&self.graph, name);
         self.graph.changed(input, change, &mut self.sink);
         self.sink.take()
     }
 
-    fn sets(&mut self, key: &str, value: Value) -> Vec<Sent> {
+    fn set_parameter(&mut self, key: &str, value: Value) -> Vec<Sent> {
         self.graph.parameter(key, &value, &mut self.sink);
         self.sink.take()
     }
@@ -69,18 +69,18 @@ fn one_operation_s_output_feeds_the_next_without_leaving_the_process() {
     let mut robot = Robot::new(graph_of(ALIGN_TO_FUSE, |output| output == "fused"));
     let inputs: Vec<_> = robot.graph.external_inputs().collect();
     assert_eq!(inputs, [("a", "align"), ("b", "align"), ("c", "fuse")]);
-    robot.comes("c", &sample(0, &[7.0]));
-    robot.comes("c", &sample(30 * MS, &[8.0]));
-    assert_eq!(robot.comes("a", &sample(0, &[0.0, 100.0])), []);
-    // align has its target 0 now, and with it fuse
-    let sent = robot.comes("b", &sample(0, &[5.0]));
+    robot.send("c", &sample(0, &[7.0]));
+    robot.send("c", &sample(30 * MS, &[8.0]));
+    assert_eq!(robot.send("a", &sample(0, &[0.0, 100.0])), []);
+    // target 0 of align is due now, and with it that of fuse
+    let sent = robot.send("b", &sample(0, &[5.0]));
     assert_eq!(ms(&sent), [0.0]);
-    // c is the nearest, also before its first sample
+    // c is `nearest`, so it has a value before its first sample, too
     assert_eq!(sent[0].values, [0.0, 0.0, 0.0, 7.0, 5.0, 0.0, 100.0, 7.0]);
     assert_eq!(sent[0].integers("valid"), [0, 0, 1, 1, 1, 1]);
-    robot.comes("b", &sample(24 * MS, &[6.0]));
+    robot.send("b", &sample(24 * MS, &[6.0]));
     // a is 12.5, 50 at 25 ms: align interpolates it at 10 and 20, fuse takes 20
-    let sent = robot.comes("a", &sample(25 * MS, &[25.0, 50.0]));
+    let sent = robot.send("a", &sample(25 * MS, &[25.0, 50.0]));
     assert_eq!(ms(&sent), [20.0]);
     assert_eq!(sent[0].values, [5.0, 0.0, 100.0, 7.0, 5.0, 20.0, 60.0, 8.0]);
     assert_eq!(sent[0].integers("age_ns"), [0, 0, 0, 0, 0, 20 * MS]);
@@ -91,9 +91,9 @@ fn one_operation_s_output_feeds_the_next_without_leaving_the_process() {
 fn only_outputs_that_the_dataflow_declares_are_published() {
     let outputs = |published: fn(&str) -> bool| {
         let mut robot = Robot::new(graph_of(ALIGN_TO_FUSE, published));
-        robot.comes("c", &sample(0, &[7.0]));
-        robot.comes("a", &sample(0, &[0.0, 1.0]));
-        let sent = robot.comes("b", &sample(0, &[5.0]));
+        robot.send("c", &sample(0, &[7.0]));
+        robot.send("a", &sample(0, &[0.0, 1.0]));
+        let sent = robot.send("b", &sample(0, &[5.0]));
         sent.into_iter().map(|message| message.output).collect::<Vec<_>>()
     };
     assert_eq!(outputs(|_| true), ["a", "b", "fused"]);
@@ -102,20 +102,19 @@ fn only_outputs_that_the_dataflow_declares_are_published() {
     assert_eq!(outputs(|_| false), [""; 0]);
 }
 
-/// Publishes one and the same message for the dataflow and for the next operation.
+/// The dataflow and the next operation get one and the same message.
 #[test]
 fn an_output_can_be_published_and_taken() {
     let mut robot = Robot::new(graph(ALIGN_TO_FUSE));
-    robot.comes("c", &sample(0, &[7.0]));
-    robot.comes("a", &sample(0, &[3.0, 4.0]));
-    let sent = robot.comes("b", &sample(0, &[5.0]));
+    robot.send("c", &sample(0, &[7.0]));
+    robot.send("a", &sample(0, &[3.0, 4.0]));
+    let sent = robot.send("b", &sample(0, &[5.0]));
     assert_eq!(sent[0].values, [3.0, 4.0]);
     assert_eq!(sent[0].integers("shape"), [1, 2]);
     assert_eq!(form::modalities.get(&sent[0].header).unwrap(), ["a"]);
     assert_eq!(sent[2].values[4..], [5.0, 3.0, 4.0, 7.0]);
 }
 
-/// Takes no sample from a masked row of an aligned stream.
 #[test]
 fn a_masked_row_is_not_taken_for_a_sample() {
     let config = "plugins:
@@ -126,11 +125,11 @@ fn a_masked_row_is_not_taken_for_a_sample() {
       { input: a, dim: 1, interpolation: previous, wait: false },
       { input: b, dim: 1, interpolation: previous } ] }";
     let mut robot = Robot::new(graph_of(config, |output| output == "fused"));
-    robot.comes("a", &sample(0, &[3.0]));
-    robot.comes("b", &sample(0, &[5.0]));
-    robot.comes("b", &sample(10 * MS, &[6.0]));
-    let sent = robot.comes("b", &sample(20 * MS, &[7.0]));
-    // a at 10 is masked by align, so that fuse holds the one of 0
+    robot.send("a", &sample(0, &[3.0]));
+    robot.send("b", &sample(0, &[5.0]));
+    robot.send("b", &sample(10 * MS, &[6.0]));
+    let sent = robot.send("b", &sample(20 * MS, &[7.0]));
+    // align masks a at 10, so that fuse holds the sample of 0
     assert_eq!(ms(&sent), [10.0]);
     assert_eq!(sent[0].values, [3.0, 6.0]);
     assert_eq!(sent[0].integers("age_ns"), [10 * MS, 0]);
@@ -139,19 +138,19 @@ fn a_masked_row_is_not_taken_for_a_sample() {
 #[test]
 fn closing_goes_through_the_chain_and_flushes_it() {
     let mut robot = Robot::new(graph_of(ALIGN_TO_FUSE, |output| output == "fused"));
-    robot.comes("c", &sample(0, &[7.0]));
-    robot.comes("a", &sample(0, &[0.0, 1.0]));
-    robot.comes("b", &sample(0, &[5.0]));
-    robot.comes("a", &sample(60 * MS, &[60.0, 1.0]));
-    assert_eq!(robot.changes("c", Change::Closed), []);
+    robot.send("c", &sample(0, &[7.0]));
+    robot.send("a", &sample(0, &[0.0, 1.0]));
+    robot.send("b", &sample(0, &[5.0]));
+    robot.send("a", &sample(60 * MS, &[60.0, 1.0]));
+    assert_eq!(robot.change_input("c", Change::Closed), []);
     // align has a up to 60 and nothing to wait for: 10 to 60 pass, and fuse sends 20, 40 and 60
-    let sent = robot.changes("b", Change::Closed);
+    let sent = robot.change_input("b", Change::Closed);
     assert_eq!(ms(&sent), [20.0, 40.0, 60.0]);
     assert_eq!(sent[2].values[4..], [5.0, 60.0, 1.0, 7.0]);
-    robot.comes("c", &sample(81 * MS, &[8.0])); // opens it again
-    assert_eq!(robot.changes("c", Change::Closed), []);
-    // With a all of align is closed, and with that all of fuse.
-    assert_eq!(ms(&robot.changes("a", Change::Closed)), [80.0]);
+    robot.send("c", &sample(81 * MS, &[8.0])); // opens it again
+    assert_eq!(robot.change_input("c", Change::Closed), []);
+    // Without a, all inputs of align are closed, and so are those of fuse.
+    assert_eq!(ms(&robot.change_input("a", Change::Closed)), [80.0]);
 }
 
 #[test]
@@ -160,10 +159,10 @@ fn an_input_that_opens_is_waited_for_again() {
         "modalities: [{ input: a, dim: 1, interpolation: previous }, { input: b, dim: 1, interpolation: previous }]",
     );
     let mut robot = Robot::new(graph(&config));
-    robot.changes("b", Change::Closed);
-    assert_eq!(ms(&robot.comes("a", &sample(0, &[1.0]))), [0.0]);
-    robot.changes("b", Change::Opened);
-    assert_eq!(robot.comes("a", &sample(10 * MS, &[1.0])), []);
+    robot.change_input("b", Change::Closed);
+    assert_eq!(ms(&robot.send("a", &sample(0, &[1.0]))), [0.0]);
+    robot.change_input("b", Change::Opened);
+    assert_eq!(robot.send("a", &sample(10 * MS, &[1.0])), []);
     let mut sink = Recorder::default();
     robot.graph.close_all(&mut sink);
     assert_eq!(ms(&sink.take()), [10.0]);
@@ -191,13 +190,13 @@ fn what_is_wrong_with_a_message_is_counted_at_its_input_and_the_node_lives_on() 
         no_stamps_for_all,
     ];
     for (i, message) in wrong.iter().enumerate() {
-        assert_eq!(robot.comes("a", message), []);
-        // What contradicts itself is found before it is given to anybody.
+        assert_eq!(robot.send("a", message), []);
+        // A message that contradicts itself is counted at the input, before any operation gets it.
         let found = faults(&robot.graph, place) + faults(&robot.graph, "input `a`");
         assert_eq!(found, i as u64 + 1);
     }
-    // Of several samples only the wrong one is lost.
-    let sent = robot.comes(
+    // Of several samples only the bad one is lost.
+    let sent = robot.send(
         "a",
         &samples(&[0, 10 * MS, 20 * MS], &[1.0, 2.0, f32::NAN, 3.0, 5.0, 6.0]),
     );
@@ -211,18 +210,18 @@ fn what_is_wrong_with_a_message_is_counted_at_its_input_and_the_node_lives_on() 
 #[test]
 fn stamps_that_go_backwards_are_late_or_a_clock_jump() {
     let mut robot = Robot::new(graph(&fuse(ONE)));
-    robot.comes("a", &sample(5000 * MS, &[1.0, 2.0]));
-    assert_eq!(robot.comes("a", &sample(4990 * MS, &[3.0, 4.0])), []);
-    assert_eq!(faults(&robot.graph, "fuse: input `a`"), 1); // said, by stream
-    let sent = robot.comes("a", &sample(5010 * MS, &[5.0, 6.0]));
+    robot.send("a", &sample(5000 * MS, &[1.0, 2.0]));
+    assert_eq!(robot.send("a", &sample(4990 * MS, &[3.0, 4.0])), []);
+    assert_eq!(faults(&robot.graph, "fuse: input `a`"), 1); // counted, by stream
+    let sent = robot.send("a", &sample(5010 * MS, &[5.0, 6.0]));
     assert_eq!((sent[0].integer("late_samples"), sent[0].integer("epoch")), (1, 0));
-    let sent = robot.comes("a", &sample(100 * MS, &[7.0, 8.0]));
+    let sent = robot.send("a", &sample(100 * MS, &[7.0, 8.0]));
     assert_eq!(ms(&sent), [100.0]);
     assert_eq!((sent[0].integer("late_samples"), sent[0].integer("epoch")), (1, 1));
     assert_eq!(faults(&robot.graph, "fuse: input `a`"), 2);
 }
 
-/// Takes only the newest row of a window as a sample: the others repeat earlier ones, and are neither late nor jumps.
+/// The older rows of a window repeat earlier samples, and are neither late nor jumps.
 #[test]
 fn of_observations_only_the_new_rows_are_samples() {
     let chain = "plugins:
@@ -231,7 +230,7 @@ fn of_observations_only_the_new_rows_are_samples() {
     let mut robot = Robot::new(graph_of(chain, |output| output == "fused"));
     let mut sent = Vec::new();
     for k in 0..100 {
-        sent.extend(robot.comes("a", &sample(10 * k * MS, &[k as f32])));
+        sent.extend(robot.send("a", &sample(10 * k * MS, &[k as f32])));
     }
     assert_eq!(ms(&sent), (0..100).map(|k| 10.0 * k as f64).collect::<Vec<_>>());
     for (k, one) in sent.iter().enumerate() {
@@ -240,10 +239,10 @@ fn of_observations_only_the_new_rows_are_samples() {
     }
     assert!(robot.graph.faults().all(|(_, count)| count == 0));
     // The clock is set back by 600 ms, which align takes for a late sample, and then by a minute.
-    assert_eq!(robot.comes("a", &sample(390 * MS, &[0.5])), []);
-    let sent = robot.comes("a", &sample(-60_000 * MS, &[7.0]));
+    assert_eq!(robot.send("a", &sample(390 * MS, &[0.5])), []);
+    let sent = robot.send("a", &sample(-60_000 * MS, &[7.0]));
     assert_eq!(ms(&sent), [-60_000.0]);
-    assert_eq!(ms(&robot.comes("a", &sample(-59_990 * MS, &[8.0]))), [-59_990.0]);
+    assert_eq!(ms(&robot.send("a", &sample(-59_990 * MS, &[8.0]))), [-59_990.0]);
 }
 
 #[test]
@@ -259,17 +258,17 @@ fn a_shape_that_contradicts_the_samples_is_an_error() {
         .iter()
         .enumerate()
     {
-        assert_eq!(robot.comes("a", &shaped(&two, &values, shape)), [], "{shape:?}");
+        assert_eq!(robot.send("a", &shaped(&two, &values, shape)), [], "{shape:?}");
         let found = faults(&robot.graph, "fuse: input `a`") + faults(&robot.graph, "input `a`");
         assert_eq!(found, i as u64 + 1);
     }
-    assert_eq!(robot.comes("a", &shaped(&two, &values, &[2, 2])).len(), 2);
-    assert_eq!(robot.comes("a", &shaped(&[20 * MS], &[5.0, 6.0], &[2])).len(), 1);
-    assert_eq!(robot.comes("a", &shaped(&[30 * MS], &[5.0, 6.0], &[2, 1])).len(), 1);
-    assert_eq!(robot.comes("a", &shaped(&[40 * MS], &[5.0, 6.0], &[])).len(), 1);
+    assert_eq!(robot.send("a", &shaped(&two, &values, &[2, 2])).len(), 2);
+    assert_eq!(robot.send("a", &shaped(&[20 * MS], &[5.0, 6.0], &[2])).len(), 1);
+    assert_eq!(robot.send("a", &shaped(&[30 * MS], &[5.0, 6.0], &[2, 1])).len(), 1);
+    assert_eq!(robot.send("a", &shaped(&[40 * MS], &[5.0, 6.0], &[])).len(), 1);
 }
 
-/// As a transport hands it over, whose own stamp is 30 ms.
+/// Reads a message as a transport does, which stamps it with 30 ms if it has no stamp.
 fn read(stamp: Option<MetadataRef<'_>>, array: ArrayRef) -> Result<Message, String> {
     let mut message = Message::default();
     let metadata = stamp.map(|stamp| ("timestamp_ns", stamp));
@@ -285,20 +284,20 @@ fn read(stamp: Option<MetadataRef<'_>>, array: ArrayRef) -> Result<Message, Stri
 fn messages_of_the_transport_are_of_any_number_type_and_may_have_no_stamp() {
     let mut robot = Robot::new(graph(&fuse(ONE)));
     let ints = Arc::new(Int32Array::from(vec![-3, 4]));
-    let sent = robot.comes("a", &read(Some(MetadataRef::Integer(20 * MS)), ints.clone()).unwrap());
+    let sent = robot.send("a", &read(Some(MetadataRef::Integer(20 * MS)), ints.clone()).unwrap());
     assert_eq!(
         (ms(&sent), sent[0].values.as_slice()),
         (vec![20.0], [-3.0, 4.0].as_slice())
     );
-    assert_eq!(ms(&robot.comes("a", &read(None, ints).unwrap())), [30.0]);
-    // A null is a value that is not there: its sample is lost, and no other.
+    assert_eq!(ms(&robot.send("a", &read(None, ints).unwrap())), [30.0]);
+    // A null is a missing value: its sample is lost, and no other.
     for array in [
         Arc::new(Float32Array::from(vec![Some(1.0), None])) as ArrayRef,
         Arc::new(Int32Array::from(vec![None, Some(4)])),
     ] {
         let before = faults(&robot.graph, "fuse: input `a`");
         let nulls = read(Some(MetadataRef::Integer(40 * MS)), array).unwrap();
-        assert_eq!(robot.comes("a", &nulls), []);
+        assert_eq!(robot.send("a", &nulls), []);
         assert_eq!(faults(&robot.graph, "fuse: input `a`"), before + 1);
     }
     let refused = |stamp, array| read(stamp, array).err().unwrap();
@@ -319,23 +318,23 @@ fn max_wait_can_be_set_while_the_node_runs() {
     let two =
         "modalities: [{ input: a, dim: 1, interpolation: previous }, { input: b, dim: 1, interpolation: previous }]";
     let mut robot = Robot::new(graph(&fuse(two)));
-    robot.comes("a", &sample(0, &[1.0]));
-    assert_eq!(ms(&robot.comes("b", &sample(0, &[2.0]))), [0.0]);
-    assert_eq!(robot.comes("a", &sample(50 * MS, &[1.0])), []);
+    robot.send("a", &sample(0, &[1.0]));
+    assert_eq!(ms(&robot.send("b", &sample(0, &[2.0]))), [0.0]);
+    assert_eq!(robot.send("a", &sample(50 * MS, &[1.0])), []);
     for refused in [
         Value::from(-1),
         Value::from("soon"),
         Value::from(1e13),
         Value::from(true),
     ] {
-        assert_eq!(robot.sets("max_wait_ms", refused), []);
+        assert_eq!(robot.set_parameter("max_wait_ms", refused), []);
     }
-    // 10 has waited for longer than 35.5 ms: it goes at once
-    assert_eq!(ms(&robot.sets("fuse.max_wait_ms", Value::from(35.5))), [10.0]);
-    assert_eq!(robot.comes("b", &sample(5 * MS, &[3.0])), []);
-    robot.sets("max_wait_ms", Value::Null);
-    assert_eq!(robot.comes("a", &sample(500 * MS, &[1.0])), []);
-    assert_eq!(ms(&robot.comes("b", &sample(20 * MS, &[3.0]))), [20.0]);
+    // the target at 10 has waited for longer than 35.5 ms, so it is published at once
+    assert_eq!(ms(&robot.set_parameter("fuse.max_wait_ms", Value::from(35.5))), [10.0]);
+    assert_eq!(robot.send("b", &sample(5 * MS, &[3.0])), []);
+    robot.set_parameter("max_wait_ms", Value::Null);
+    assert_eq!(robot.send("a", &sample(500 * MS, &[1.0])), []);
+    assert_eq!(ms(&robot.send("b", &sample(20 * MS, &[3.0]))), [20.0]);
 }
 
 #[test]
@@ -349,22 +348,22 @@ fn a_grid_that_max_wait_makes_due_while_the_node_runs_is_published_at_once() {
         cloud.header.fields.set(&["x", "y", "z"]);
         cloud
     };
-    assert_eq!(robot.comes("left", &cloud(0)), []);
-    assert_eq!(robot.comes("right", &cloud(50)), []);
-    assert_eq!(robot.sets("max_wait_ms", Value::from(50.5)), []);
-    let sent = robot.sets("voxelize.max_wait_ms", Value::from(50));
+    assert_eq!(robot.send("left", &cloud(0)), []);
+    assert_eq!(robot.send("right", &cloud(50)), []);
+    assert_eq!(robot.set_parameter("max_wait_ms", Value::from(50.5)), []);
+    let sent = robot.set_parameter("voxelize.max_wait_ms", Value::from(50));
     assert_eq!(
         (ms(&sent), &sent[0].values[..]),
         (vec![50.0], &[0.0, 0.0, 2.0, 0.0][..])
     );
     assert_eq!(sent[0].integers("inputs_valid"), [1, 0, 1]);
-    assert_eq!(robot.sets("max_wait_ms", Value::from(0)), []);
+    assert_eq!(robot.set_parameter("max_wait_ms", Value::from(0)), []);
 }
 
 #[test]
 fn the_latency_of_an_input_can_be_set_while_the_node_runs() {
     let mut robot = Robot::new(graph(&fuse(ONE)));
-    assert_eq!(ms(&robot.comes("a", &sample(0, &[1.0, 2.0]))), [0.0]);
+    assert_eq!(ms(&robot.send("a", &sample(0, &[1.0, 2.0]))), [0.0]);
     for (key, value) in [
         ("a.latency_ms", Value::from("much")),
         ("a.latency_ms", Value::from(1e13)),
@@ -373,26 +372,26 @@ fn the_latency_of_an_input_can_be_set_while_the_node_runs() {
         ("latency_ms", Value::from(3)),
         ("align.a.latency_ms", Value::from(3)),
     ] {
-        robot.sets(key, value);
+        robot.set_parameter(key, value);
     }
-    assert_eq!(ms(&robot.comes("a", &sample(10 * MS, &[3.0, 4.0]))), [10.0]);
+    assert_eq!(ms(&robot.send("a", &sample(10 * MS, &[3.0, 4.0]))), [10.0]);
     for (i, key) in ["a.latency_ms", "fuse.a.latency_ms", "fuse.modalities.a.latency_ms"]
         .into_iter()
         .enumerate()
     {
         let latency = 3 + i as i64;
-        robot.sets(key, Value::from(latency));
+        robot.set_parameter(key, Value::from(latency));
         let at = (20 + 10 * i as i64) * MS;
-        assert_eq!(robot.comes("a", &sample(at + latency * MS - 1, &[5.0, 6.0])), []);
+        assert_eq!(robot.send("a", &sample(at + latency * MS - 1, &[5.0, 6.0])), []);
         assert_eq!(
-            ms(&robot.comes("a", &sample(at + latency * MS, &[7.0, 8.0]))),
+            ms(&robot.send("a", &sample(at + latency * MS, &[7.0, 8.0]))),
             [(at / MS) as f64]
         );
     }
-    // What a change makes due goes at once.
-    assert_eq!(robot.comes("a", &sample(54 * MS, &[9.0, 0.0])), []);
-    assert_eq!(ms(&robot.sets("a.latency_ms", Value::from(4))), [50.0]);
-    assert_eq!(robot.sets("a.latency_ms", Value::from(40)), []);
+    // A target that a change makes due is published at once.
+    assert_eq!(robot.send("a", &sample(54 * MS, &[9.0, 0.0])), []);
+    assert_eq!(ms(&robot.set_parameter("a.latency_ms", Value::from(4))), [50.0]);
+    assert_eq!(robot.set_parameter("a.latency_ms", Value::from(40)), []);
 }
 
 #[test]
@@ -400,12 +399,12 @@ fn a_stream_that_is_ahead_of_the_others_is_named() {
     let two =
         "modalities: [{ input: a, dim: 1, interpolation: previous }, { input: b, dim: 1, interpolation: previous }]";
     let mut robot = Robot::new(graph(&fuse(&format!("max_wait_ms: 20, {two}"))));
-    robot.comes("a", &sample(0, &[1.0]));
-    assert_eq!(ms(&robot.comes("b", &sample(0, &[2.0]))), [0.0]);
+    robot.send("a", &sample(0, &[1.0]));
+    assert_eq!(ms(&robot.send("b", &sample(0, &[2.0]))), [0.0]);
     assert_eq!(faults(&robot.graph, "fuse: input `b`"), 0);
-    assert_eq!(robot.comes("b", &sample(3_600_000 * MS, &[2.0])), []);
+    assert_eq!(robot.send("b", &sample(3_600_000 * MS, &[2.0])), []);
     assert_eq!(faults(&robot.graph, "fuse: input `b`"), 1);
-    assert_eq!(ms(&robot.comes("a", &sample(10 * MS, &[1.0]))), [10.0]);
+    assert_eq!(ms(&robot.send("a", &sample(10 * MS, &[1.0]))), [10.0]);
     assert_eq!(faults(&robot.graph, "fuse: input `a`"), 0);
 }
 
@@ -417,8 +416,8 @@ fn the_first_taker_of_an_output_is_an_operation_after_it() {
   - align: { rate_hz: 10, modalities: [{ input: a, dim: 1, interpolation: previous }] }";
     let mut robot = Robot::new(graph(config));
     let outputs = |sent: Vec<Sent>| sent.into_iter().map(|message| message.output).collect::<Vec<_>>();
-    assert_eq!(outputs(robot.comes("a", &sample(0, &[1.0]))), ["fused", "a"]);
-    assert_eq!(outputs(robot.comes("a", &sample(10 * MS, &[1.0]))), ["fused"]);
+    assert_eq!(outputs(robot.send("a", &sample(0, &[1.0]))), ["fused", "a"]);
+    assert_eq!(outputs(robot.send("a", &sample(10 * MS, &[1.0]))), ["fused"]);
 }
 
 #[test]
@@ -447,7 +446,7 @@ fn a_refused_configuration_names_the_file_the_section_and_the_key() {
     );
 }
 
-/// Clouds and streams in one process: what is wired to neither the one nor the other does not disturb it.
+/// Messages that are wired to one of the two operations do not disturb the other.
 #[test]
 fn fuse_and_voxelize_run_side_by_side() {
     let config = "plugins:
@@ -458,18 +457,18 @@ fn fuse_and_voxelize_run_side_by_side() {
     let mut cloud = sample(5 * MS, &[0.5, 0.5, 2.5, 0.5, 0.5, 2.75, 0.5, 9.0, 0.5]);
     cloud.header.shape.set([3, 3]);
     cloud.header.fields.set(&["x", "y", "z"]);
-    let sent = robot.comes("lidar", &cloud);
+    let sent = robot.send("lidar", &cloud);
     assert_eq!((sent.len(), sent[0].output.as_str()), (1, "voxels"));
     assert_eq!(sent[0].values, [0.0, 0.0, 2.0, 0.0]);
     assert_eq!(sent[0].integer("dropped_outside"), 1);
-    assert_eq!(robot.comes("a", &sample(0, &[1.0, 2.0]))[0].output, "fused");
+    assert_eq!(robot.send("a", &sample(0, &[1.0, 2.0]))[0].output, "fused");
     assert_eq!(faults(&robot.graph, "voxelize: input `lidar`"), 0);
-    robot.comes("lidar", &sample(15 * MS, &[1.0])); // no cloud
+    robot.send("lidar", &sample(15 * MS, &[1.0])); // not a cloud
     assert_eq!(faults(&robot.graph, "voxelize: input `lidar`"), 1);
     assert_eq!(faults(&robot.graph, "fuse: input `a`"), 0);
 }
 
-/// Keeps the headers of the observations that it is handed.
+/// Operation that keeps the headers of the observations that it gets.
 struct Witness(Rc<RefCell<Vec<Header>>>);
 
 impl Plugin for Witness {
@@ -495,7 +494,7 @@ impl Operation for Witness {
     }
 }
 
-/// An operation of this process that takes `fused` can read what a node of the dataflow can.
+/// An operation of this process that takes `fused` gets the header that a node of the dataflow gets.
 #[test]
 fn an_observation_within_the_process_says_all_that_a_published_one_does() {
     let seen = Rc::new(RefCell::new(Vec::new()));
@@ -510,9 +509,9 @@ fn an_observation_within_the_process_says_all_that_a_published_one_does() {
         .add_plugins(plugins::all())
         .add_plugin(Witness(seen.clone()));
     let mut robot = Robot::new(app.build(|_| true));
-    robot.comes("b", &sample(3 * MS, &[5.0]));
-    let sent = robot.comes("a", &samples(&[0, 10 * MS], &[1.0, 2.0]));
-    let reset = robot.comes("a", &sample(-5000 * MS, &[3.0]));
+    robot.send("b", &sample(3 * MS, &[5.0]));
+    let sent = robot.send("a", &samples(&[0, 10 * MS], &[1.0, 2.0]));
+    let reset = robot.send("a", &sample(-5000 * MS, &[3.0]));
     let (seen, sent) = (seen.borrow(), [sent, reset].concat());
     assert_eq!((seen.len(), sent.len()), (3, 3));
     assert_eq!(ops::key::epoch.get(&seen[2]), Some(1));
@@ -523,16 +522,16 @@ fn an_observation_within_the_process_says_all_that_a_published_one_does() {
     }
 }
 
-/// Counts values that the type can't hold: they are not published, and not lost without a word.
+/// Such values are not published, and the loss is reported.
 #[test]
 fn values_that_the_type_cannot_hold_are_counted() {
     let mut robot = Robot::new(graph(&fuse(
         "window: 2, modalities: [{ input: a, dim: 1, interpolation: linear }, { input: b, dim: 1, interpolation: previous }]",
     )));
-    robot.comes("b", &sample(0, &[1.0]));
-    robot.comes("b", &sample(30 * MS, &[1.0]));
-    robot.comes("a", &sample(0, &[3e38]));
-    let sent = robot.comes("a", &sample(30 * MS, &[-3e38]));
+    robot.send("b", &sample(0, &[1.0]));
+    robot.send("b", &sample(30 * MS, &[1.0]));
+    robot.send("a", &sample(0, &[3e38]));
+    let sent = robot.send("a", &sample(30 * MS, &[-3e38]));
     let last = sent.last().unwrap();
     assert_eq!(last.ms(), 30.0);
     assert_eq!(last.values, [0.0, 1.0, -3e38, 1.0]);
@@ -542,11 +541,11 @@ fn values_that_the_type_cannot_hold_are_counted() {
     assert_eq!(faults(&robot.graph, "fuse: input `b`"), 0);
 }
 
-/// A sensor that dies and closes hours later makes many targets due at once. Those that the next operation has not taken
-/// yet are few at any time.
+/// A sensor that dies and closes hours later makes many targets due at once. Few of the observations wait for the next operation
+/// at any time.
 #[test]
 fn what_falls_due_at_once_does_not_pile_up_between_operations() {
-    /// Notes how far behind what was published the last one of the chain is.
+    /// Messages of the first and of the last operation of the chain, and the most by which the last was behind.
     struct Behind {
         first: u64,
         last: u64,
@@ -594,7 +593,7 @@ fn what_falls_due_at_once_does_not_pile_up_between_operations() {
             Ok(())
         }
     }
-    // Of those of 2^20 rows, 4 MB in each of two outputs, fewer wait.
+    // Fewer windows of 2^20 rows may wait, as each takes 4 MB in each of two outputs.
     for (window, targets, allowed) in [(1, 20_000, 300), (1 << 20, 50, 3)] {
         let behind = Rc::new(RefCell::new(Behind {
             first: 0,
@@ -626,7 +625,7 @@ fn what_falls_due_at_once_does_not_pile_up_between_operations() {
     }
 }
 
-/// Keeps the stamps of `fused` in the order in which they come.
+/// Operation that keeps the stamps of `fused` in order of arrival.
 struct Stamps(Rc<RefCell<Vec<i64>>>);
 
 impl Plugin for Stamps {
@@ -652,7 +651,7 @@ impl Operation for Stamps {
     }
 }
 
-/// The first of samples that come at once makes one observation due, and each other one more than are made in one go.
+/// Several samples come at once. The first makes one observation due, and each other sample one more than are made in one go.
 #[test]
 fn observations_of_samples_that_come_at_once_keep_their_order() {
     let two =
@@ -676,15 +675,15 @@ fn observations_of_samples_that_come_at_once_keep_their_order() {
     assert!(*stamps.borrow() == wanted, "{:?}", &stamps.borrow()[..4]);
 }
 
-/// One message may make as much due as an end of a stream: none of its samples gets lost on the way.
+/// A message can make as many observations due as the end of a stream. None of its samples gets lost on the way.
 #[test]
 fn a_message_goes_on_where_it_made_much_due() {
     let two = "modalities: [{ input: a, dim: 1, interpolation: previous }]";
     let text = format!("plugins: [align: {{ rate_hz: 1000, {two} }}, fuse: {{ rate_hz: 1000, {two} }}]");
     let mut robot = Robot::new(graph_of(&text, |output| output == "fused"));
-    robot.comes("a", &sample(0, &[0.0]));
+    robot.send("a", &sample(0, &[0.0]));
     let stamps: Vec<i64> = [600, 1500, 1501, 1502, 4000].map(|ms| ms * MS).to_vec();
-    let sent = robot.comes("a", &samples(&stamps, &[1.0, 2.0, 3.0, 4.0, 5.0]));
+    let sent = robot.send("a", &samples(&stamps, &[1.0, 2.0, 3.0, 4.0, 5.0]));
     assert_eq!(ms(&sent), (1..=4000).map(f64::from).collect::<Vec<_>>());
     let value = |ms: usize| sent[ms - 1].values[0];
     assert_eq!(
@@ -693,7 +692,7 @@ fn a_message_goes_on_where_it_made_much_due() {
     );
 }
 
-/// A null among integers is read as NaN, and a null row is marked: a recording has neither, which is said.
+/// A null among integers is read as NaN, and a null row is marked. A recording keeps neither, which is reported.
 #[test]
 fn nulls_that_a_recording_does_not_keep_are_counted() {
     let folder = Folder::new();
@@ -703,14 +702,14 @@ fn nulls_that_a_recording_does_not_keep_are_counted() {
         .with_config(Config::parse(Path::new("robot.yml"), &text).unwrap())
         .add_plugins(plugins::all());
     let mut graph = app.with_wired_inputs(["a".to_owned()]).build(|_| true).unwrap();
-    let mut comes = |array: ArrayRef| {
+    let mut send = |array: ArrayRef| {
         let mut message = Message::default();
         message.read([], &array).unwrap();
         graph.message(0, &message, &mut Recorder::default());
         faults(&graph, "record: input `a`")
     };
-    assert_eq!(comes(Arc::new(Float32Array::from(vec![Some(1.0), None]))), 0);
-    assert_eq!(comes(Arc::new(Float32Array::from(vec![1.0, 2.0]))), 0);
+    assert_eq!(send(Arc::new(Float32Array::from(vec![Some(1.0), None]))), 0);
+    assert_eq!(send(Arc::new(Float32Array::from(vec![1.0, 2.0]))), 0);
     graph.finish(&mut Recorder::default()).unwrap();
     std::fs::remove_dir_all(&path).unwrap();
     let app = App::new()
@@ -725,7 +724,7 @@ fn nulls_that_a_recording_does_not_keep_are_counted() {
     graph.finish(&mut Recorder::default()).unwrap();
 }
 
-/// A grid of bits says its cells in its shape, of which eight are a byte of the sample.
+/// The shape of a grid of bits counts cells, eight of which are a byte of the sample.
 #[test]
 fn a_grid_of_bits_is_a_sample() {
     let config = "plugins:
@@ -735,7 +734,7 @@ fn a_grid_of_bits_is_a_sample() {
     let mut robot = Robot::new(graph_of(config, |output| output == "fused"));
     let mut cloud = sample(0, &[0.5, 0.5, 0.5]);
     cloud.header.shape.set([1, 3]);
-    let sent = robot.comes("lidar", &cloud);
+    let sent = robot.send("lidar", &cloud);
     assert_eq!(faults(&robot.graph, "fuse: input `voxels`"), 0);
     assert_eq!(sent[0].values, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     assert_eq!(sent[0].integers("valid"), [1]);
@@ -749,13 +748,13 @@ fn a_message_that_contradicts_itself_is_given_to_nobody() {
         message.header.timestamp_ns.clear();
         message
     };
-    assert_eq!(robot.comes("a", &stampless()), []);
+    assert_eq!(robot.send("a", &stampless()), []);
     assert_eq!(faults(&robot.graph, "fuse: input `a`"), 1);
     for mask in [&[1i64, 0, 1][..], &[2, 1], &[-1, 1]] {
         let mut message = samples(&[0, 10 * MS], &[1.0; 4]);
         message.header.valid.set(mask.to_vec());
         let before = faults(&robot.graph, "input `a`");
-        assert_eq!(robot.comes("a", &message), []);
+        assert_eq!(robot.send("a", &message), []);
         assert_eq!(faults(&robot.graph, "input `a`"), before + 1, "{mask:?}");
     }
 }
@@ -778,11 +777,11 @@ fn a_message_of_a_program_is_checked_as_one_of_the_dataflow() {
         of("bfloat16", Dtype::UInt16, &ones),
     ];
     for (i, message) in wrong.iter().enumerate() {
-        assert_eq!(robot.comes("a", message), []);
+        assert_eq!(robot.send("a", message), []);
         assert_eq!(faults(&robot.graph, "input `a`"), i as u64 + 1);
         assert_eq!(faults(&robot.graph, "fuse: input `a`"), 0);
     }
     let mut checked = of("bfloat16", Dtype::UInt16, &ones);
     checked.check().unwrap();
-    assert_eq!(robot.comes("a", &checked)[0].values, [1.0, 1.0]);
+    assert_eq!(robot.send("a", &checked)[0].values, [1.0, 1.0]);
 }

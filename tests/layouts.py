@@ -1,5 +1,5 @@
-"""Messages as other software sends them: the Arrow of dora's ROS 2 bridge (one-row structs, every list a List), of dora's
-std types, and clouds in bytes."""
+"""Messages as other software sends them: in Arrow as by dora's ROS 2 bridge (one-row structs, every list a List) or in dora's
+std types, and clouds as bytes."""
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ COVARIANCE = pa.list_(pa.float64())
 HEADER = pa.struct([("stamp", pa.struct([("sec", pa.int32()), ("nanosec", pa.uint32())])), ("frame_id", pa.string())])
 POINT_FIELD = pa.struct([("name", pa.string()), ("offset", pa.uint32()), ("datatype", pa.uint8()), ("count", pa.uint32())])
 
-# The names and types of the fields of a message.
+# Names and Arrow types of the fields of each kind of message.
 ROS = {
     "JointState": {"header": HEADER, "name": pa.list_(pa.string())} | dict.fromkeys(("position", "velocity", "effort"), pa.list_(pa.float64())),
     "Imu": {
@@ -56,12 +56,12 @@ STD = {
     "Odometry": {"pose": POSE, "twist": TWIST, "frame_id": pa.string()},
     "PointCloud": {"points": pa.large_binary(), "width": pa.uint32(), "height": pa.uint32()},
 }
-# The types of a PointField, by their names in NumPy.
+# Codes of a PointField's types, by their names in NumPy.
 DATATYPES = {name: i for i, name in enumerate(("int8", "uint8", "int16", "uint16", "int32", "uint32", "float32", "float64"), start=1)}
 
 
 def message(types: dict, **values) -> pa.Array:
-    """One row of these types."""
+    """A struct array of one row, whose fields have these types."""
     return pa.array([values], pa.struct(list(types.items())))
 
 
@@ -79,7 +79,7 @@ def joint_state(time_ns: int, names, positions, **others) -> pa.Array:
 
 
 def point_cloud2(time_ns: int, points: np.ndarray, height: int = 1, padding: int = 0, **changed) -> pa.Array:
-    """A structured array of points as a PointCloud2 of that many rows, each of which ends with padding."""
+    """A structured array of points as a PointCloud2 of `height` rows, each of which ends with `padding` bytes."""
     step = points.dtype.itemsize
     width = len(points) // height
     rows = np.frombuffer(points.tobytes(), np.uint8).reshape(height, width * step)

@@ -1,4 +1,4 @@
-"""Recordings and datasets of LeRobot for tests, and how they are converted into one another."""
+"""Recordings for tests, and their conversion to datasets of LeRobot and back."""
 
 import json
 import pathlib
@@ -41,7 +41,7 @@ def convert(*words, code: int = 0, **keys) -> subprocess.CompletedProcess:
 
 
 def write_stream(folder: pathlib.Path, name: str, stamps, rows, metadata=None, dtype=None) -> None:
-    """A stream with a message for each stamp, of any shape; `metadata` is that of each message, in JSON."""
+    """Writes a stream with a message for each stamp, of any shape; `metadata` has a dict for each message."""
     rows = [np.asarray(row, dtype) for row in rows]
     folder.mkdir(parents=True, exist_ok=True)
     kind = pa.from_numpy_dtype(rows[0].dtype)
@@ -58,7 +58,8 @@ def write_stream(folder: pathlib.Path, name: str, stamps, rows, metadata=None, d
 
 
 def record_robot(folder: pathlib.Path, seconds: float = 4.0) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Two episodes of a robot with an arm, a gripper, a force sensor, a camera and commands: stamps and values by stream."""
+    """Records two episodes of a robot with an arm, a gripper, a force sensor, a camera and commands; returns stamps and values by
+    stream."""
     random = np.random.default_rng(7)
     streams = {}
     for name, step_ms, shape, offset_ms in [

@@ -1,5 +1,5 @@
-//! The integration tests of the library in one binary, since each one links the whole engine. Those are apart that need a
-//! process of their own: `alloc` for its allocator, `ring` and `shortage` for what they do to all of a process, `gpu` and
+//! The integration tests of the library in one binary, since each binary links the whole engine. Tests that need a process of
+//! their own are apart: `alloc` for its allocator, `rings` and `shortage` for what they do to all of a process. So are `gpu` and
 //! `contract`, which are also run by themselves.
 
 #![allow(clippy::unwrap_used)]

@@ -1,4 +1,4 @@
-//! MCAP files: what is written comes back to the byte, and what is broken is told of.
+//! MCAP files: messages come back to the byte, and damage is reported.
 
 use crate::common::random::Random;
 use crate::common::{Folder, read_all};
@@ -45,7 +45,7 @@ fn table(rows: usize, columns: &[(&'static str, Dtype, Cells)], stamp_ns: i64) -
     message
 }
 
-/// Messages of every form, some of which differ in what they say of themselves.
+/// Makes messages of every form. The metadata of some differs within their stream.
 fn streams() -> Vec<(&'static str, Message)> {
     let mut all: Vec<(&str, Message)> = Vec::new();
     for i in 0..5i64 {
@@ -63,7 +63,7 @@ fn streams() -> Vec<(&'static str, Message)> {
                 header.timestamp_ns.set(stamp_ns);
                 header.frame_id.set("map");
                 header.fields.set(["x", "y", "z", "qx", "qy", "qz", "qw"]);
-                // What a clock says of each message.
+                // Metadata that a clock adds to each message.
                 clock::key::clock_offset_ns.set(header, i * 3);
                 if i == 2 {
                     clock::key::clock_skew_ppm.set(header, f64::NAN);
@@ -147,7 +147,7 @@ fn streams() -> Vec<(&'static str, Message)> {
             ("why", Dtype::UInt8, Cells::Text(20)),
         ];
         all.push(("ragged", table(3, &ragged, stamp_ns)));
-        // Before 1970, past what a stamp of ROS holds, and zero.
+        // Stamps before 1970, past what a stamp of ROS holds, and zero.
         let odd = [-1, i64::MAX, 0, 5_000_000_000, i64::MIN][i as usize];
         all.push((
             "odd",
@@ -244,7 +244,7 @@ fn times_of_arrival_are_there_only_where_they_were() {
     assert!(files(&first) == files(&second));
 }
 
-/// The records of a file: what they are, and where.
+/// Lists the records of a file: the kind of each, and where its body is.
 fn records(bytes: &[u8]) -> Vec<(u8, std::ops::Range<usize>)> {
     let (mut at, mut found) = (8, Vec::new());
     while at + 9 <= bytes.len() - 8 {
@@ -256,11 +256,12 @@ fn records(bytes: &[u8]) -> Vec<(u8, std::ops::Range<usize>)> {
 }
 
 const CHUNK: u8 = 6;
-/// Offsets of the CRC and of the compression in a chunk's record.
+/// Offset of the CRC in a chunk's record.
 const CRC: usize = 24;
+/// Offset of the compression in a chunk's record.
 const COMPRESSION: usize = 28;
 
-/// The same file with chunks that are compressed, and without an end.
+/// Returns the header and the chunks of a file, compressed, without the end of the file.
 fn compress(bytes: &[u8], name: &str, with: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let mut out = bytes[..8].to_vec();
     for (op, body) in records(bytes) {
@@ -294,19 +295,19 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
 }
 
-/// The number of messages that come, and the reader's problems with the rest.
+/// Reads a damaged file: the number of messages, and the reader's problems.
 fn read_broken(path: &Path) -> (usize, Vec<String>) {
     let mut reader = match Reader::open(path) {
         Ok(reader) => reader,
         Err(error) => return (0, vec![error.to_string()]),
     };
-    let (messages, mut said) = read_all(|message| reader.next_into(message), |_, _| ());
-    said.extend(reader.broken());
-    said.extend(reader.left_out());
-    (messages.len(), said)
+    let (messages, mut problems) = read_all(|message| reader.next_into(message), |_, _| ());
+    problems.extend(reader.broken());
+    problems.extend(reader.left_out());
+    (messages.len(), problems)
 }
 
-/// A file of several chunks, and how many messages it has.
+/// Writes a file of several chunks. Returns its bytes, and the number of its messages.
 fn large(folder: &Folder) -> (Vec<u8>, usize) {
     let path = folder.0.join("large.mcap");
     let mut writer = Writer::create(&path).unwrap();
@@ -337,59 +338,63 @@ fn what_is_whole_of_a_broken_file_is_read() {
     };
     assert_eq!(read(&whole), (messages, Vec::new()));
 
-    // Cut in the middle of the third chunk: what it holds in whole messages comes, too.
-    let (came, said) = read(&whole[..chunks[2].start + chunks[2].len() / 2]);
+    // Cut in the middle of the third chunk: the whole messages before the cut are read.
+    let (came, problems) = read(&whole[..chunks[2].start + chunks[2].len() / 2]);
     assert!(came > 2 * (in_chunk - 1) && came < 3 * in_chunk, "{came}");
     assert!(
-        said[0].contains("a chunk of") && said[0].contains("that is cut"),
-        "{said:?}"
+        problems[0].contains("a chunk of") && problems[0].contains("that is cut"),
+        "{problems:?}"
     );
 
-    // A bit of the second chunk: it is left out, the others come.
+    // A wrong bit in the second chunk: the chunk is left out, the others are read.
     let mut broken = whole.clone();
     broken[chunks[1].end - 100] ^= 1;
-    let (came, said) = read(&broken);
+    let (came, problems) = read(&broken);
     assert!(came >= messages - in_chunk && came < messages, "{came}");
     let words = format!(
         "damaged at byte {}: a chunk whose bytes have the CRC",
         chunks[1].start - 9
     );
-    assert!(said.len() == 1 && said[0].contains(&words), "{said:?}");
+    assert!(problems.len() == 1 && problems[0].contains(&words), "{problems:?}");
 
-    // Its length: what it holds comes, and reading goes on at the next chunk that the end names.
+    // A wrong length of the second chunk: its messages are read, and reading goes on at the next chunk that the end names.
     let mut broken = whole.clone();
     broken[chunks[1].start - 9 + 7] = 0xff;
-    let (came, said) = read(&broken);
+    let (came, problems) = read(&broken);
     assert_eq!(came, messages);
     assert!(
-        said.iter()
+        problems
+            .iter()
             .any(|line| line.contains(&format!("going on at byte {}", chunks[2].start - 9))),
-        "{said:?}"
+        "{problems:?}"
     );
 
-    // A compression that nobody knows, and no end.
-    let (came, said) = read(&compress(&whole, "xz", <[u8]>::to_vec));
-    assert_eq!((came, said.len()), (0, chunks.len() + 1));
+    // An unknown compression, and no end of the file.
+    let (came, problems) = read(&compress(&whole, "xz", <[u8]>::to_vec));
+    assert_eq!((came, problems.len()), (0, chunks.len() + 1));
     assert!(
-        said[0].contains("a chunk compressed with `xz` (allowed: lz4, zstd, or none); it is left out"),
-        "{said:?}"
+        problems[0].contains("a chunk compressed with `xz` (allowed: lz4, zstd, or none); it is left out"),
+        "{problems:?}"
     );
-    assert!(said.last().unwrap().contains("the end, without a footer"), "{said:?}");
+    assert!(
+        problems.last().unwrap().contains("the file ends without a footer"),
+        "{problems:?}"
+    );
 
-    // Its kind: the end of the file knows that a chunk is there.
+    // A wrong kind of record for the second chunk: the end of the file tells that a chunk is there.
     for kind in [0x07, 0x0f, 0x20] {
         let mut broken = whole.clone();
         broken[chunks[1].start - 9] = kind;
-        let (came, said) = read(&broken);
+        let (came, problems) = read(&broken);
         assert!(came >= messages - in_chunk && came < messages, "{kind}: {came}");
         assert!(
-            said.len() == 1 && said[0].contains(&format!("damaged at byte {}", chunks[1].start - 9)),
-            "{said:?}"
+            problems.len() == 1 && problems[0].contains(&format!("damaged at byte {}", chunks[1].start - 9)),
+            "{problems:?}"
         );
     }
 
-    // The kind of a message, in a chunk without a CRC: what is none of a chunk, and what may be an application's; the end of
-    // the file has counted them.
+    // A wrong kind of record for a message, in a chunk without a CRC: two kinds that a chunk can't hold, and one that an
+    // application may use. The end of the file tells the number of messages.
     for (kind, words) in [
         (0x06, "a record of kind 0x06 within a chunk (allowed: "),
         (0x07, "a record of kind 0x07 within a chunk (allowed: "),
@@ -398,35 +403,35 @@ fn what_is_whole_of_a_broken_file_is_read() {
         let mut broken = whole.clone();
         broken[chunks[1].start + CRC..chunks[1].start + CRC + 4].fill(0);
         broken[chunks[1].start + COMPRESSION + 4 + 8] = kind;
-        let (came, said) = read(&broken);
+        let (came, problems) = read(&broken);
         assert_eq!(came, messages - 1);
-        assert!(said.len() == 1 && said[0].contains(words), "{said:?}");
+        assert!(problems.len() == 1 && problems[0].contains(words), "{problems:?}");
     }
 
-    // Without the first chunk nothing describes the others, but the end of the file does.
+    // Without the first chunk, only the end of the file describes the channels of the others.
     let mut broken = whole.clone();
     broken[chunks[0].end - 100] ^= 1;
     assert!(read(&broken).0 > 0);
     let footer = whole.len() - 8 - 20;
     broken[footer..footer + 8].fill(0);
-    let (came, said) = read(&broken);
+    let (came, problems) = read(&broken);
     assert_eq!(came, 0);
     assert!(
-        said[1].contains("messages are of channels that the file does not describe"),
-        "{said:?}"
+        problems[1].contains("messages are of channels that the file does not describe"),
+        "{problems:?}"
     );
 
     for (bytes, words) in [
-        (&b""[..], "no file of a bag"),
-        (b"not a bag, but a text", "no file of a bag"),
+        (&b""[..], "not a file of a bag"),
+        (b"not a bag, but a text", "not a file of a bag"),
         (&whole[..8], "without a footer"),
     ] {
-        let (came, said) = read(bytes);
-        assert!(came == 0 && said[0].contains(words), "{said:?}");
+        let (came, problems) = read(bytes);
+        assert!(came == 0 && problems[0].contains(words), "{problems:?}");
     }
 }
 
-/// The end of a file is found if the footer does not know it, too.
+/// The end of a file is found although its offset in the footer is wrong.
 #[test]
 fn what_a_file_says_of_itself_is_compared_with_what_is_read() {
     let folder = Folder::in_memory();
@@ -439,7 +444,7 @@ fn what_a_file_says_of_itself_is_compared_with_what_is_read() {
         fs::write(&path, bytes).unwrap();
         read_broken(&path)
     };
-    // With and without a CRC of the end.
+    // Compares with and without a CRC of the end.
     for has_crc in [true, false] {
         if !has_crc {
             let behind = whole.len() - 8;
@@ -449,27 +454,27 @@ fn what_a_file_says_of_itself_is_compared_with_what_is_read() {
         let without = [&whole[..chunk.start], &whole[chunk.end..]].concat();
         let twice = [&whole[..chunk.end], &whole[chunk.start..]].concat();
         for (bytes, is_more) in [(without, false), (twice, true)] {
-            let (came, said) = read(&bytes);
+            let (came, problems) = read(&bytes);
             assert!(came != messages && (came > messages) == is_more, "{came}");
             let words = format!("{came} messages were read, and the file says that it has {messages}");
-            assert!(said.len() == 1 && said[0].ends_with(&words), "{said:?}");
+            assert!(problems.len() == 1 && problems[0].ends_with(&words), "{problems:?}");
         }
-        let (came, said) = read(&[&whole[..], &whole[..]].concat());
+        let (came, problems) = read(&[&whole[..], &whole[..]].concat());
         let words = format!("damaged at byte {0}: {0} bytes behind the end", whole.len());
         assert!(
-            came == messages && said.len() == 1 && said[0].contains(&words),
-            "{said:?}"
+            came == messages && problems.len() == 1 && problems[0].contains(&words),
+            "{problems:?}"
         );
-        let (came, said) = read(&whole[..whole.len() - 1]);
-        let words = "the end, without the bytes that close a file behind its footer";
+        let (came, problems) = read(&whole[..whole.len() - 1]);
+        let words = "the closing bytes are missing behind the footer";
         assert!(
-            came == messages && said.len() == 1 && said[0].ends_with(words),
-            "{said:?}"
+            came == messages && problems.len() == 1 && problems[0].ends_with(words),
+            "{problems:?}"
         );
     }
 }
 
-/// 33 kB of zstd may be a message of 1 GB.
+/// A message of 1 GB may take 33 kB as zstd.
 #[test]
 fn what_is_too_large_is_refused_by_name_and_the_rest_comes() {
     let folder = Folder::in_memory();
@@ -478,20 +483,20 @@ fn what_is_too_large_is_refused_by_name_and_the_rest_comes() {
     let chunks: Vec<_> = records(&whole).into_iter().filter(|(op, _)| *op == CHUNK).collect();
     let in_chunk = messages / chunks.len() + 1;
 
-    // A chunk that says so, whatever it unpacks to.
+    // A chunk that gives a size over the limit, whatever it unpacks to.
     let mut bytes = whole.clone();
     let second = chunks[1].1.start;
     bytes[second + 16..second + 24].copy_from_slice(&((256u64 << 20) + 1).to_le_bytes());
     fs::write(&path, &bytes).unwrap();
-    let (came, said) = read_broken(&path);
+    let (came, problems) = read_broken(&path);
     assert!(came >= messages - in_chunk && came < messages, "{came}");
     let words = format!(
         "damaged at byte {}: a chunk of 268435457 bytes (allowed: 268435456); it is left out, with messages of /tensor",
         second - 9
     );
-    assert!(said.len() == 1 && said[0].ends_with(&words), "{said:?}");
+    assert!(problems.len() == 1 && problems[0].ends_with(&words), "{problems:?}");
 
-    // A record of the file, as a hole that takes no room.
+    // A record over the limit, as a hole in the file that takes no room.
     use std::io::{Seek, SeekFrom, Write};
     let bytes = compress(&whole, "lz4", lz4);
     let behind_header = records(&bytes)[0].1.end;
@@ -501,15 +506,15 @@ fn what_is_too_large_is_refused_by_name_and_the_rest_comes() {
     file.write_all(&(300u64 << 20).to_le_bytes()).unwrap();
     file.seek(SeekFrom::Current(300 << 20)).unwrap();
     file.write_all(&bytes[behind_header..]).unwrap();
-    let (came, said) = read_broken(&path);
+    let (came, problems) = read_broken(&path);
     assert_eq!(came, messages);
     assert!(
-        said[0].contains("a record of 314572800 bytes (allowed: 268435456); it is left out"),
-        "{said:?}"
+        problems[0].contains("a record of 314572800 bytes (allowed: 268435456); it is left out"),
+        "{problems:?}"
     );
 }
 
-/// A channel has one type, and its reader would take the bytes of the others for it.
+/// A channel has one type: a reader would take the bytes of other columns for it.
 #[test]
 fn a_message_of_other_columns_than_the_first_is_refused() {
     let folder = Folder::in_memory();
@@ -531,8 +536,8 @@ fn a_message_of_other_columns_than_the_first_is_refused() {
     }
     writer.append("t", &of(Dtype::Float64, Cells::Fixed(2), 3)).unwrap();
     writer.finish().unwrap();
-    let (came, said) = read_broken(&path);
-    assert_eq!((came, said), (2, vec![]));
+    let (came, problems) = read_broken(&path);
+    assert_eq!((came, problems), (2, vec![]));
 }
 
 #[test]
@@ -542,20 +547,20 @@ fn compressed_chunks_hold_the_same() {
     let path = folder.0.join("compressed.mcap");
     for (name, with) in [("lz4", lz4 as fn(&[u8]) -> Vec<u8>), ("zstd", zstd)] {
         fs::write(&path, compress(&whole, name, with)).unwrap();
-        let (came, said) = read_broken(&path);
-        assert_eq!((came, said.len()), (messages, 1), "{name}: {said:?}");
-        // A byte of compressed data.
+        let (came, problems) = read_broken(&path);
+        assert_eq!((came, problems.len()), (messages, 1), "{name}: {problems:?}");
+        // A wrong byte in the compressed data.
         let mut broken = compress(&whole, name, with);
         let chunk = records(&broken).into_iter().find(|(op, _)| *op == CHUNK).unwrap().1;
         broken[chunk.start + chunk.len() / 2] ^= 0x55;
         fs::write(&path, broken).unwrap();
-        let (came, said) = read_broken(&path);
-        assert!(came < messages && said.len() >= 2, "{name}: {said:?}");
+        let (came, problems) = read_broken(&path);
+        assert!(came < messages && problems.len() >= 2, "{name}: {problems:?}");
     }
 }
 
-/// Files as we write them, as others would (channels say nothing of us), compressed and not; without CRCs, so that what is
-/// in the chunks is looked at.
+/// Makes files as robocache writes them and as others do (without its metadata in channels), compressed and not. They have no
+/// CRCs, so that damaged chunks are read.
 fn seeds(folder: &Folder) -> Vec<Vec<u8>> {
     let path = folder.0.join("seed.mcap");
     let mut writer = Writer::create(&path).unwrap();
@@ -585,8 +590,8 @@ fn no_damage_makes_it_panic() {
     let path = folder.0.join("mutation.mcap");
     let seeds = seeds(&folder);
     fs::write(&path, &seeds[1]).unwrap();
-    let (came, said) = read_broken(&path);
-    assert!(came > 30, "{said:?}");
+    let (came, problems) = read_broken(&path);
+    assert!(came > 30, "{problems:?}");
     let mut random = Random(7);
     for round in 0..10_000 {
         let mut bytes = seeds[round % seeds.len()].clone();

@@ -1,4 +1,4 @@
-//! Messages of Arrow arrays and metadata: what is copied, what is noted, what is refused.
+//! Messages of Arrow arrays and metadata: what is copied, noted or refused.
 
 use arrow::array::{
     Array, ArrayRef, BooleanArray, DictionaryArray, DurationMicrosecondArray, FixedSizeListArray, Float32Array,
@@ -93,7 +93,7 @@ fn what_an_observation_says_and_what_nobody_knows_is_kept() {
             ("gain", &Value::Float(0.5)),
         ]
     );
-    // What is empty is there.
+    // Empty values are present.
     let parameters = [
         ("dtype", Value::String("float32".into())),
         ("epoch", Value::Integer(0)),
@@ -106,7 +106,7 @@ fn what_an_observation_says_and_what_nobody_knows_is_kept() {
     let mut keys: Vec<_> = keys.collect();
     keys.sort_by_key(|(key, _)| *key);
     assert_eq!(keys, parameters);
-    // Of another type they are the sender's own, and no error.
+    // Keys with another type are taken for the sender's own, not for errors.
     let parameters = [("epoch", Value::Float(1.5)), ("modalities", Value::Integer(3))];
     let own = parameters.iter().map(|(key, value)| (*key, value.as_ref()));
     message.header.read(own).unwrap();
@@ -201,7 +201,7 @@ fn a_null_is_a_value_that_is_not_there() {
     let message = read(&[], Float32Array::from(vec![Some(1.0), None, Some(3.0)])).unwrap();
     let values = floats_of(&message, "");
     assert!(values[0] == 1.0 && values[1].is_nan() && values[2] == 3.0);
-    // The second row of the struct is null, and so is a value of another.
+    // The second row of the struct is null, and so is a value in the third.
     let cloud = columns(
         vec![
             ("x", Arc::new(Float32Array::from(vec![1.0, 2.0, 3.0]))),
@@ -220,7 +220,7 @@ fn a_null_is_a_value_that_is_not_there() {
     let ring = message.column("ring").unwrap();
     assert_eq!((ring.dtype, ring.integers), (Dtype::Float64, Some(Dtype::UInt32)));
     assert!(floats_of(&message, "t")[0].is_nan() && floats_of(&message, "t")[1] == 2e6);
-    // Without nulls nothing changes, though there is a bitmap for them.
+    // An array without nulls stays as it is, though it has a bitmap for them.
     let message = read(&[], UInt32Array::from(vec![Some(7), None]).slice(0, 1)).unwrap();
     assert_eq!(
         (message.flat().unwrap().dtype(), message.columns()[0].integers),
@@ -267,11 +267,11 @@ fn times_are_nanoseconds_in_every_unit() {
     assert_eq!(int64("ns"), [5, i64::MAX, i64::MIN]);
     assert_eq!(int64("ms"), [5_000_000, -6_000_000, 7_000_000]);
     assert_eq!(int64("us"), [5000, 6000, 7000]);
-    assert_eq!(message.skipped()[0].reason, "a time in it is beyond int64 nanoseconds");
+    assert_eq!(message.skipped()[0].reason, "a time is beyond int64 nanoseconds");
     let list = message.column("list").unwrap();
     assert_eq!(list.offsets, [0, 2, 2, 3]);
     assert_eq!(floats_of(&message, "list")[2], -2e9);
-    // What is under a null is not a time.
+    // The value under a null is not a time.
     let hidden = TimestampMillisecondArray::new(vec![i64::MAX, 1].into(), Some(vec![false, true].into()));
     let message = read(&[], hidden).unwrap();
     assert_eq!(floats_of(&message, "")[1], 1e6);
@@ -312,7 +312,7 @@ fn lists_of_every_kind_are_columns() {
             (Cells::Ragged(4), &[0, 2, 2, 4][..]),
             "{name}"
         );
-        // Of several lists the integers stay, stamps to the last digit.
+        // Integers in several lists stay integers, so that stamps keep their last digit.
         assert_eq!(column.values().as_slice::<i64>()[..3], [1, 2, 3], "{name}");
         assert_eq!(column.null_rows, [1, 2], "{name}");
     }
@@ -344,7 +344,7 @@ fn text_is_copied_and_a_null_is_an_empty_one() {
     }
 }
 
-/// Operations that can't use it say so: it stays where it is.
+/// Text is copied if an operation takes whole messages.
 #[test]
 fn text_is_skipped_where_samples_or_clouds_are_wanted() {
     let x: ArrayRef = Arc::new(Float32Array::from(vec![1.0]));
@@ -407,11 +407,11 @@ fn what_the_metadata_says_of_the_form_must_agree() {
     );
     assert_eq!(
         refused(&[shape(&[2, 3]), stamps(&[1, 2, 3])]).unwrap(),
-        "metadata `shape` [2, 3] does not go with 3 `timestamps_ns` (allowed: 3 in its first place)"
+        "metadata `shape` [2, 3] does not fit `timestamps_ns` (allowed: 3 as the first dimension)"
     );
     assert_eq!(
         refused(&[shape(&[2, 3]), names("fields", &["x", "y"])]).unwrap(),
-        "metadata `shape` [2, 3] does not go with 2 `fields` (allowed: 2 in its last place)"
+        "metadata `shape` [2, 3] does not fit `fields` (allowed: 2 as the last dimension)"
     );
     assert_eq!(
         refused(&[stamps(&[1, 2]), list("valid", &[1, 1, 1])]).unwrap(),
@@ -421,7 +421,7 @@ fn what_the_metadata_says_of_the_form_must_agree() {
     assert!(
         refused(&[shape(&[7])])
             .unwrap()
-            .contains("`shape` [7] is 7 values, the payload has 6")
+            .contains("`shape` [7] needs 7 values, but the payload has 6")
     );
     assert!(refused(&[shape(&[1, i64::MAX, 4])]).is_some());
     let good = [
@@ -444,7 +444,7 @@ fn what_the_metadata_says_of_the_form_must_agree() {
     for parameters in good {
         assert_eq!(refused(&parameters), None, "{parameters:?}");
     }
-    // The shape of bits is that of their cells.
+    // The shape of a grid of bits counts cells.
     let bits = |bytes: usize| {
         let parameters = [shape(&[5, 2, 1]), list("grid_shape", &[5, 2, 1])];
         read(&parameters, arrow::array::UInt8Array::from(vec![0; bytes]))
@@ -460,13 +460,13 @@ fn what_cannot_be_read_is_said_in_full() {
         Err(error) => error.to_string(),
     };
     assert!(message(read(&[], StringArray::from(vec!["a"]))).contains("Arrow type Utf8 (allowed: arrays of floats"));
-    // A list is the column of a struct, and of numbers.
+    // A list is allowed as the column of a struct only, and of numbers only.
     let nested = ListArray::from_iter_primitive::<Int64Type, _, _>([Some(vec![Some(1)])]);
     assert!(message(read(&[], nested)).contains("Arrow type List(Int64) (allowed: arrays of floats"));
     let text = ("timestamp_ns", Value::String("17".into()));
     assert!(message(read(&[text], floats())).contains("a NumPy integer becomes text"));
     let shape = ("shape", Value::ListInt(vec![3]));
-    assert!(message(read(&[shape], floats())).contains("`shape` [3] is 3 values, the payload has 2"));
+    assert!(message(read(&[shape], floats())).contains("`shape` [3] needs 3 values, but the payload has 2"));
     let dtype = ("dtype", Value::String("float64".into()));
     assert!(message(read(&[dtype], floats())).contains("the payload is float32"));
 }

@@ -1,11 +1,11 @@
-//! Metadata keys stand in one place, and the declared types know them all.
+//! Metadata keys are spelled out in one place, and the declared types have all of them.
 
 use robocache::app::key;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Metadata keys that are names of other things, too: of keys of a configuration, of columns, of fields of the log. In the
-/// code they may stand as text, but not where metadata is looked up or made.
+/// Metadata keys that also name other things: keys of a configuration, columns, fields of the log. Code may spell them out,
+/// except where metadata is looked up or made.
 const OTHER_NAMES: [&str; 22] = [
     "channels",
     "device",
@@ -45,7 +45,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Lines of code of the Rust files under a folder: the file, the number and the text, without comments.
+/// Lists the lines of code of the Rust files under a folder: the file, the number and the text, without comments.
 fn lines(folder: &str) -> Vec<(String, usize, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
@@ -63,7 +63,7 @@ fn lines(folder: &str) -> Vec<(String, usize, String)> {
     lines
 }
 
-/// A product with a power of ten below one is not the nearest number: 200,000 ns are 0.19999999999999998 ms by it.
+/// Multiplying by a power of ten below one does not give the nearest number: 200,000 ns become 0.19999999999999998 ms.
 #[test]
 fn nanoseconds_are_divided_into_larger_units() {
     for (file, number, line) in ["src", "crates", "cli/src", "python/src"]
@@ -94,12 +94,12 @@ fn no_metadata_key_is_spelled_out() {
     }
 }
 
-/// The types that the manifests name say the same keys, with the same types, and no others.
+/// The types that the manifests name declare the same keys with the same types, and no others.
 #[test]
 fn the_declared_types_know_every_key() {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("types/robocache/v1.yml")).unwrap();
     let declared: serde_yaml::Value = serde_yaml::from_str(&text).unwrap();
-    let mut unsaid: Vec<&str> = key::all().map(|(key, _)| key).collect();
+    let mut undeclared: Vec<&str> = key::all().map(|(key, _)| key).collect();
     for (name, kind) in declared["types"].as_mapping().unwrap() {
         for entry in kind["metadata"].as_sequence().into_iter().flatten() {
             let (key, about) = (entry["key"].as_str().unwrap(), entry["description"].as_str().unwrap());
@@ -110,8 +110,8 @@ fn the_declared_types_know_every_key() {
                 types.split(" or ").any(|kind| kind == known),
                 "{name:?}: {key}: {about}"
             );
-            unsaid.retain(|name| *name != key);
+            undeclared.retain(|name| *name != key);
         }
     }
-    assert_eq!(unsaid, [] as [&str; 0], "keys that no type declares");
+    assert_eq!(undeclared, [] as [&str; 0], "keys that no type declares");
 }

@@ -1,4 +1,4 @@
-//! Every interpolation mode: held to SciPy's values, to the other operations, and to what is written down by hand.
+//! Every interpolation mode, compared with SciPy's values, with the other operations, and with values worked out by hand.
 
 use crate::common::random::Random;
 use crate::resample::cases::{self, Kind, Row, message, run};
@@ -15,7 +15,7 @@ fn placement() -> Placement {
     Placement::cpu("a test")
 }
 
-/// Values, validity and dropped samples of one trajectory.
+/// Resamples one trajectory. Returns the values, the validity and the number of dropped samples.
 fn resample<T: Kind>(config: &str, dim: usize, row: &Row) -> (Vec<T>, Vec<u8>, u64) {
     let config: ResampleConfig = serde_yaml::from_str(config).unwrap();
     let mut resampler = Resampler::new(&config, &placement()).unwrap();
@@ -83,7 +83,7 @@ fn distance(mode: &str, came: &[f64], expected: &[f64]) -> f64 {
     }
 }
 
-/// The largest distance from SciPy's of all cases of a mode, for values of that type.
+/// Returns the largest distance from SciPy's values in all cases of a mode, for values of type `T`.
 fn farthest<T: Kind + Into<f64>>(mode: &str) -> f64 {
     let mut farthest = 0.0f64;
     let mut compared = 0;
@@ -106,7 +106,7 @@ fn farthest<T: Kind + Into<f64>>(mode: &str) -> f64 {
 
 #[test]
 fn every_mode_gives_the_values_of_scipy() {
-    // Of float32 first, then of float64. What is not a rotation spans 20; the polynomial for slerp is good to 2e-7 of the share.
+    // Bounds for float32, then for float64. Values other than rotations span 20. The polynomial for slerp is accurate to 2e-7.
     let bounds = |mode| match mode {
         Interpolation::Angle => (2e-6, 1e-11),
         Interpolation::Slerp => (3e-7, 2e-7),
@@ -120,7 +120,7 @@ fn every_mode_gives_the_values_of_scipy() {
     }
 }
 
-/// True if the mode is plain; the others have oracles of their own.
+/// True if the mode is plain. The cases that all backends share cover the plain modes.
 fn is_plain(mode: Interpolation) -> bool {
     matches!(
         mode,
@@ -128,7 +128,7 @@ fn is_plain(mode: Interpolation) -> bool {
     )
 }
 
-/// A stream of random groups: its configuration but for the name, and its samples in order of time.
+/// A stream of random groups: its configuration without the name, and its samples in order of time.
 struct RandomStream {
     dim: usize,
     groups: String,
@@ -139,7 +139,7 @@ struct RandomStream {
 
 fn any_stream(r: &mut Random) -> RandomStream {
     let (mut dim, mut groups) = (0, String::from("groups: ["));
-    // One mode often, so that each is also the only one that a target waits for.
+    // Often there is one group, so that each mode is also the only one that a target waits for.
     for _ in 0..r.pick(&[1, 1, 2, 4]) {
         let mode = r.pick(&Interpolation::ALL);
         let (mode, width) = (mode.name(), mode.width().unwrap_or(r.pick(&[1, 2, 3])));
@@ -184,11 +184,11 @@ fn any_stream(r: &mut Random) -> RandomStream {
     }
 }
 
-/// A time, and of each modality what is valid and the bits of the values, row by row.
+/// Time of an observation, validity of each row and modality, and bits of the values, row by row.
 type Observation = (i64, Vec<i64>, Vec<u32>);
 
-/// Observations that fuse makes of the streams, each sample of which comes less than `reorder_ms` late, in any order of
-/// the streams.
+/// Fuses the streams in a random order of arrival, with each sample less than `reorder_ms` late. Checks that align makes the
+/// same values.
 fn fused(config: &AlignConfig, streams: &[RandomStream], r: &mut Random) -> Vec<Observation> {
     let mut queues = Vec::new();
     for (i, stream) in streams.iter().enumerate() {
@@ -232,7 +232,7 @@ fn fused(config: &AlignConfig, streams: &[RandomStream], r: &mut Random) -> Vec<
     observations
 }
 
-/// Holds what align makes of the next target to an observation of fuse.
+/// Compares the windows that align makes at the next target with an observation of fuse.
 fn aligned_is_fused(split: &mut Aligner, streams: &[RandomStream], (time, _, bits): &Observation) {
     let target = split.due().unwrap();
     assert_eq!(target.time_ns, *time);
@@ -250,8 +250,8 @@ fn aligned_is_fused(split: &mut Aligner, streams: &[RandomStream], (time, _, bit
     }
 }
 
-/// Whatever comes when, each value is that of the whole stream: so a replay gives what was live, and fuse and align what
-/// resample does.
+/// Each value equals the one made from the whole stream, in any order of arrival. So a replay gives what the live run gave, and
+/// fuse and align give what resample gives.
 #[test]
 fn every_value_of_a_stream_is_that_of_the_whole_of_it() {
     let mut compared = 0;
@@ -275,7 +275,7 @@ fn every_value_of_a_stream_is_that_of_the_whole_of_it() {
             .flat_map(|stream| &stream.samples)
             .map(|sample| sample.0)
             .max();
-        // Past the newest sample, `min_period_ms` makes due what a stream that is closed earlier does not.
+        // Past the newest sample, `min_period_ms` makes targets due, unless the stream was closed before.
         let until_newest = |seen: &[Observation]| -> Vec<Observation> {
             seen.iter().filter(|seen| Some(seen.0) <= newest).cloned().collect()
         };
@@ -337,7 +337,7 @@ fn an_angle_takes_the_shorter_way_and_is_wrapped_where_it_is_a_sample() {
         &one(angle, 1, &[0, 10], &[0.5, 0.5 + 4.0 * std::f64::consts::PI], 5),
         0.5,
     );
-    // A half turn goes the way of its sign, and pi stands for both of its ends.
+    // A half turn goes the way of its sign, and -pi is wrapped to pi.
     near(&one(angle, 1, &[0, 10], &[0.0, f64::from(pi)], 5), pi / 2.0);
     near(&one(angle, 1, &[0, 10], &[0.0, f64::from(-pi)], 5), -pi / 2.0);
     assert_eq!(one(angle, 1, &[0, 10], &[f64::from(-pi), 0.0], 0), [pi]);
@@ -399,7 +399,7 @@ fn a_sample_that_is_no_rotation_is_dropped_and_counted() {
     }
 }
 
-/// A full turn of a rotation vector is none, and its angle comes back in 0 to pi.
+/// A full turn of a rotation vector changes nothing, and the angle of the result is in 0 to pi.
 #[test]
 fn a_rotation_vector_goes_around() {
     let rotvec = "interpolation: rotvec";
@@ -410,7 +410,7 @@ fn a_rotation_vector_goes_around() {
     assert!((came[2] - 0.75).abs() < 1e-6, "{came:?}");
 }
 
-/// The sample after a gap is not a neighbour: the curve beside it is that of the stream without it.
+/// The sample after a gap is not a neighbour: the curve beside the gap is the same without it.
 #[test]
 fn a_neighbour_beyond_a_gap_bends_no_curve() {
     for mode in ["cubic", "pchip"] {
@@ -423,7 +423,7 @@ fn a_neighbour_beyond_a_gap_bends_no_curve() {
             one(&format!("interpolation: {mode}"), 1, &times, &values, 15),
             "{mode}"
         );
-        // Of two samples, the line.
+        // Two samples without neighbours give a line.
         assert_eq!(one(&limited, 1, &times, &values, 505), [450.0], "{mode}");
     }
 }
@@ -476,15 +476,15 @@ fn what_a_configuration_has_wrong_is_refused_by_its_key() {
         ),
         (
             "canonical: true",
-            "canonical: `linear` has no use for it (allowed with: slerp)",
+            "canonical: `linear` does not use this key (allowed with: slerp)",
         ),
         (
             "groups: [{ channels: [0, 4], interpolation: angle, order: xyzw }]",
-            "groups[0].order: `angle` has no use for it (allowed with: slerp)",
+            "groups[0].order: `angle` does not use this key (allowed with: slerp)",
         ),
         (
             "{ interpolation: pchip, max_age_ms: 5 }",
-            "max_age_ms: `pchip` has no use for it (allowed with it: max_gap_ms, extrapolate_ms)",
+            "max_age_ms: `pchip` does not use this key (allowed with it: max_gap_ms, extrapolate_ms)",
         ),
     ] {
         let config: ResampleConfig = serde_yaml::from_str(text).unwrap();
@@ -498,7 +498,7 @@ fn what_a_configuration_has_wrong_is_refused_by_its_key() {
         ),
         (
             "groups: [{ channels: [0, 2] }]",
-            "groups: they end at channel 2 (allowed in a batch with `dim` 3: 3)",
+            "groups: they end at channel 2, but the batch has `dim` 3 (needed: groups up to 3)",
         ),
     ] {
         let config: ResampleConfig = serde_yaml::from_str(text).unwrap();

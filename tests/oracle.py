@@ -1,4 +1,4 @@
-"""The meaning of the operations, computed slowly and from the whole recording at once. Nothing here is shared with the
+"""Reference results of the operations, computed slowly and from a whole recording at once. No code is shared with the
 engine."""
 
 import dataclasses
@@ -12,7 +12,7 @@ DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bf
 
 
 class Samples:
-    """The samples of one stream in time order: of two with the same time the later arrival, without those that are not finite."""
+    """The finite samples of one stream, in time order. Of two samples with the same time, the later arrival counts."""
 
     def __init__(self, stamps, values, latency_ns: int = 0):
         by_time = {}
@@ -23,7 +23,7 @@ class Samples:
         self.values = [np.asarray(by_time[time], np.float32) for time in self.times]
 
     def around(self, t: int) -> tuple[int | None, int | None]:
-        """The newest sample at or before t and the oldest after it, by index."""
+        """Indices of the newest sample at or before `t`, and of the oldest after it."""
         after = int(np.searchsorted(np.array(self.times, np.int64), t, side="right"))
         return (after - 1 if after > 0 else None), (after if after < len(self.times) else None)
 
@@ -113,7 +113,8 @@ def fuse(config: dict, streams: dict[str, tuple]) -> list[Observation]:
 
 @dataclasses.dataclass
 class Voxels:
-    """Occupied cells in cell order, and the values of each channel; of a mean also that of float64, and how far the two may be apart."""
+    """Occupied cells in cell order, and the values of each channel. `means` has the float64 mean of a channel, and how far the two
+    may be apart."""
 
     cells: np.ndarray
     channels: dict[str, np.ndarray]
@@ -133,7 +134,7 @@ def rotation(xyzw) -> np.ndarray:
 
 
 def move(xyz: list[np.ndarray], extrinsic: dict | None) -> list[np.ndarray]:
-    """Points in the grid's frame, float32."""
+    """Transforms points to the grid's frame, in float32."""
     x, y, z = (np.asarray(axis).astype(np.float32) for axis in xyz)
     if extrinsic is None:
         return [x, y, z]
@@ -143,7 +144,7 @@ def move(xyz: list[np.ndarray], extrinsic: dict | None) -> list[np.ndarray]:
 
 
 def bits_of_sum(config: dict, name: str, dtype: np.dtype) -> int:
-    """s, where values are summed as the integers nearest to value * 2^s, as the engine's documentation says."""
+    """Exponent s of the fixed-point sums: as the engine's documentation says, they add the integers nearest to value * 2^s."""
     if name in "xyz":
         axis = "xyz".index(name)
         low = np.float64(np.float32(config["origin_m"][axis]))
@@ -153,7 +154,7 @@ def bits_of_sum(config: dict, name: str, dtype: np.dtype) -> int:
 
 
 def is_usable(config: dict, name: str, values: np.ndarray) -> np.ndarray:
-    """The values that the channels of a field can take."""
+    """True for each value that the channels of a field can take."""
     with np.errstate(invalid="ignore", over="ignore"):
         if f"mean_{name}" in config["channels"]:
             return np.abs(values.astype(np.float64)) <= 2.0 ** (62 - bits_of_sum(config, name, values.dtype))

@@ -13,26 +13,29 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// Hands `a` on as `b`, on the device if there is one; a negative value with a shape that is not its own.
+/// Plugin that forwards `a` as `b`, on the device if there is one. A negative value gets a shape that contradicts it.
 struct Source;
 
-/// Two operations that take `b`, on this device or, without one, where it is made.
+/// Plugin of two operations that take `b` on the device `wanted` or, without it, where `b` is made.
 struct Takers {
     wanted: Option<Device>,
     log: Arc<Log>,
 }
 
-/// Messages that came to the takers, the number up to which they take them on the device, and those that came there.
+/// Messages that came to the takers.
 struct Log {
+    /// Place of the taker and value of each message.
     came: Mutex<Vec<(usize, f32)>>,
+    /// Number of messages up to which the takers want them on the device.
     most_on_device: usize,
+    /// Number of messages that came on the device.
     on_device: AtomicUsize,
 }
 
-struct Sending(Option<Gpu>);
+struct SourceOperation(Option<Gpu>);
 
-struct Taking {
-    place: usize,
+struct TakerOperation {
+    taker: usize,
     source: Option<Device>,
     wanted: Option<Device>,
     log: Arc<Log>,
@@ -48,7 +51,7 @@ impl Plugin for Source {
 
     fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
         let Empty {} = context.config()?;
-        let operation = Sending(context.placement().gpu().cloned());
+        let operation = SourceOperation(context.placement().gpu().cloned());
         context.add_operation(Registration {
             name: "source".into(),
             inputs: vec!["a".into()],
@@ -66,15 +69,15 @@ impl Plugin for Takers {
 
     fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
         let Empty {} = context.config()?;
-        for place in 0..2 {
-            let operation = Taking {
-                place,
+        for taker in 0..2 {
+            let operation = TakerOperation {
+                taker,
                 source: context.placement().gpu().map(Gpu::device),
                 wanted: self.wanted.or(context.placement().gpu().map(Gpu::device)),
                 log: self.log.clone(),
             };
             context.add_operation(Registration {
-                name: format!("taker {place}"),
+                name: format!("taker {taker}"),
                 inputs: vec!["b".into()],
                 outputs: Vec::new(),
                 operation: Box::new(operation),
@@ -84,7 +87,7 @@ impl Plugin for Takers {
     }
 }
 
-impl Operation for Sending {
+impl Operation for SourceOperation {
     fn input(&mut self, _: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
         let values = message.flat().ok_or("a struct")?;
         let mut header = Header::default();
@@ -100,7 +103,7 @@ impl Operation for Sending {
     }
 }
 
-impl Sending {
+impl SourceOperation {
     fn send(&self, bytes: &[u8], described: &Header, out: &mut Outbox<'_>) -> Result<(), Fault> {
         let Some(gpu) = self.0.as_ref().filter(|gpu| out.is_wanted_on_device(0, gpu)) else {
             out.send(0, &Layout::flat(Dtype::Float32, 1), |payload, header| {
@@ -126,9 +129,9 @@ impl Sending {
     }
 }
 
-impl Operation for Taking {
+impl Operation for TakerOperation {
     fn input(&mut self, input: usize, message: &Message, _: &mut Outbox<'_>) -> Result<(), Fault> {
-        // It lies where it is wanted, if it was made there.
+        // The message is on the device where it is wanted, if it was made there.
         let wanted = self.device_of_input(input).filter(|_| self.wanted == self.source);
         assert_eq!(message.data().gpu().map(Gpu::device), wanted);
         self.log
@@ -137,7 +140,7 @@ impl Operation for Taking {
         let mut on_host = Message::default();
         on_host.fetch(message)?;
         let value = on_host.flat().ok_or("a struct")?.as_slice::<f32>()[0];
-        self.log.came.lock().unwrap().push((self.place, value));
+        self.log.came.lock().unwrap().push((self.taker, value));
         Ok(())
     }
 
@@ -147,12 +150,12 @@ impl Operation for Taking {
     }
 }
 
-/// A dataflow that takes no odd values.
+/// A sink that refuses odd values.
 #[derive(Default)]
 struct Picky {
-    took: Vec<f32>,
+    accepted: Vec<f32>,
     memory: Message,
-    /// A device from which it says to take payloads, and can't: it has no memory there.
+    /// A device on which the sink says that it takes payloads, although it has no memory there.
     gpu: Option<Gpu>,
 }
 
@@ -168,7 +171,7 @@ impl Sink for Picky {
         if value % 2.0 != 0.0 {
             return Err("it is odd".into());
         }
-        self.took.push(value);
+        self.accepted.push(value);
         Ok(())
     }
 
@@ -177,7 +180,7 @@ impl Sink for Picky {
     }
 }
 
-/// A graph of the two plugins, if the device can be had.
+/// Builds a graph of the two plugins; `None` if there is no device.
 fn built(device: &str, wanted: Option<Device>, most_on_device: usize) -> Option<(Graph, Arc<Log>)> {
     if device != "cpu" {
         device_count(kind()).ok()?;
@@ -211,11 +214,11 @@ fn what_goes_wrong_with_one_taker_of_a_message_holds_up_no_other() {
         for value in [2.0, 3.0, -4.0, -5.0, 6.0] {
             graph.message(a, &sample(1, &[value]), &mut sink);
         }
-        // The dataflow looks at headers by itself.
-        assert_eq!(sink.took, [2.0, -4.0, 6.0], "{device}");
+        // The sink gets -4, too: the dataflow checks headers by itself.
+        assert_eq!(sink.accepted, [2.0, -4.0, 6.0], "{device}");
         let came = log.came.lock().unwrap();
         assert_eq!(*came, [2.0, 3.0, 6.0].map(both).as_flattened(), "{device}");
-        // 3 and -5 are not sent, -4 and -5 can't be taken.
+        // The sink refuses 3 and -5, and the takers can't take -4 and -5.
         assert_eq!(faults(&graph, "source: output `b`"), 4, "{device}");
         assert_eq!(faults(&graph, "source: input `a`"), 0, "{device}");
     }
@@ -238,7 +241,7 @@ fn what_is_on_its_way_when_its_taker_goes_back_to_the_host_is_brought_there() {
     assert!(graph.faults().all(|(_, count)| count == 0));
 }
 
-/// A ring that has no memory for it, say.
+/// The dataflow may have a ring without memory for the payload.
 #[test]
 fn what_the_dataflow_can_not_take_on_the_device_goes_by_the_host() {
     let Some((mut graph, log)) = built(kind().name(), None, usize::MAX) else {
@@ -252,7 +255,7 @@ fn what_the_dataflow_can_not_take_on_the_device_goes_by_the_host() {
     for value in [2.0, 4.0, 3.0] {
         graph.message(a, &sample(1, &[value]), &mut sink);
     }
-    assert_eq!(sink.took, [2.0, 4.0]);
+    assert_eq!(sink.accepted, [2.0, 4.0]);
     assert_eq!(*log.came.lock().unwrap(), [2.0, 4.0, 3.0].map(both).as_flattened());
     assert_eq!(log.on_device.load(Relaxed), 6);
 }
@@ -275,7 +278,7 @@ fn memory_of_one_vendor_is_not_handed_to_operations_on_another() {
     }
 }
 
-/// Takes grids on the device of the process if there is one, in two operations, and keeps their columns.
+/// Plugin of two operations that take grids, on the device of the process if there is one, and keep their columns.
 struct Holders(Grids);
 
 /// The place of a taker, whether the grid came on a device, and its columns.
@@ -284,8 +287,8 @@ type Grids = Arc<Mutex<Vec<(usize, bool, Columns)>>>;
 /// The bytes of each column by its name.
 type Columns = Vec<(String, Vec<u8>)>;
 
-struct Holding {
-    place: usize,
+struct HolderOperation {
+    taker: usize,
     device: Option<Device>,
     grids: Grids,
 }
@@ -297,14 +300,14 @@ impl Plugin for Holders {
 
     fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
         let Empty {} = context.config()?;
-        for place in 0..2 {
-            let operation = Holding {
-                place,
+        for taker in 0..2 {
+            let operation = HolderOperation {
+                taker,
                 device: context.placement().gpu().map(Gpu::device),
                 grids: self.0.clone(),
             };
             context.add_operation(Registration {
-                name: format!("holder {place}"),
+                name: format!("holder {taker}"),
                 inputs: vec!["voxels".into()],
                 outputs: Vec::new(),
                 operation: Box::new(operation),
@@ -321,13 +324,13 @@ fn columns_of(message: &Message) -> Columns {
         .collect()
 }
 
-impl Operation for Holding {
+impl Operation for HolderOperation {
     fn input(&mut self, _: usize, message: &Message, _: &mut Outbox<'_>) -> Result<(), Fault> {
         let mut on_host = Message::default();
         on_host.fetch(message)?;
         on_host.check()?;
         let is_on_device = message.data().gpu().is_some();
-        let came = (self.place, is_on_device, columns_of(&on_host));
+        let came = (self.taker, is_on_device, columns_of(&on_host));
         self.grids.lock().unwrap().push(came);
         Ok(())
     }
@@ -337,7 +340,7 @@ impl Operation for Holding {
     }
 }
 
-/// Grids of a moving cloud: those that two operations of the process took, and those that the dataflow got.
+/// Voxelizes clouds of falling size. Returns the grids that two operations took, and those that the dataflow got.
 fn grids(device: &str, layout: &str) -> (Grids, Vec<Columns>) {
     let channels = if layout == "bits" { "occupancy" } else { "count, mean_z" };
     let config = format!(

@@ -76,7 +76,7 @@ fn an_operation_runs_twice_under_names_of_its_own() {
     assert_eq!(faults(&graph, "wrist: input `force`"), 1);
 }
 
-/// A parameter with a name before it is that operation's alone.
+/// A parameter that begins with the name of an operation is for that operation alone.
 #[test]
 fn a_live_parameter_goes_to_the_operation_of_its_name() {
     let late = "rate_hz: 100, modalities: [
@@ -106,7 +106,7 @@ fn a_program_gives_its_plugins_their_configuration_and_needs_no_file() {
         .add_plugin(FusePlugin::new(config("fused")).with_name("again"));
     let graph = app.build(|_| true).unwrap();
     assert_eq!(names(&graph), (vec!["force"], vec!["fused", "again/fused"]));
-    // Beside a file they run whether it lists them or not.
+    // Plugins that a program configures run beside a file, whether it lists them or not.
     let text = format!("plugins: [fuse: {{ {} }}]", ONE.replace("force", "mine/fused"));
     let app = App::new()
         .with_config(file(&text))
@@ -174,7 +174,7 @@ fn what_is_said_of_an_input_s_payload_is_refused_by_its_key() {
         ),
         (
             fuse("from: {}"),
-            "fuse: modalities[0].from.columns: there is none, nor a `stamp`",
+            "fuse: modalities[0].from.columns: neither `columns` nor a `stamp` is given",
         ),
         (
             fuse("from: { columns: [a..b] }"),
@@ -201,7 +201,7 @@ fn what_is_said_of_an_input_s_payload_is_refused_by_its_key() {
                 "plugins: [fuse: {{ name: wrist, {ONE} }}, {}]",
                 fuse("from: { columns: [a] }")
             ),
-            "operations differ about where things stand in the messages of input `force` (needed: an input of its own",
+            "operations read the messages of input `force` in different ways (needed: an input of its own",
         ),
     ];
     for (text, wanted) in cases {
@@ -212,7 +212,7 @@ fn what_is_said_of_an_input_s_payload_is_refused_by_its_key() {
         let words = refused(graph(&text));
         assert!(words.contains(wanted), "{text}: {words}\nnot {wanted}");
     }
-    // What takes everything takes what another operation makes of it.
+    // Two operations may take the same samples of an input.
     let text = format!("plugins: [fuse: {{ name: wrist, {ONE} }}, fuse: {{ {ONE} }}]");
     let graph = graph(&text).unwrap();
     assert_eq!(
@@ -221,7 +221,7 @@ fn what_is_said_of_an_input_s_payload_is_refused_by_its_key() {
     );
 }
 
-/// Outputs of operations beside a recorder are recorded as those that a process of its own gets, and come behind what made them.
+/// The outputs are recorded as a recorder in a process of its own records them, and come after the messages that made them.
 #[test]
 fn a_recorder_takes_outputs_of_operations_beside_it() {
     let folder = Folder::new();
@@ -265,7 +265,7 @@ fn a_recorder_takes_outputs_of_operations_beside_it() {
     let counts: Vec<_> = rows.map(|row| (row.input.as_str(), row.messages)).collect();
     assert_eq!((counts[0], counts.len()), (("force", 50), 3));
     assert!(counts[1].1 > 30 && counts[1].1 == counts[2].1, "{counts:?}");
-    // fuse publishes its last when its input closes, and the recorder is closed behind it.
+    // fuse publishes its last observation when its input closes, before the recorder is closed.
     both.close_all(&mut sink);
     for (output, message) in sink.0.drain(..) {
         for name in [output.clone(), format!("wrist.{output}")] {
@@ -297,7 +297,7 @@ fn a_recorder_takes_outputs_of_operations_beside_it() {
     assert_eq!(read(&beside, Order::Stamp), read(&alone, Order::Stamp));
     let arrived = read(&beside, Order::Arrival);
     assert!(arrived.len() > 110, "{}", arrived.len());
-    // What made an observation due came before it.
+    // A message that made the first observation due came before it.
     let first_fused = arrived.iter().position(|(stream, ..)| stream == "fused").unwrap();
     assert!(arrived[..first_fused].iter().any(|(stream, ..)| stream == "force"));
 }

@@ -1,4 +1,4 @@
-//! Recordings: what goes in comes out, any Arrow reader can open them, and a torn file gives what was whole in it.
+//! Recordings: messages come back whole, any Arrow reader opens the files, and a torn file gives its whole messages.
 
 use crate::common::{Folder, read_all};
 use arrow::array::{Array, AsArray, Int64Array, ListArray, RecordBatch};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Name, type, form, bytes and offsets of a column.
 type Part = (String, Dtype, Cells, Vec<u8>, Vec<i32>);
 
-/// All of a message that a recording keeps.
+/// Everything of a message that a recording keeps.
 #[derive(Clone, Debug, PartialEq)]
 struct Content {
     stream: String,
@@ -37,7 +37,7 @@ fn content(stream: &str, message: &Message) -> Content {
                 .header
                 .iter()
                 .map(|(key, value)| (key.to_owned(), value.to_owned()));
-            // The stamp stands above, and the columns say of which type they are.
+            // The stamp has a field above, and the columns tell that they are bfloat16.
             let is_bfloat16 = |value: &Value| *value == Value::String("bfloat16".into());
             let is_said = |key: &str, value: &Value| key == "timestamp_ns" || key == "dtype" && is_bfloat16(value);
             let mut entries: Vec<_> = entries.filter(|(key, value)| !is_said(key, value)).collect();
@@ -73,7 +73,7 @@ fn floats(timestamp_ns: i64, values: &[f32]) -> Message {
     tensor(timestamp_ns, Dtype::Float32, bytemuck::cast_slice(values))
 }
 
-/// A cloud with a field of each kind of row.
+/// Makes a cloud with fields of each form: numbers, vectors of a fixed length, and lists.
 fn cloud(timestamp_ns: i64, points: usize) -> Message {
     let mut message = Message::default();
     message.header.timestamp_ns.set(timestamp_ns);
@@ -104,7 +104,7 @@ fn cloud(timestamp_ns: i64, points: usize) -> Message {
     message
 }
 
-/// Writes each message at its second, so that every one is due when the next but one comes.
+/// Writes the messages 300 ms apart, so that each batch is due when the next message but one comes.
 fn record(folder: &Path, messages: &[(&str, Message)]) -> Vec<Content> {
     let start = Instant::now();
     let mut writer = Writer::create(folder).unwrap();
@@ -124,7 +124,7 @@ fn read(folder: &Path) -> Result<Vec<Content>, ReadError> {
     error.map_or(Ok(contents), Err)
 }
 
-/// Messages before the first one that can't be read, and the error for that.
+/// Reads the messages before the first one that can't be read, and the error of that one.
 fn read_up_to(folder: &Path) -> Result<(Vec<Content>, Option<ReadError>), ReadError> {
     let mut reader = Reader::open(folder)?;
     let names: Vec<String> = reader.streams().map(str::to_owned).collect();
@@ -193,7 +193,7 @@ fn text_comes_back_as_it_was() {
         .schema();
     let texts = DataType::List(Field::new_list_field(DataType::Utf8, true).into());
     assert_eq!(*schema.field(1).data_type(), texts);
-    // The same name for bytes is another stream.
+    // A stream of text can't go on with bytes under the same name.
     let mut bytes = Message::default();
     bytes.rows = 1;
     for name in ["input", "level"] {
@@ -220,7 +220,7 @@ fn several_samples_and_what_is_said_of_them_come_back() {
             message.header.fields.set(&["x", "a \"b\"", "c, d"]);
             message.header.frame_id.set("tool0");
             message.header.dim.set(3);
-            // The first message decides which lists there are.
+            // The first message decides which lists the stream has.
             if i == 0 {
                 message.header.timestamps_ns.set([7]);
                 message.header.valid.set([1]);
@@ -290,7 +290,7 @@ fn after_every_batch_any_arrow_reader_opens_the_file() {
             assert_eq!(writer.due(), None);
         }
     }
-    // Large messages do not wait for their time.
+    // A large message is written at once.
     let before = rows();
     let large = floats(9999, &vec![0.5; 3 << 20]);
     writer.append("force", &large, start).unwrap();
@@ -426,7 +426,7 @@ fn a_message_that_does_not_fit_the_first_one_is_refused_and_the_recording_goes_o
     assert!(matches!(error, WriteError::Exists { .. }), "{error}");
 }
 
-/// A message of another kind of metadata each time: what is there, what it is, and of which type.
+/// Adds metadata that differs with each step: which keys there are, their values and their types.
 fn with_metadata(mut message: Message, step: usize) -> Message {
     let mut put = |key: &str, value| *message.header.other.set(key) = value;
     put("encoding", Value::String("rgb8".into()));
@@ -440,7 +440,7 @@ fn with_metadata(mut message: Message, step: usize) -> Message {
         5 => put("gain", Value::Timestamp(1_700_000_000_123_456_789)),
         _ => {}
     }
-    // Where a key has a field, another type is kept all the same.
+    // A key that the header has a field for is kept with another type, too.
     message.header.frame_id.clear();
     match step % 5 {
         0 => message.header.frame_id.set("map"),
@@ -521,7 +521,7 @@ fn what_is_the_same_in_every_message_is_in_the_schema_and_what_changes_in_a_colu
     assert_eq!(texts, [None, Some(r#"{"width": 2}"#), None]);
 }
 
-/// A batch of trajectories: several rows a message, of which each has another length.
+/// Makes a batch of trajectories: a message of several rows, each of another length.
 fn trajectories(timestamp_ns: i64, rows: usize) -> Message {
     let mut message = Message::default();
     message.header.timestamp_ns.set(timestamp_ns);
@@ -601,7 +601,7 @@ fn a_struct_s_fields_may_be_called_like_columns_of_a_recording() {
     columns.sort_unstable();
     columns.dedup();
     assert_eq!(columns.len(), names.len() + 4, "every column has a name of its own");
-    // One field alone is a struct all the same.
+    // A single named field is a struct, too.
     for name in names.into_iter().filter(|name| !name.is_empty()) {
         let folder = Folder::new();
         let mut message = Message::default();
@@ -745,7 +745,7 @@ fn what_is_wrong_with_a_recording_is_said_with_its_file() {
     check(&|_| (), &["no streams", "<output id>.arrow"]);
     check(
         &|f| fs::write(f.file("a"), "hello, world").unwrap(),
-        &["a.arrow: no Arrow IPC file"],
+        &["a.arrow: not an Arrow IPC file"],
     );
 
     let timestamp = || Field::new("timestamp_ns", DataType::Int64, true);
@@ -843,7 +843,7 @@ fn the_streams_that_can_be_opened_are_had_beside_those_that_can_not() {
     assert_eq!(reader.own_order(), Order::Stamp);
     let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
     assert!(
-        refused.len() == 1 && refused[0].contains("b.arrow: no Arrow IPC file"),
+        refused.len() == 1 && refused[0].contains("b.arrow: not an Arrow IPC file"),
         "{refused:?}"
     );
     assert!(Reader::open(&folder.0).is_err());
@@ -883,7 +883,7 @@ fn a_finished_file_with_a_damaged_batch_is_an_error_and_not_the_end() {
     assert!(error.contains("the footer has 2"), "{error}");
 }
 
-/// A process that is started again in the same run goes on, and all readers take what both wrote as one stream.
+/// A process that is started again in the same run adds a file, and all readers take the files as one stream.
 #[test]
 fn a_recording_is_gone_on_with_in_further_files() {
     let folder = Folder::new();
@@ -897,7 +897,7 @@ fn a_recording_is_gone_on_with_in_further_files() {
     for part in 0..3 {
         let mut writer = Writer::create_or_resume(&path, "run 7").unwrap().with_arrivals();
         for i in 0..4 {
-            // Each part has a first message of its own, and the last one another form.
+            // Each part has a frame of its own, and the last part another form, too.
             let frame = ["map", "odom", "base"][part as usize];
             let message = match part {
                 2 => cloud(part * 10 + i, 3),
@@ -908,7 +908,7 @@ fn a_recording_is_gone_on_with_in_further_files() {
         }
         if part == 1 {
             writer.append("arm.2", &named(15, "arm"), Instant::now()).unwrap();
-            // While it lives, nobody else records what it records.
+            // While a process records a stream, no other process may record it.
             let mut other = Writer::create_or_resume(&path, "run 7").unwrap();
             let busy = other.append("a", &named(0, "map"), Instant::now()).unwrap_err();
             assert!(
@@ -942,7 +942,7 @@ fn a_recording_is_gone_on_with_in_further_files() {
         }
         assert_eq!(came, written, "{order:?}");
     }
-    // In any order, too.
+    // `Indexed` reads the parts in any order, too.
     let mut indexed = Indexed::open(path.join("a.arrow")).unwrap();
     assert_eq!(indexed.timestamps_ns(), [0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23]);
     let mut message = Message::default();
@@ -968,7 +968,7 @@ fn a_recording_is_gone_on_with_in_further_files() {
     assert_eq!(indexed.timestamps_ns(), [0, 1, 2, 3, 20, 21, 22, 23, 10, 11, 12, 13]);
     assert_eq!(problems.iter().map(ToString::to_string).collect::<Vec<_>>(), said);
     fs::write(path.join("a.arrow"), fs::read(path.join("a.arrow.2")).unwrap()).unwrap();
-    // A part that is missing between others is told, whoever reads, and whoever goes on leaves its place empty.
+    // Each reader reports a part that is missing between others, and a recording that goes on does not take its place.
     fs::rename(path.join("a.arrow.3"), folder.0.join("aside")).unwrap();
     let missing = path.join("a.arrow.3").display().to_string();
     for (found, whole) in [
@@ -982,8 +982,9 @@ fn a_recording_is_gone_on_with_in_further_files() {
         ),
     ] {
         let problems: Vec<String> = found.unwrap().iter().map(|problem| problem.to_string()).collect();
-        let words =
-            format!("{missing}: not there, and later files of this stream are: what was recorded in it is missing");
+        let words = format!(
+            "{missing}: the file is missing, although later files of this stream exist: its messages can't be read"
+        );
         assert_eq!(problems.join("\n"), words);
         assert_eq!(whole.unwrap().to_string(), words);
     }
@@ -993,17 +994,16 @@ fn a_recording_is_gone_on_with_in_further_files() {
     assert!(path.join("a.arrow.5").exists());
     fs::remove_file(path.join("a.arrow.5")).unwrap();
     fs::rename(folder.0.join("aside"), path.join("a.arrow.3")).unwrap();
-    // Another run is refused, by name, and so is none.
+    // Resuming is refused for another run, by its name, and for a recording without a run.
     let refused = Writer::create_or_resume(&path, "run 8").err().unwrap().to_string();
-    for words in ["a.arrow exists", "of the run run 7", "{start}"] {
+    for words in ["a.arrow belongs to", "the run run 7", "{start}"] {
         assert!(refused.contains(words), "{refused}");
     }
     fs::remove_file(path.join(".run")).unwrap();
     let refused = Writer::create_or_resume(&path, "run 7").err().unwrap().to_string();
-    assert!(refused.contains("of no dataflow's run"), "{refused}");
+    assert!(refused.contains("a recording whose run is not known"), "{refused}");
 }
 
-/// Reports the damage that a crash did to a part, and reads the parts behind it.
 #[test]
 fn a_part_that_a_crash_cut_is_told_and_the_next_is_read() {
     let folder = Folder::new();
@@ -1028,7 +1028,7 @@ fn a_part_that_a_crash_cut_is_told_and_the_next_is_read() {
         let (came, mut said) = read_all(|message| reader.next_into(message), |_, message| message.timestamp_ns());
         said.extend(refused.iter().map(ToString::to_string));
         assert_eq!(came, [&[0, 1, 2][..3 - lost], &[10, 11, 12]].concat());
-        assert!(said.len() == 1 && said[0].contains("a.arrow: no "), "{said:?}");
+        assert!(said.len() == 1 && said[0].contains("a.arrow: no"), "{said:?}");
         let (indexed, problems) = Indexed::open_readable(folder.file("a")).unwrap();
         assert_eq!(indexed.timestamps_ns(), came);
         assert_eq!(problems.iter().map(ToString::to_string).collect::<Vec<_>>(), said);
@@ -1048,7 +1048,7 @@ fn what_is_whole_in_a_damaged_file_is_given_and_what_is_not_is_said() {
     }
     writer.finish().unwrap();
     let whole = fs::read(folder.file("a")).unwrap();
-    // The first is the schema, the others the batches.
+    // The first start is that of the schema, the others are those of the batches.
     let starts: Vec<_> = (0..whole.len() - 8)
         .step_by(8)
         .filter(|&at| whole[at..at + 4] == [0xff; 4] && whole[at + 4..at + 8] != [0; 4])
@@ -1074,7 +1074,7 @@ fn what_is_whole_in_a_damaged_file_is_given_and_what_is_not_is_said() {
             assert!(errors.len() == 1 && errors[0].contains(&at), "{errors:?}");
         }
     }
-    // The schema is in the footer, too.
+    // The footer has the schema, too.
     for damage in [0..1, 4..5, 8..9, 0..starts[1] - starts[0]] {
         let mut bytes = whole.clone();
         bytes[starts[0] + damage.start..starts[0] + damage.end].fill(0);
@@ -1082,7 +1082,7 @@ fn what_is_whole_in_a_damaged_file_is_given_and_what_is_not_is_said() {
         assert_eq!(came, (0..10).collect::<Vec<_>>(), "{damage:?}: {errors:?}");
         let used = "(expected: the schema; that of the footer is used)";
         assert!(errors.len() == 1 && errors[0].ends_with(used), "{damage:?}: {errors:?}");
-        // Without the footer nothing is left of the stream, and it is still one.
+        // Without the footer nothing of the stream can be read, but it is still listed.
         bytes.pop();
         let (came, errors) = drain(&bytes);
         assert!(
@@ -1090,14 +1090,14 @@ fn what_is_whole_in_a_damaged_file_is_given_and_what_is_not_is_said() {
             "{damage:?}: {errors:?}"
         );
     }
-    // A letter of a column's name at the start, which is whole in the footer.
+    // A wrong letter in the name of a column at the start: the footer has the right one.
     let name = whole.windows(12).position(|bytes| bytes == b"timestamp_ns").unwrap();
     let mut bytes = whole.clone();
     bytes[name] = b'u';
     let (came, errors) = drain(&bytes);
     assert_eq!(came, (0..10).collect::<Vec<_>>());
     assert!(
-        errors.len() == 1 && errors[0].contains("another schema than in the footer"),
+        errors.len() == 1 && errors[0].contains("a schema that differs from the schema in the footer"),
         "{errors:?}"
     );
     // Without the footer nobody knows where the next batch would be.
@@ -1112,7 +1112,7 @@ fn what_is_whole_in_a_damaged_file_is_given_and_what_is_not_is_said() {
     );
     assert_eq!(came, [0, 1, 2, 3]);
     assert!(errors.len() == 1 && errors[0].ends_with(&words), "{errors:?}");
-    // A footer that is damaged is as none.
+    // A damaged footer is ignored.
     let mut bytes = whole;
     let end = bytes.len();
     bytes[end - 30..end - 14].fill(0xff);
@@ -1148,7 +1148,7 @@ fn a_file_cut_off_anywhere_gives_what_was_whole_in_it() {
             fs::write(folder.file(stream), &whole[..len]).unwrap();
             let (came, error) = read_up_to(&folder.0).unwrap();
             assert_eq!(came, written[..came.len()], "{len} bytes");
-            // What the rest may have held is told, also where the cut is between two batches.
+            // A cut is reported even between two batches, as the rest may have held messages.
             let is_whole = len == whole.len();
             match error {
                 None => assert!(is_whole, "{len} bytes"),

@@ -1,4 +1,4 @@
-//! Replays a recording made beside fuse in one process in the order of arrival, and so to the same bytes.
+//! A recording made beside fuse in one process replays in the order of arrival, and so gives the same bytes.
 
 use crate::common::{Folder, MS, Recorder, Sent, input, sample};
 use robocache::app::{App, Config, Graph, plugins};
@@ -27,7 +27,7 @@ fn graph(plugins_text: &str, wired: &[&str]) -> Result<Graph, robocache::app::Ap
         .build(|output| output == "fused")
 }
 
-/// Messages of three streams in the order in which they come: each is late by a jitter of its own, some by a lot.
+/// Makes messages of three streams in order of arrival. Each is late by jitter, and some by a lot.
 fn arrivals() -> Vec<(&'static str, Message)> {
     let mut state = 3u64;
     let mut random = move |below: i64| {
@@ -49,7 +49,7 @@ fn arrivals() -> Vec<(&'static str, Message)> {
     all.into_iter().map(|(_, name, message)| (name, message)).collect()
 }
 
-/// The observations of operations beside a recorder, which get these messages one after the other.
+/// Records messages beside operations in one process. Returns the observations of the operations.
 fn recorded(folder: &Path, wired: &[&str], operations: &str, messages: Vec<(&str, Message)>) -> Vec<Sent> {
     let text = format!("\n  - record: {{ path: {} }}{operations}", folder.display());
     let mut graph = graph(&text, wired).unwrap();
@@ -82,7 +82,7 @@ fn replayed(folder: &Path, order: &str, operations: &str) -> Vec<Sent> {
     sink.take().into_iter().map(without_place).collect()
 }
 
-/// Without what says where and how fast it was computed.
+/// Removes the keys that tell where and how fast a message was computed.
 fn without_place(mut sent: Sent) -> Sent {
     for key in ["device", "compute_us", "device_bytes"] {
         sent.header.remove(key);
@@ -101,7 +101,7 @@ fn a_run_with_max_wait_replays_to_the_same_bytes() {
     for (i, (a, b)) in live.iter().zip(&by_arrival).enumerate() {
         assert_eq!(a, b, "observation {i}");
     }
-    // By their stamps nothing is late, and what was masked on the robot is there.
+    // In the order of stamps nothing is late, so that values that were masked on the robot are there.
     let by_stamp = replayed(&folder, "stamp", FUSE);
     let differ = live
         .iter()
@@ -114,8 +114,8 @@ fn a_run_with_max_wait_replays_to_the_same_bytes() {
     assert!(differ > 0);
 }
 
-/// A grid that nothing waits for is in an observation if its cloud came before it, in a replay, too: each message goes through
-/// all operations before the next one.
+/// A grid that nothing waits for is in an observation if its cloud came before. The replay gives the same, as each message goes
+/// through all operations before the next one.
 #[test]
 fn what_operations_make_of_a_message_comes_before_the_next_one() {
     const VOXELS_TO_FUSE: &str = "
@@ -158,7 +158,7 @@ fn arrivals_ascend_over_all_streams_and_are_optional() {
     let with = own.0.join("with");
     let mut writer = Writer::create(&with).unwrap().with_arrivals();
     let start = Instant::now();
-    // The stamps go the other way; within a stream the order of recording stays. Two messages come at once.
+    // The stamps descend, two messages come at once, and the order of recording stays within a stream.
     for (i, (name, after)) in [("b", 0), ("a", 0), ("b", 5), ("a", 3), ("c", 9)]
         .into_iter()
         .enumerate()

@@ -1,5 +1,5 @@
-//! Damaged recordings: no panic, no memory to speak of, and every error names its file. `ROBOCACHE_DAMAGED_FILES` says
-//! how many are tried.
+//! Damaged recordings cause no panic and take little memory, and every error names its file. `ROBOCACHE_DAMAGED_FILES` is the
+//! number of files that are tried.
 
 use crate::common::Folder;
 use crate::common::random::Random;
@@ -44,7 +44,7 @@ fn message(stream: &str, i: usize) -> Message {
     message
 }
 
-/// A whole file, and one as a process leaves it that is killed.
+/// Makes two files of each stream: a whole one, and one as a killed process leaves it.
 fn recordings(folder: &Path) -> Vec<(&'static str, Vec<u8>)> {
     let mut files = Vec::new();
     for stream in ["force", "lidar"] {
@@ -74,7 +74,7 @@ fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
         let mut any = |below: usize| (random.bits() % below.max(1) as u64) as usize;
         let (at, len) = (any(bytes.len()), 1 + any(300));
         match any(9) {
-            // Bits, of which many in what is said of the data.
+            // Wrong bits, many of them in metadata.
             0 | 1 => {
                 for _ in 0..1 + any(20) {
                     let at = any(bytes.len());
@@ -92,7 +92,7 @@ fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
                     *byte = any(256) as u8;
                 }
             }
-            // Words of a length, an offset, a marker.
+            // A wrong word in place of a length, an offset or a marker.
             5 => {
                 let word = [0, -1, i64::MAX, i64::MIN, 1 << 31, any(1 << 20) as i64, 0xffff_ffff][any(7)];
                 let (at, width) = (at & !3, 4 << any(2));
@@ -127,7 +127,7 @@ fn damaged_files_are_errors_or_less_and_take_no_memory() {
     static PANICS: AtomicUsize = AtomicUsize::new(0);
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // Those of Arrow are caught, and made errors.
+        // Panics of Arrow are caught, and become errors.
         if panic.location().is_some_and(|at| at.file().contains("/arrow-")) {
             PANICS.fetch_add(1, Relaxed);
             println!("{panic}");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const THIS: &str = "recording_killed::a_killed_recording_opens_and_lacks_no_more_than_its_last_second";
 const FOLDER: &str = "ROBOCACHE_TEST_RECORD_INTO";
-/// Most messages a second.
+/// Greatest rate of the messages, Hz.
 const RATE_HZ: u32 = 1000;
 
 fn now_ns() -> i64 {
@@ -25,13 +25,13 @@ fn taken(folder: &Path) -> u32 {
     let Ok(file) = File::open(folder.join("taken")) else {
         return 0;
     };
-    // It is there before anything is in it.
+    // The file exists before anything is written to it.
     file.read_exact_at(&mut bytes, 0)
         .map_or(0, |()| u32::from_le_bytes(bytes))
 }
 
-/// Records until it is killed: small messages at 1 kHz and large ones at 20 Hz, each stamped with the time it came and
-/// filled with its number. What it has taken, it says in a file.
+/// Records until the process is killed: small messages at 1 kHz and large ones at 20 Hz, each stamped with its time and filled
+/// with its number. The file `taken` has the number of messages so far.
 fn record_for_ever(folder: &Path) {
     let mut writer = Writer::create(folder.join("recording")).unwrap();
     let taken = File::create(folder.join("taken")).unwrap();
@@ -65,7 +65,7 @@ fn a_killed_recording_opens_and_lacks_no_more_than_its_last_second() {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        // Another moment of the half second between two batches each time, and of the writes in it.
+        // A random moment of the half second between two batches, and of the writes in it.
         let enough = 3 * RATE_HZ / 2 + now_ns() as u32 % (7 * RATE_HZ / 10);
         let deadline = Instant::now() + Duration::from_secs(120);
         while taken(&folder.0) < enough {
@@ -86,7 +86,7 @@ fn a_killed_recording_opens_and_lacks_no_more_than_its_last_second() {
             let stream = match reader.next_into(&mut message) {
                 Ok(Some(stream)) => stream,
                 Ok(None) => break,
-                // It was killed, maybe in a write.
+                // The process was killed, maybe during a write.
                 Err(ReadError::NotEnded { .. } | ReadError::Unfinished { .. }) => {
                     told += 1;
                     continue;
@@ -105,7 +105,7 @@ fn a_killed_recording_opens_and_lacks_no_more_than_its_last_second() {
             };
         }
         assert_eq!(told, 2, "each file tells that its recorder did not end");
-        // `next` is what the first message that is lost would have said.
+        // The number of the first lost message of each stream is in `next`.
         for (name, first) in names.iter().zip(next) {
             let lost = taken.saturating_sub(first);
             println!("round {round}: {name} lost what came among the last {lost} messages");

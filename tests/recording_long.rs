@@ -1,4 +1,4 @@
-//! The bytes that a recording of hours writes are in proportion to what it records: the system counts what a thread writes.
+//! A recording of hours writes bytes in proportion to its messages. The system counts the bytes that a thread writes.
 
 use crate::common::Folder;
 use robocache::device::Dtype;
@@ -36,14 +36,14 @@ fn eight_hours_write_little_more_than_the_file_and_can_be_read_at_any_moment() {
         }
         writer.tick(now + Duration::from_millis(500)).unwrap();
         if half_second.is_multiple_of(9973) {
-            // As a process leaves it that is killed here.
+            // Reads the file as a process leaves it that is killed here.
             let mut reader = Reader::open(&folder.0).unwrap();
             let mut count = 0;
             loop {
                 match reader.next_into(&mut message) {
                     Ok(Some(_)) => count += 1,
                     Ok(None) => break,
-                    // It has no end yet.
+                    // The recording has not ended yet.
                     Err(ReadError::Unfinished { left: 0, .. } | ReadError::NotEnded { .. }) => continue,
                     Err(error) => panic!("{error}"),
                 }

@@ -29,7 +29,7 @@ impl Robot {
     }
 }
 
-/// A request with a value of each type that metadata has, for a time in ms or for the newest.
+/// Makes a request with metadata of each type, for a time in ms or for the newest time.
 fn request(id: &str, ms: Option<i64>) -> Message {
     let mut message = sample(0, &[1.0]);
     message.header.timestamp_ns.clear();
@@ -149,14 +149,14 @@ fn whatever_form_a_request_has_it_gets_an_answer() {
     ));
     robot.comes("a", &sample(0, &[1.0, 2.0]));
     robot.comes("b", &sample(0, &[5.0]));
-    // A header that contradicts the payload is counted, and is not a matter to a request.
+    // A header that contradicts the payload is counted, but the request is answered.
     let mut contradicts = request("odd", None);
     contradicts.header.shape.set([3]);
     let sent = robot.comes("ask", &contradicts);
     answers(&sent[0], "odd");
     assert!(align::key::error.get(&sent[0].header).is_none());
     assert_eq!(faults(&robot.graph, "input `ask`"), 1);
-    // A time that is none.
+    // A timestamp that is not an integer.
     let mut soon = request("soon", None);
     *soon.header.other.set("timestamp_ns") = MetadataValue::String("soon".into());
     let sent = robot.comes("ask", &soon);
@@ -193,7 +193,7 @@ fn what_waits_when_all_closes_or_the_node_ends_is_answered() {
     robot.comes("ask", &request("in time", Some(0)));
     robot.comes("ask", &request("too new", Some(50)));
     robot.comes("ask", &request("behind it", None));
-    // The trigger's own end changes nothing.
+    // Closing the trigger's own input changes nothing.
     for name in ["ask", "b"] {
         robot
             .graph

@@ -1,4 +1,4 @@
-//! Resampling on the CPU: the cases that all backends share, and what a batch may be.
+//! Resampling on the CPU: the cases that all backends share, and the batches that are allowed.
 
 #[macro_use]
 #[path = "common/resample.rs"]
@@ -84,7 +84,7 @@ fn a_message_that_is_no_batch_is_refused_with_what_came_and_what_is_allowed() {
     check(
         refused(&message::<f32>(&[empty, good.clone(), good], 3)),
         &[
-            "`dim` is that of no row",
+            "`dim` fits no row",
             "row 1: 4 values for 2 timestamps",
             "2 times `dim` 3",
         ],
@@ -96,7 +96,7 @@ fn a_message_that_is_no_batch_is_refused_with_what_came_and_what_is_allowed() {
     );
 }
 
-/// Otherwise a message of a few bytes would be answered with gigabytes.
+/// A message of a few bytes would otherwise be answered with gigabytes.
 #[test]
 fn a_large_dim_that_no_sample_shows_is_refused() {
     let (empty, most) = (row(&[], &[], &[0]), 1 << 16);
@@ -111,7 +111,7 @@ fn a_large_dim_that_no_sample_shows_is_refused() {
     ] {
         let refused = Trajectories::from_message(&message).err().unwrap().to_string();
         let expected = format!(
-            "metadata `dim` is 536870912, and no row has samples of so many values: the lists hold {lists} (allowed \
+            "metadata `dim` is 536870912, but no row has samples with 536870912 values: the lists hold {lists} (allowed \
              without samples: up to 65536)"
         );
         assert_eq!(refused, expected);
@@ -126,7 +126,7 @@ fn a_large_dim_that_no_sample_shows_is_refused() {
     }
 }
 
-/// Large batches are checked by all cores, small ones by one.
+/// All cores check a large batch, one core a small batch.
 #[test]
 fn a_large_batch_is_read_as_its_rows_are() {
     const SAMPLES: i64 = 1 << 13;

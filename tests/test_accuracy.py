@@ -1,4 +1,4 @@
-"""Values as near to the truth and to SciPy's as docs/accuracy.md says: what `make accuracy` measures and writes there."""
+"""Interpolated values are as near to the truth and to SciPy's as docs/accuracy.md says; `make accuracy` writes its tables."""
 
 import accuracy
 import convert

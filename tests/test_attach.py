@@ -1,4 +1,4 @@
-"""Lidar to voxelize to fuse to a policy, each a node of its own or all in one: the same observations, each with the grid of its rows."""
+"""Lidar to voxelize to fuse, as separate nodes or in one: the same observations, each with the grids of its rows."""
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,7 @@ IMAGE = {"shape": [2, 3]}
 def steps() -> list[tuple]:
     rng = np.random.default_rng(5)
     sent = [send("image", np.full(6, 0, np.uint8), 0, **IMAGE)]
-    # Another shape, another type, and a struct: none of them is an image of this stream.
+    # Another shape, another type and a struct do not fit the first image of the stream.
     sent.append(send("image", np.zeros(4, np.uint8), 1 * MS, shape=[2, 2]))
     sent.append(send("image", np.zeros(6, np.float32), 2 * MS, **IMAGE))
     sent.append(send("image", pa.array([{"x": 1.0}]), 3 * MS))
@@ -81,7 +81,7 @@ def test_separate_nodes_and_a_chain_in_one_give_each_row_its_grid(flow):
         image = max(ms for ms in [0, *range(50, 1000, 100)] if ms * MS <= observation.stamp)
         assert (metadata["images.timestamps_ns"], metadata["images.shape"]) == ([image * MS], [1, 2, 3])
         assert row["images"][0].tolist() == [image // 10] * 6
-    # One grid was left out, of 700 ms: the row of 710 ms has none that is young enough.
+    # The cloud of 700 ms was left out, so the row of 710 ms has no grid that is young enough.
     assert any(-1 in np.reshape(m.metadata["grid_index"], (4, 2))[:, 0] for m in apart["fused"][10:])
     for node in ("fuse", "node"):
         assert "input `image`" in done.logs[node] and "as of the first message" in done.logs[node]

@@ -1,4 +1,4 @@
-"""A configuration that can't work: exit code 2 and the place, before the node joins the dataflow."""
+"""Configurations that can't work: a node exits with 2 and names the place, before it joins the dataflow."""
 
 import os
 import subprocess
@@ -51,7 +51,7 @@ group:
   inputs: [{ input: camera, min_period_ms: 28 }, { input: lidar }]
 """
 
-# node, its configuration, what is changed in it, and what the message must say
+# A node, its configuration, a change to it (old, new), and words that the message must have.
 CASES = [
     ("fuse", FUSE, ("window: 2", "windov: 2"), ["fuse", "windov", "window"]),
     ("fuse", FUSE, ("fuse:", "fuze:"), ["fuze", "fuse"]),

@@ -25,7 +25,7 @@ def floats(*values):
 
 
 def samples(force_ms, flags_ms, start: int = 0) -> tuple[list[tuple], dict]:
-    """Good messages in the order of their stamps, and what they say."""
+    """Good messages in the order of their stamps, and the stamps and values of each stream."""
     force = [(start + round(t * MS), np.array([t, -2 * t], np.float32)) for t in force_ms]
     flags = [(start + round(t * MS), np.array([t % 7], np.float32)) for t in flags_ms]
     steps = [send("force", v, t) for t, v in force] + [send("flags", v, t) for t, v in flags]
@@ -44,7 +44,7 @@ def check(got, wanted, epoch=0):
         assert message.values.tobytes() == observation.values.tobytes(), message.stamp
 
 
-# What is sent, and what the log must say of it.
+# A bad payload, its metadata, and words that the log must have.
 BAD = {
     "wrong length": (floats(1, 2, 3), {}, "a sample has 3 values, not 2"),
     "too short": (floats(1), {}, "a sample has 1 values, not 2"),
@@ -67,7 +67,7 @@ BAD = {
 
 
 def test_what_is_no_sample_changes_nothing_and_is_counted(flow):
-    """Each kind comes on an input of its own: lines of one input come once a second."""
+    """Each kind of bad message has an input of its own, since the log has at most one line a second for an input."""
     names = [f"force_{i}" for i in range(len(BAD))]
     config = {**FUSE, "modalities": [{"input": name, "dim": 2, "interpolation": "linear"} for name in names]}
     good, streams = samples(range(0, 600, 10), [])
@@ -107,10 +107,11 @@ def test_a_flood_of_bad_messages_is_counted_and_logged_once_a_second(flow):
 
 
 def test_stamps_that_go_backwards(flow):
-    """A little: sorted in, and counted if it is too late. By more than `reset_ms`: the grid starts anew."""
+    """Samples that go back a little are sorted in, and counted if they are too late. If they go back by more than `reset_ms`, the
+    grid starts anew."""
     start = 5000 * MS
     first, streams = samples([*range(1000, 1600, 10), 1598, 1605], range(1000, 1601, 20), start)
-    # The target at 1600 lies between 1598 and 1605, which come in the other order, and before the flags of 1600.
+    # The target at 1600 lies between the samples of 1598 and 1605. They come in reverse order, before the flags of 1600.
     *first, earlier, flags, later = first
     first += [later, earlier, flags]
     late = [send("force", floats(1, 1), start + (1200 + i) * MS) for i in range(1, 4)]
@@ -122,11 +123,10 @@ def test_stamps_that_go_backwards(flow):
     got = done.received("sink")
     epochs = [m.metadata["epoch"] for m in got]
     assert epochs == sorted(epochs)
-    # Both clocks went back, the one of `force` first.
     assert {*epochs} == {0, 2}, "both clocks went back, one after the other"
     check([m for m in got if m.metadata["epoch"] == 0], oracle.fuse(FUSE, streams))
     check([m for m in got if m.metadata["epoch"] > 0], oracle.fuse(FUSE, streams_2), epoch=epochs[-1])
-    # Three that came late, and the one with which `force` went back: the clock of `flags`, and so time, had not yet.
+    # Three late samples, and the first of `force` after it went back: the clock of `flags`, and so the grid's, had not gone back.
     assert got[-1].metadata["late_samples"] == 4
     assert "the clock jumped by" in done.logs["fuse"]
 
@@ -141,7 +141,7 @@ def test_a_message_without_a_stamp_gets_the_time_of_its_publication(flow):
     begun = time.time_ns()
     done = flow.run()
     got = done.received("sink")
-    # 40 messages 5 ms apart are at least 19 targets 10 ms apart.
+    # 40 messages 5 ms apart span at least 19 targets 10 ms apart.
     assert len(got) >= 19
     assert all(begun < m.stamp < time.time_ns() for m in got)
     warnings = [line for line in done.logs["fuse"].splitlines() if "no `timestamp_ns`" in line]
@@ -153,7 +153,7 @@ def test_a_node_upstream_dies_and_comes_back(flow):
     steps, streams = samples(range(0, 1000, 10), range(0, 1000, 20))
     force = [step for step in steps if step[1] == "force"]
     flags = [step for step in steps if step[1] == "flags"]
-    # dora restarts only what has an input.
+    # dora restarts only nodes that have an input.
     lives = {"inputs": {"tick": "dora/timer/millis/500"}, "restart_policy": "on-failure", "max_restarts": 3}
     flow.sender(force[:50] + [("die",)] + force[50:], name="left", **lives)
     flow.sender(flags, name="right")
@@ -213,7 +213,7 @@ def test_clouds_that_are_none_and_clouds_that_are_too_much(flow):
     ]
     steps = [cloud(1 * MS, **good[1])]
     steps += [bad[0][0], bad[1][0], pause, bad[2][0], pause, bad[3][0]]
-    # The last stamp goes back: a single input's grids follow it.
+    # The last stamp goes back: with a single input, the grid takes its stamp.
     steps += [cloud(2 * MS, **good[2]), cloud(3 * MS, **good[3]), cloud(4 * MS, **good[4]), cloud(-5 * MS, **good[5]), cloud(None, **good[5])]
     flow.sender(steps, shared_memory_pool_size="256MB")
     flow.robocache("voxelize", {"voxelize": VOXELIZE}, {"lidar": "sender/lidar"}, ["voxels"])

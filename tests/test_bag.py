@@ -1,4 +1,4 @@
-"""The commands of the README that go from a bag to a policy, as they stand there, on a bag of a few seconds."""
+"""Runs the commands of the README from a bag to a policy, as they stand there, on a bag of a few seconds."""
 
 import json
 import os
@@ -19,7 +19,7 @@ SECONDS = 3
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
-    """Runs every command in a folder that has what the checkout has, and keeps what each printed."""
+    """Runs every command in a copy of the checkout; gives the folder, the output of each, and the policy's report."""
     folder = checkout(tmp_path_factory.mktemp("bag"))
     section = (ROOT / "README.md").read_text().split("## From a bag to a policy", 1)[1].split("\n## ", 1)[0]
     commands = re.findall(r"^```sh\n(.*?)^```", section, re.MULTILINE | re.DOTALL)[0]
@@ -72,7 +72,7 @@ def test_a_bag_becomes_a_dataset(shown):
 
 def test_a_policy_runs_on_a_bag(shown):
     *_, report = shown
-    # A wait that runs out masks late samples, on a machine that is busy: their number does not matter here.
+    # On a busy machine, waits run out and late samples are masked: their number does not matter here.
     assert report["observations"] > 20 * SECONDS and report["actions"] > 0
     assert list(report["modalities"]) == ["camera_features", "joint_states", "wrench", "imu_data"]
     assert report["modalities"]["joint_states"]["valid_share"] > 0

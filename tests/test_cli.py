@@ -1,4 +1,4 @@
-"""The command `robocache` with dora: what `new` writes is valid, and runs."""
+"""The command `robocache` with dora: the dataflow that `new` writes is valid, and runs."""
 
 import contextlib
 import os
@@ -19,10 +19,10 @@ def run(*words: str | pathlib.Path, **options) -> subprocess.CompletedProcess:
 
 
 def pids(words: str) -> list[int]:
-    """The processes whose command line has these words."""
+    """The Python processes whose command line has these words."""
     found = []
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
-        # One may end meanwhile.
+        # A process may end meanwhile.
         with contextlib.suppress(OSError):
             line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             if words in line and "python" in line.split()[0]:
@@ -38,7 +38,7 @@ def test_what_new_writes_is_valid_and_runs(tmp_path):
     assert checked.returncode == 0, checked.stdout
     validated = run(DORA, "validate", "--strict-types", robot / "dataflow.yml")
     assert validated.returncode == 0, validated.stdout + validated.stderr
-    # Nodes start when they are let; then everything is valid.
+    # On a busy machine nodes start late; once all run, everything is valid.
     command = [DORA, "run", robot / "dataflow.yml"]
     with (tmp_path / "log").open("w") as log:
         dataflow = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)

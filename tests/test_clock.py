@@ -1,4 +1,4 @@
-"""A device with a clock of its own through dora: its stamps come out in host time."""
+"""robocache-clock in dataflows: stamps of a device with a clock of its own come out in host time."""
 
 import subprocess
 import time
@@ -12,7 +12,7 @@ DEVICE = 5_000 * MS
 
 
 def stepped(count: int, **metadata) -> list[tuple]:
-    """Messages every 10 ms by the device's clock, which began 5 s ago; how late the sender wakes is the jitter."""
+    """Messages every 10 ms by the device's clock, which began 5 s ago. Their jitter is how late the sender wakes."""
     return [step for i in range(count) for step in (("at", 0.01 * i), send("imu", np.float32([i, -i]), DEVICE + 10 * MS * i, **metadata))]
 
 
@@ -32,7 +32,7 @@ def test_a_device_comes_out_in_host_time(flow):
     assert (np.diff(stamps) > 0).all() and before < stamps[0] and stamps[-1] < after
     assert (stamps - device == [message.metadata["clock_offset_ns"] for message in got]).all()
     assert not locked[:200].any() and locked[205:].all()
-    # On the line, steps are those of the device's clock, but for skew and slew.
+    # Once the clock is locked, steps are those of the device's clock, but for skew and slew.
     steps = np.diff(stamps[locked == 1])[5:]
     assert abs(steps - 10 * MS).max() < 0.0035 * 10 * MS
     assert all(message.metadata["frame_id"] == "tool" for message in got)
@@ -49,11 +49,11 @@ def test_a_device_that_restarts_is_named_in_the_log(flow):
 
 
 def test_stamps_in_microseconds_are_no_good_state(flow):
-    """The log says it, and so does the row of the diagnostics as long as it is so."""
+    """The log reports the wrong unit, and `robocache top` shows it as long as it lasts."""
     def micro(ns: int) -> tuple:
         return send("imu", np.float32([1, 2]), (DEVICE + ns) // 1000)
 
-    # Until it was said; for minutes, if need be.
+    # Sends until `stop` exists, for minutes if need be.
     stop = flow.folder / "stop"
     steps = [step for i in range(12_000) for step in (("at", 0.02 * i), micro(20 * MS * i))]
     flow.sender([("up to", str(stop), steps)])
@@ -71,14 +71,14 @@ def test_stamps_in_microseconds_are_no_good_state(flow):
         wait_for(is_said, what="the state of the clock")
         stop.touch()
         done = wait()
-    before, _, pace = said[-1].partition("its stamps are not capture times: its stamps go on by ")
+    before, _, pace = said[-1].partition("its stamps are not capture times: its stamps advance by ")
     assert before == "warn clock: `imu`: ", said[-1]
     assert 0.0005 < float(pace.split()[0]) < 0.002, said[-1]
-    assert "ns in a nanosecond, so they are in microseconds (needed: `timestamp_ns` in ns" in done.logs["clock"]
+    assert "ns per nanosecond, so they are in microseconds (needed: `timestamp_ns` in ns" in done.logs["clock"]
 
 
 def test_beside_the_recorder_and_fuse_a_run_replays_to_the_same_bytes(flow, tmp_path):
-    """The clock before both, in one process; then the recording before fuse in one process, by arrival."""
+    """The clock runs before the recorder and fuse in one process; then a replay in order of arrival runs before fuse in one."""
     fuse = {
         "rate_hz": 50,
         "max_wait_ms": 20,
@@ -91,7 +91,7 @@ def test_beside_the_recorder_and_fuse_a_run_replays_to_the_same_bytes(flow, tmp_
     for i, step in enumerate(stepped(200)):
         steps.append(step)
         if i % 5 == 0:
-            # The other stream is late by more than the wait now and then.
+            # Now and then, the other stream is late by more than the wait.
             steps.append(("sleep", 0.03 if i % 25 == 0 else 0.0))
             steps.append(send("grip", np.float32([i]), "now"))
     flow.sender(steps)

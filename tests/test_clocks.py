@@ -16,7 +16,7 @@ MODALITIES = [
 
 
 def history(camera_clock=lambda i, stamp: stamp, force_clock=lambda i, stamp: stamp, camera_ends_s=SECONDS):
-    """The messages of a 30 Hz camera and a 200 Hz force sensor, as their clocks show it, in the order of the true time."""
+    """The messages of a 30 Hz camera and a 200 Hz force sensor, stamped by their own clocks, in the order of the true time."""
     camera = [(round(i * 1e9 / 30), "camera", i) for i in range(30 * camera_ends_s)]
     force = [(5 * MS * i + 1, "force", i) for i in range(200 * SECONDS)]
     clock = {"camera": camera_clock, "force": force_clock}
@@ -49,7 +49,7 @@ def test_with_max_wait_observations_go_on_whatever_the_clocks_do(flow, name):
     # The grid starts once the wait for the first samples is over, and ends 40 ms before the newest sample.
     assert len(stamps) >= 50 * SECONDS - 2 * 2 - 2, result.logs["fuse"]
     epochs = result.received("sink")[-1].metadata["epoch"]
-    # A stamp that is far ahead is aside and no jump; the next one goes back from there.
+    # A stamp that is far ahead puts its stream aside, which is not a jump; the next stamp goes back from there, which is one.
     jumps = {"one bad stamp": 1, "the rig is set back": 2}
     assert epochs == jumps.get(name, 0)
     assert result.logs["fuse"].count("the clock jumped") == epochs
@@ -58,7 +58,7 @@ def test_with_max_wait_observations_go_on_whatever_the_clocks_do(flow, name):
 
 
 def test_no_observations_are_never_silent(flow):
-    """The camera is dead and `max_wait_ms` null; then it speaks, two seconds before anything else."""
+    """The camera is silent and `max_wait_ms` is null; then the camera sends a stamp two seconds before all others."""
     force = [step for i in range(320) for step in (send("force", np.float32([1]), START + 10 * MS * i), ("sleep", 0.01))]
     camera = [send("camera", np.float32([1, 2]), START - 2_000 * MS)]
     flow.sender(force[:520] + camera + force[520:])

@@ -1,4 +1,4 @@
-"""Holds figures of a GPU against targets: benches/compare.py."""
+"""Tests of benches/compare.py, which compares figures of a GPU with targets."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ def row(config: str, backend: str, us: float, op: str = "resample", **more) -> d
 
 
 def cells_of(lines: list[str]) -> dict[str, list[str]]:
-    """The cells of each line, by the first one."""
+    """The cells of each line of a table, by its first cell."""
     split = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return {cells[0]: cells[1:] for cells in split}
 
@@ -89,7 +89,7 @@ def test_the_caption_says_whether_the_rows_are_of_one_run():
 def test_the_caption_says_how_far_the_sets_are_from_the_cache():
     machine = {"op": "machine", "config": "GPU", "date": "2026-11-22", "command": "make", "boot": "a", "l2_bytes": 60e6}
     rows = [row(ROOM, "cuda", 7.0, "voxelize", touched_bytes=4_000_000, sets=68)]
-    # These two are not meant to be.
+    # These two rows are not meant to exceed the cache, and do not count.
     rows += [row(f"{ROOM}, same grids", "cuda", 4.0, "voxelize", touched_bytes=4_000_000, sets=1)]
     rows += [row(BATCH, "torch eager", 300.0, touched_bytes=100_000, sets=256)]
     assert "touch at least 4.5 times the L2 cache" in compare.Figures([machine, *rows]).caption()

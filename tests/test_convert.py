@@ -41,7 +41,7 @@ def fields(table):
 
 @pytest.fixture(scope="module", params=[None, "lz4", "zstd"])
 def nav2(request, tmp_path_factory):
-    """A bag like nav2's, with the numbers that are in it."""
+    """Converts a bag like nav2's; gives the recording, the numbers in the bag by topic, and the report."""
     folder = tmp_path_factory.mktemp("nav2")
     made, messages, truth = bags.Made(), [], {}
 
@@ -206,7 +206,7 @@ def numbers(values) -> object:
 @pytest.mark.parametrize("compression", [None, "zstd"])
 @pytest.mark.parametrize("size", [3, 20_000])
 def test_messages_come_in_the_order_in_which_they_were_logged(tmp_path, compression, size):
-    """A bag of a writer with several threads: some chunks overlap, and one message stands far from its place."""
+    """Converts a bag of a writer with several threads: some chunks overlap, and one message stands far from its place."""
     random = np.random.default_rng(5)
     order = np.argsort(np.arange(300) + random.uniform(0, 12, 300) - 150 * (np.arange(300) == 250))
     messages = [
@@ -221,14 +221,14 @@ def test_messages_come_in_the_order_in_which_they_were_logged(tmp_path, compress
         assert [row[0] for row in rows(table)] == [message.data[0] for name, *_, message in by_time if name == f"/{topic}"]
     latest = np.maximum.accumulate([ns for *_, ns, _ in messages])
     late = sum(int(ns < before) for (*_, ns, _), before in zip(messages[1:], latest, strict=False))
-    assert f"{late} messages stand behind ones that were logged later: they were put in the order of log times" in told["notes"]
-    # As they are, nothing is said.
+    assert f"{late} messages stood behind messages that were logged later: they were sorted by log time" in told["notes"]
+    # For messages in order, there is no note.
     bags.write(tmp_path / "ordered", by_time, compression=compression)
     assert not any("logged" in note for note in convert(tmp_path / "ordered", tmp_path / "out2")["notes"])
 
 
 def test_a_bag_without_log_times_is_played_by_its_stamps(tmp_path):
-    """One topic after the other, as a converter of other software leaves it."""
+    """The bag holds one topic after the other, as converters of other software write it."""
     made = bags.Made()
     messages = [("/imu", "sensor_msgs/msg/Imu", 0, made.imu(START + i * 10_000_000)[0]) for i in range(300)]
     messages += [("/odom", "nav_msgs/msg/Odometry", 0, made.odometry(START + i * 20_000_000)[0]) for i in range(150)]
@@ -246,7 +246,7 @@ def test_a_bag_without_log_times_is_played_by_its_stamps(tmp_path):
 
 
 def test_nanoseconds_of_more_than_a_second_are_broken(tmp_path):
-    """A driver that writes all nanoseconds, and not those of its second."""
+    """A driver writes all nanoseconds since the start to `nanosec`, not those of its second."""
     made, messages = bags.Made(), []
     for i in range(300):
         at = START + i * 10_000_000
@@ -264,7 +264,7 @@ def test_nanoseconds_of_more_than_a_second_are_broken(tmp_path):
 @pytest.mark.parametrize("start", [0, 3, 1_700_000_000])
 @pytest.mark.parametrize(("unit", "ns"), [("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1)])
 def test_a_number_is_the_stamp_in_the_unit_next_to_its_publication(tmp_path, start, unit, ns):
-    """A robot whose log counts from 1970, or, as in simulation, from its start."""
+    """The clock of the robot's log counts from 1970 or, as in simulation, from the robot's start."""
     name, kind = "test_msgs/msg/Stamped", "float64"
     bags.CUSTOM_STORE.register(get_types_from_msg(f"{kind} timestamp\nfloat64 value\n", name))
     taken = [start * 10**9 + i * 20_000_000 for i in range(5, 50)]
@@ -277,7 +277,7 @@ def test_a_number_is_the_stamp_in_the_unit_next_to_its_publication(tmp_path, sta
 
 
 def test_a_stamp_of_0_is_a_time_where_a_clock_begins(tmp_path):
-    """A simulation that begins at 0; then one whose bag was logged by the clock of the wall."""
+    """A simulation begins at 0; then the same messages are logged by a wall clock."""
     made = bags.Made()
     imus = [made.imu(i * 5_000_000)[0] for i in range(50)]
     bags.write(tmp_path / "sim", [("/imu", "sensor_msgs/msg/Imu", i * 5_000_000 + 2_000_000, imu) for i, imu in enumerate(imus)])
@@ -291,7 +291,7 @@ def test_a_stamp_of_0_is_a_time_where_a_clock_begins(tmp_path):
 
 
 def test_the_unit_of_stamps_can_be_said(tmp_path):
-    """An option says it where log times of 0 tell none, and a configuration, for nodes."""
+    """An option gives the unit if log times of 0 do not tell it, and so does a configuration, as for nodes."""
     name = "test_msgs/msg/Stamped2"
     bags.CUSTOM_STORE.register(get_types_from_msg("uint64 timestamp\nfloat64 value\n", name))
     at = [5_000_000 + i * 20_000 for i in range(50)]
@@ -309,7 +309,7 @@ def test_the_unit_of_stamps_can_be_said(tmp_path):
     told = convert(tmp_path / "bag", tmp_path / "configured", "--config", config)
     assert stream(tmp_path / "configured", "it")["timestamp_ns"].to_pylist() == wanted
     assert not any("is the stamp" in note or "no stamp" in note for note in told["notes"]), told
-    # Where nothing of what is configured can be taken, the exit code says so.
+    # If no message can be taken as configured, the exit code is 2.
     config.write_text(config.read_text().replace("path: timestamp", "metadata: timestamp"))
     assert "none of its messages can be taken as the configuration says" in convert(tmp_path / "bag", tmp_path / "lost", "--config", config, code=2)
 
@@ -337,7 +337,7 @@ def test_no_loss_is_silent(tmp_path):
 
 
 def test_arrays_of_numbers_are_their_data(tmp_path):
-    """std_msgs/Float64MultiArray and its siblings: `data` under the name of the topic, whatever the layout says of it."""
+    """std_msgs/Float64MultiArray and its siblings become a stream of `data` with the topic's name, whatever their layout says."""
     types = {"Byte": np.uint8, "Float32": np.float32, "Float64": np.float64} | {f"{sign}Int{n}": np.dtype(f"{sign.lower()}int{n}").type for sign in ("", "U") for n in (8, 16, 32, 64)}
     messages, truth = [], {}
     for name, dtype in types.items():
@@ -359,7 +359,7 @@ def test_arrays_of_numbers_are_their_data(tmp_path):
 
 
 def opened(path):
-    """Messages that rosbags finds in a file: for each topic its (log time, message)s."""
+    """Messages that rosbags reads from a file: a list of (log time, message) for each topic."""
     from rosbags.highlevel import AnyReader
 
     found = {}
@@ -425,7 +425,7 @@ def test_a_bag_goes_out_and_comes_back_to_the_byte(nav2, tmp_path):
 
 
 def write_recording(folder, name, columns, metadata):
-    """A stream of one message, as docs/messages.md describes it."""
+    """Writes a stream of one message, as docs/messages.md describes it."""
     folder.mkdir(exist_ok=True)
     table = pyarrow.table({"timestamp_ns": pyarrow.array([START]), **{key: pyarrow.array([value]) for key, value in columns.items()}})
     table = table.replace_schema_metadata({"metadata": json.dumps(metadata)})
@@ -476,7 +476,7 @@ def test_a_table_keeps_every_digit_of_its_times(tmp_path):
 
 
 def test_tables_as_others_write_them(tmp_path):
-    """Remarks before the names, times in ISO 8601, what is missing, separators at the end, line breaks in quotes."""
+    """Remarks before the names, times in ISO 8601, missing values, separators at the end, line breaks in quotes."""
     path = tmp_path / "log.csv"
     path.write_text(
         "\ufeff# made by a logger\n# 2023\n\ntime,fx,label,fy,\n"
@@ -499,7 +499,7 @@ def test_tables_as_others_write_them(tmp_path):
     assert told["notes"] == [
         f"{path}: column `time` is the time, in ISO 8601",
         f"{path}: left out, as they hold text: `label`",
-        f"{path}: times that say no zone, and are taken for UTC: 1",
+        f"{path}: times without a zone, taken for UTC: 1",
         f"{path}: whole numbers that have more digits than float64 holds, and were rounded: 1",
     ]
     assert told["problems"] == [
@@ -514,12 +514,12 @@ def test_tables_as_others_write_them(tmp_path):
 @pytest.mark.parametrize(
     ("text", "names", "stamps"),
     [
-        # As NumPy writes names: in the last remark.
+        # NumPy writes names to the last remark.
         ("# a remark\n# t_s, x\n1.5,2\n", ["x"], [1_500 * MS]),
         ("# remarks, with commas\nt_s;x\n1.5;2\n", ["x"], [1_500 * MS]),
-        # As R and pandas write them: a first column without a name, which counts.
+        # R and pandas write a first column without a name, which numbers the rows.
         ('"","t_s","x"\n"0",1.5,2\n', ["", "x"], [1_500 * MS]),
-        # What the first row lacks, a later one tells.
+        # If the first value of a column is missing, a later one tells whether it is text.
         ("t_s,x,note\n1.5,NA,\n2.5,1,a\n", ["x"], [1_500 * MS, 2_500 * MS]),
         ("t_s,x\r1.5,2\r2.5,3\r", ["x"], [1_500 * MS, 2_500 * MS]),
     ],
@@ -539,11 +539,11 @@ def test_where_the_names_of_a_table_stand(tmp_path, text, names, stamps):
         ("1,2\n3,4\n", "numbers in the first line (allowed: the names of the columns)"),
         (",,\n", "no name in the first line"),
         ("t_s,x\n1,a\n", "no column of numbers beside the time"),
-        ("t,x\nsoon,1\n", "the unit of column `t` is not known, its first time being `soon`"),
+        ("t,x\nsoon,1\n", "the unit of column `t` is not known: its first time is `soon`"),
         # Nanoseconds since a start, which have as many digits as seconds since 1970.
         (
             "t,x\n5000000000,1\n5010000000,2\n",
-            "the unit of column `t` is not known, its first time being `5000000000`: in s since 1970 its rows are 10000000 s apart "
+            "the unit of column `t` is not known: its first time is `5000000000`: in s since 1970 its rows are 10000000 s apart "
             "(needed: the unit, as by `--unit us`: s, ms, us or ns)",
         ),
         ("x,y\n1,2\n", "no column of times among x, y (looked for: timestamp, time, stamp, t, ...)"),
@@ -567,7 +567,7 @@ def test_names_in_another_encoding_are_refused(tmp_path, text):
 
 
 def test_damaged_tables_are_read_or_refused(tmp_path):
-    """Whatever bytes are wrong, it ends in order, and rows that it does not touch are kept."""
+    """Whatever bytes are wrong, the command exits with 0, 1 or 2, and does not panic."""
     lines = ["# made by a logger", "time,x,label,y"]
     lines += [f'2023-11-14T22:13:{i % 60:02}Z,{i},"a\n{i}",{i / 7}' for i in range(50)]
     whole, chance = "\n".join(lines).encode(), np.random.default_rng(3)
@@ -604,7 +604,7 @@ def test_columns_of_a_table_become_streams(tmp_path):
 
 
 def test_a_folder_of_tables(tmp_path):
-    """Each is a stream: of those that would be one none is lost, and what is not read is named."""
+    """Each table becomes a stream. Two tables that would be one stream are refused, and a file that is not read is named."""
     tables = tmp_path / "tables"
     tables.mkdir()
     for name in ("left arm.csv", "RIGHT.CSV", "x.Tsv", "notes.txt"):
@@ -625,7 +625,7 @@ def test_a_folder_of_tables(tmp_path):
 
 @pytest.mark.parametrize("shift", [-8, 1, 8])
 def test_a_part_of_a_batch_that_is_elsewhere_is_no_data(tmp_path, shift):
-    """The bytes before the values, those between, and those of the part behind: numbers too, but others."""
+    """A shifted offset would read bytes before the values, between them, or of the next part: numbers too, but other ones."""
     folder, values = tmp_path / "recording", list(range(101))
     folder.mkdir()
     schema = pyarrow.schema({"timestamp_ns": pyarrow.int64(), "data": pyarrow.list_(pyarrow.uint8()), "shape": pyarrow.list_(pyarrow.int64())})
@@ -652,13 +652,13 @@ def test_columns_that_no_tensor_has_are_named(tmp_path):
         assert len(rows(stream(tmp_path / f"out{code}", "a"))) == 1
         info = json.loads(robocache("info", "--json", folder, code=code).stdout)
         for problems in (told["problems"], info["problems"]):
-            assert len(problems) == code and all("a.arrow: left out, as no tensor has them: columns `uimestamps_ns` (allowed: " in it for it in problems)
+            assert len(problems) == code and all("a.arrow: columns that a tensor does not have are left out: `uimestamps_ns` (allowed: " in it for it in problems)
 
 
 def test_tables_out(nav2, tmp_path):
     out, truth, _ = nav2
     told = convert(out, tmp_path / "tables", "--to", "csv", code=1)
-    # Each JPEG has as many bytes as it takes.
+    # JPEGs differ in their numbers of bytes.
     assert told["problems"] == ["stream `camera_compressed`: a row of 2 values, and the first has 1 values (allowed: the same)"]
     lines = (tmp_path / "tables" / "imu_data.csv").read_text().splitlines()
     assert lines[0].startswith("timestamp_ns,arrival_ns,linear_acceleration.x,")
@@ -686,7 +686,7 @@ def test_a_bag_of_several_files(tmp_path):
         bags.write(tmp_path / f"part_{i}", messages)
         (tmp_path / f"part_{i}" / f"part_{i}.mcap").rename(bag / f"bag_{i}.mcap")
     metadata = (tmp_path / "part_0" / "metadata.yaml").read_text()
-    # In the order of the list, which is not that of the names.
+    # The list of files has another order than their names, and counts.
     listed = "".join(f"\n  - bag_{i}.mcap" for i in (0, 2, 1))
     metadata = metadata.replace("message_count: 3", "message_count: 9")
     (bag / "metadata.yaml").write_text(metadata.replace("\n  - part_0.mcap", listed))
@@ -733,7 +733,7 @@ def test_what_can_not_be_taken_is_counted(tmp_path):
         "/lidar (sensor_msgs/msg/PointCloud2): of 1 messages 1 can't be taken, the first: no `x`: `fields` has range, y, z, intensity, ring, time",
         "/arm_joints: its stream is `arm_joints_2`, as `arm_joints` is another's",
     ]
-    # What has the fields of a PoseStamped, and in them others.
+    # This message has the fields of a PoseStamped, but other fields within them.
     (row,) = rows(stream(tmp_path / "out", "arm_joints_2"))
     p, q = pose.position, pose.orientation
     np.testing.assert_array_equal(row, [p.x, p.y, p.z, q.x, q.y, q.z, q.w, *covariance])
@@ -762,7 +762,7 @@ fuse:
 
 
 def test_a_cut_loses_little_as_batches_are_small(tmp_path):
-    """Batches are of less than a second, and of at most 1 MiB."""
+    """A batch holds at most a second, and at most 1 MiB."""
     folder = tmp_path / "recording"
     folder.mkdir()
     for name, count, step, dim in [("slow", 600, 100 * MS, 1), ("large", 200, 20 * MS, 25_000)]:
@@ -780,7 +780,7 @@ def test_a_cut_loses_little_as_batches_are_small(tmp_path):
         with pyarrow.ipc.open_file(path) as file:
             rows = [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
         assert max(rows) * bytes_each <= 1 << 20 and max(rows) * step <= 1000 * MS, rows
-        # And not smaller than that asks for.
+        # Batches are not smaller than these limits require.
         assert len(rows) <= 130, rows
         assert path.read_bytes() == (tmp_path / "again" / f"{name}.arrow").read_bytes()
 
@@ -811,7 +811,7 @@ def test_one_table_is_a_file(nav2, tmp_path):
     convert(tmp_path / "one", tmp_path / "x.csv")
     convert(tmp_path / "one", tmp_path / "tables", "--to", "csv")
     assert (tmp_path / "x.csv").read_bytes() == (tmp_path / "tables/imu_data.csv").read_bytes()
-    # What is found out on the way.
+    # The number of streams in a bag is found out only while it is converted.
     made = bags.Made()
     messages = [(f"/{name}", "sensor_msgs/msg/Imu", START, made.imu(START)[0]) for name in "ab"]
     bags.write(tmp_path / "bag", messages)
@@ -821,7 +821,7 @@ def test_one_table_is_a_file(nav2, tmp_path):
 
 
 def test_info_of_what_convert_reads(nav2, tmp_path):
-    """The same streams and figures as of the recording that `convert` makes of it."""
+    """`info` gives the same streams and figures for an MCAP file as for the recording that `convert` made it from."""
     out, _, _ = nav2
     convert(out, tmp_path / "out.mcap")
     of_recording = json.loads(robocache("info", "--json", out).stdout)
@@ -856,7 +856,7 @@ def test_names_of_topics_reach_no_terminal_as_they_are(tmp_path):
 
 
 def test_a_path_is_no_yaml(tmp_path):
-    """A dataset in a folder whose name ends the remark in which it stands."""
+    """The name of a dataset's folder has a line break, which would end the YAML comment that names the folder."""
     folder = tmp_path / "x\nplugins: []\n#"
     source = tmp_path / "recording"
     write_recording(source, "a", {"data": [0.5], "shape": [1]}, {})

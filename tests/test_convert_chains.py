@@ -30,7 +30,7 @@ def streams(tmp_path):
 
 
 def write(tmp_path, feature: str, code: int = 0, chains: str = CHAINS, config: str = CONFIG):
-    """Converts the recording with this feature in place of its action; the frames and what was said."""
+    """Converts the recording with this feature in place of its action; returns the features, the frames and the output."""
     file = tmp_path / "robot.yml"
     assert ACTION in config
     file.write_text(chains + config.replace(ACTION, feature))
@@ -49,7 +49,7 @@ def read(dataset: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def test_an_action_of_joints_and_a_gripper_becomes_a_pose_and_a_gripper(streams, tmp_path, chain):
-    """The pose stands where the two joints stood, and the gripper stays behind it."""
+    """The pose replaces the two joints, and the gripper stays behind it."""
     stamps, commands = streams["command"]
     features, frames, said = write(tmp_path, "- { name: action, stream: command, take: next, pose_of: { chain: arm, channels: [0, 2] } }")
     assert features["action"]["shape"] == [8] and features["action"]["dtype"] == "float32"
@@ -57,7 +57,7 @@ def test_an_action_of_joints_and_a_gripper_becomes_a_pose_and_a_gripper(streams,
     wanted = np.concatenate([chain.fk(commands[taken, :2].copy()), commands[taken, 2:]], axis=1)
     assert len(taken) > 190 and frames["action"].astype(np.float32).tobytes() == wanted.tobytes()
     assert "samples left out" not in said
-    # In front of the joints, too.
+    # A value in front of the joints stays, too.
     _, frames, _ = write(tmp_path, "- { name: action, stream: command, take: next, pose_of: { chain: arm, channels: [1, 3] } }")
     assert frames["action"].astype(np.float32).tobytes() == np.concatenate([commands[taken, :1], chain.fk(commands[taken, 1:].copy())], axis=1).tobytes()
 
@@ -95,7 +95,7 @@ def test_values_that_are_others_than_joints_are_told(streams, tmp_path):
 
 
 def test_joints_of_poses_follow_one_another(streams, tmp_path, chain):
-    """A pose out of reach has no action, which is told."""
+    """A pose out of reach has no action, and the output says so."""
     stamps = START + np.arange(400) * 10 * MS
     angles = np.stack([np.linspace(-1.5, 1.5, 400), np.linspace(0.4, 2.0, 400)], axis=1)
     poses = np.concatenate([chain.fk(angles), np.linspace(0, 0.04, 400)[:, None]], axis=1)
@@ -107,16 +107,16 @@ def test_joints_of_poses_follow_one_another(streams, tmp_path, chain):
     taken = (frames["robocache.target_ns"] - START) // (10 * MS)
     assert len(taken) > 190 and not set(taken) & {100, 101, 102}
     assert np.abs(chain.fk(frames["action"][:, :2].copy())[:, :3] - poses[taken, :3]).max() < 1e-6
-    # One posture is followed, whichever it is.
+    # The arm keeps to one posture, whichever it is.
     assert len(set(np.sign(frames["action"][:, 1]))) == 1
     assert (frames["action"][:, 2] == poses[taken, 7]).all()
-    assert "`action`: 3 samples left out, for which `joints_of` has nothing, such as row 0: no joints were found for its pose" in said
+    assert "`action`: 3 samples left out that `joints_of` could not convert, such as row 0: no joints were found for its pose" in said
 
 
 def test_a_dataset_of_poses_comes_back(streams, tmp_path):
     _, frames, _ = write(tmp_path, "- { name: action, stream: command, take: next, pose_of: { chain: arm, channels: [0, 2] } }")
     convert(tmp_path / "dataset", tmp_path / "back")
-    # Its stream has another name than that of the joints, so that no configuration takes it for these.
+    # The stream of poses has another name than the stream of joints, so that no configuration takes poses for joints.
     assert (tmp_path / "back/command_pose.arrow").is_file() and not (tmp_path / "back/command.arrow").exists()
     convert(tmp_path / "back", tmp_path / "again", "--to", "lerobot", "--config", tmp_path / "back/robocache.yml")
     assert (read(tmp_path / "again")["action"] == frames["action"]).all()
@@ -127,7 +127,7 @@ def test_a_dataset_of_poses_comes_back(streams, tmp_path):
     [
         ("name: action, stream: command, pose_of: { chain: amr, channels: [0, 2] }", "lerobot: features: `action`: pose_of.chain: `amr` is not one of `chains:`, did you mean `arm`? (there: arm)"),
         ("name: action, stream: command, pose_of: { chain: arm, channels: [0, 3] }", "lerobot: features: `action`: pose_of.channels: [0, 3] (allowed: [first, end] of 2 values)"),
-        ("name: action, stream: command, pose_of: { chain: arm, inverse: {} }", "`action`: pose_of.inverse: nothing of the entry has use for it"),
+        ("name: action, stream: command, pose_of: { chain: arm, inverse: {} }", "`action`: pose_of.inverse: no product of the entry uses it"),
         ("name: action, stream: command, joints_of: { chain: arm, inverse: { seeds: 0 } }", "`action`: joints_of.inverse.seeds: 0 (allowed: 1 to 4096)"),
         ("name: action, stream: command, pose_of: { chain: arm }, joints_of: { chain: arm }", "`action`: `pose_of` and `joints_of` (allowed: one of them)"),
         ("name: action, stream: command, pose_of: { chan: arm }", "unknown key `chan`"),
@@ -136,7 +136,7 @@ def test_a_dataset_of_poses_comes_back(streams, tmp_path):
         ("name: action, modalities: [arm], pose_of: { chain: arm }", "`pose_of` does not belong to observations, which have what the node gives the policy (allowed: a modality that `kinematics:` makes"),
         ("name: action, stream: command, pose_of: { chain: arm }", "3 values a sample (allowed: 2, shoulder, elbow; or `channels: [first, end]` of `pose_of` says which they are)"),
         ("name: action, stream: command, joints_of: { chain: arm }", "3 values a sample (allowed: 7, x y z qx qy qz qw; or"),
-        ("name: action, stream: gripper, pose_of: { chain: arm, channels: [0, 2] }", "1 values a sample (allowed: 2 or more, as `channels` says)"),
+        ("name: action, stream: gripper, pose_of: { chain: arm, channels: [0, 2] }", "a sample has 1 values (needed: 2 or more, because of `channels`)"),
         ("name: action, stream: done, pose_of: { chain: arm }", "the values are uint8 (allowed: float32, float64)"),
         ("name: action, stream: command, take: next, pose_of: { chain: arm, channels: [0, 2] }, names: [a, b, c]", "names: 3, and a sample has 8 values (allowed: as many)"),
     ],

@@ -63,7 +63,7 @@ def test_foxglove(tmp_path):
     assert pose.schema.metadata[b"frame_id"] == b"map"
     assert fields(pose)[:2] == ["pose.position.x", "pose.position.y"]
     np.testing.assert_array_equal(rows(pose), [[1.5, 0, 0, 0, 0, 0, 1], [2.5, 0, 0, *[math.nan] * 4]])
-    assert "/PoseInFrame (foxglove.PoseInFrame): numbers that are not there, for which NaN stands: 4, the first in `pose.orientation.x`" in told["notes"]
+    assert "/PoseInFrame (foxglove.PoseInFrame): missing numbers, replaced by NaN: 4, the first in `pose.orientation.x`" in told["notes"]
     for name, frame in [("FrameTransform.odom.base", b"odom"), ("FrameTransform.base.eye", b"base"), ("FrameTransforms.odom.base", b"odom")]:
         table = stream(out, name)
         assert table.schema.metadata[b"frame_id"] == frame
@@ -76,12 +76,12 @@ def test_foxglove(tmp_path):
         column = rows(cloud, name)[0]
         assert column.dtype == points[name].dtype
         np.testing.assert_array_equal(column, points[name])
-    # The second has no pose.
+    # The second cloud has no pose.
     np.testing.assert_array_equal(rows(stream(out, "PointCloud.pose")), [[0, 0, 0, 0, 0, 0, 1]])
 
 
 def any_value(field, chance):
-    """A value of a plain field, the edges of its type among them."""
+    """A random value of a plain field; limits of its type are among the values."""
     kind, pick = field.cpp_type, chance.random()
     if kind in (field.CPPTYPE_DOUBLE, field.CPPTYPE_FLOAT):
         value = chance.choice([0.0, -0.0, math.inf, math.nan, 1e300 if kind == field.CPPTYPE_DOUBLE else 1e30, chance.gauss(0, 10)])
@@ -120,11 +120,11 @@ def test_any_message(tmp_path, name, count=300):
     chance = random.Random(name)
     messages = [fill(foreign.type_of(name)(), chance) for _ in range(count)]
     data = [message.SerializeToString() for message in messages]
-    # What comes in two parts is one message, and what is not known is skipped: a group with a group in it.
+    # A message serialized twice in a row is one message. An unknown field between is skipped: a group with a group in it.
     unknown = bytes([0xFB, 0x3F, 0xFB, 0x3F, 0xF8, 0x3F, 1, 0xFC, 0x3F, 0xFC, 0x3F])
     data = [half + unknown + half if i % 3 == 0 else half for i, half in enumerate(data)]
     messages = [foreign.type_of(name).FromString(one) for one in data]
-    # More nanoseconds than a second has make a message a broken one.
+    # A message whose stamp has more nanoseconds than a second is broken.
     is_broken = [name == "odd.Odd" and not 0 <= message.header.stamp.nanos < SECOND for message in messages]
     out, told = converted(tmp_path, [("/any", "protobuf", foreign.schema(name))], [(0, one) for one in data], code=int(any(is_broken)))
     broken = [f"of {count} messages {sum(is_broken)} can't be read, the first: `header.stamp.nanos` is "] if any(is_broken) else []
@@ -173,7 +173,7 @@ def test_json(tmp_path):
         ("/wrong", "json", None),
     ]
     told = {"timestamp": {"sec": START // SECOND, "nsec": START % SECOND}, "frame_id": "map", "at": {"z": 3, "x": 1.5, "y": "NaN"}, "count": 2**53 + 1}
-    # What a parser that is not exact rounds otherwise.
+    # A number that an inexact parser rounds to another one.
     told["at"]["x"] = 0.30000000000000004e-5
     told |= {"is_on": True, "data": base64.b64encode(b"\x01\xff").decode(), "ranges": [1, None, 2.5], "tree": {"v": 1}}
     shown = {"stamp": (START + 9) / SECOND, "b": 1, "a": {"x.y": 2.5, "ok": True}, "name": "arm", "q": [0, 0, 0, 1], "grid": [[1], [2]], "none": [], "gone": None}
@@ -212,7 +212,7 @@ def test_json(tmp_path):
     assert [row.tolist() for row in rows(stream(out, "shown.q"))] == [[0, 0, 0, 1]] * 2
     for part in ("of 2 messages 1 have keys", "`more`", "`name` (text)", "`grid` (nested lists)", "`stamp` is the stamp, in s, in which it is next to the time of its publication"):
         assert part in notes, notes
-    # The first time that is near its publication shows the unit.
+    # The unit follows from the first time that is near its publication.
     assert stream(out, "late")["timestamp_ns"].to_pylist() == [START + 40_000_000, int(float(START))]
     assert [row.tolist() for row in rows(stream(out, "wrong"))] == [[1], [2]]
     assert told["problems"][0].startswith("/wrong (no schema): of 6 messages 4 can't be read, the first: `v`: a text (allowed: a number)")
@@ -255,7 +255,7 @@ def test_json_whose_messages_differ(tmp_path):
         (0, b"{}"),
         (1, b'{"a": 1, "b": 2, "a": 3, "c": {"d": 1, "d": 2}}'),
         (1, b'{"b": 1, "b": 5, "a": 4, "c": {"d": 3}}'),
-        # One field each, as dots stand between names.
+        # `e.f` is a key of its own, not a path, and becomes `e_f`, which comes twice.
         (1, b'{"a": 1, "b": 2, "c": {"d": 1}, "e.f": 1, "e_f": 2}'),
         (2, b'{"a": 1, "l": [1, 2]}'),
         (2, b'{"a": 9007199254740992, "l": [9007199254740993, 9007199254740994]}'),
@@ -293,7 +293,7 @@ def test_json_takes_the_numbers_that_float64_has(tmp_path):
     assert [row[0] for row in rows(table)] == [1, 2.0**64]
     assert [row.tolist() for row in rows(stream(out, "shown"))] == [[2.0**53], [2.0**64], [-2e3]]
     assert any("/shown (no schema): numbers beyond 2^53 that are rounded to float64: 2, the first in `v`" in note for note in told["notes"])
-    words = "/shown (no schema): of 4 messages 1 can't be read, the first: the number 1e400 (allowed: those within float64)"
+    words = "/shown (no schema): of 4 messages 1 can't be read, the first: the number 1e400 is beyond the range of float64"
     assert told["problems"] == [words]
 
 
@@ -325,7 +325,7 @@ def test_what_stands_beside_the_messages_is_named(tmp_path):
     beside += [record(12, text(name) + text(b"")) for name in (b"robot\x1b[31m", b"rosbag2", b"\xff")]
     foreign.write(tmp_path / "in.mcap", [("/a", "json", None)], [(0, START, START, b'{"v": 1}')])
     whole = (tmp_path / "in.mcap").read_bytes()
-    # Behind the header of the file.
+    # The offset behind the file's header.
     at = 8 + 9 + struct.unpack("<Q", whole[9:17])[0]
     (tmp_path / "in.mcap").write_bytes(whole[:at] + b"".join(beside) + whole[at:])
     told = convert(tmp_path / "in.mcap", tmp_path / "out")
@@ -335,7 +335,7 @@ def test_what_stands_beside_the_messages_is_named(tmp_path):
     many = b"".join(record(12, text(b"m") + text(b"")) for _ in range(30))
     (tmp_path / "in.mcap").write_bytes(whole[:at] + many + whole[at:])
     assert convert(tmp_path / "in.mcap", tmp_path / "many")["notes"][-1].endswith("metadata `m`, and 10 more")
-    # A schema whose number stands for none.
+    # A schema with the number 0, which stands for no schema.
     nothing = record(3, struct.pack("<H", 0) + text(b"X") + text(b"jsonschema") + text(b"{}"))
     (tmp_path / "in.mcap").write_bytes(whole[:at] + nothing + whole[at:])
     assert "a schema of the number 0" in convert(tmp_path / "in.mcap", tmp_path / "zero", code=1)["problems"][0]
@@ -347,4 +347,4 @@ def test_messages_without_chunks_come_in_the_order_in_which_they_were_logged(tmp
     told = convert(tmp_path / "in.mcap", tmp_path / "out")
     assert stream(tmp_path / "out", "it")["arrival_ns"].to_pylist() == sorted(logged)
     assert [row[0] for row in rows(stream(tmp_path / "out", "it"))] == [7, 1, 0, 2, 4, 5, 6, 3]
-    assert "5 messages stand behind ones that were logged later: they were put in the order of log times" in told["notes"]
+    assert "5 messages stood behind messages that were logged later: they were sorted by log time" in told["notes"]

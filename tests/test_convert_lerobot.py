@@ -28,7 +28,7 @@ def robot(tmp_path):
 
 
 def write(tmp_path, config: str | None = None, to: str = "lerobot", code: int = 0, name: str = "dataset"):
-    """Converts the recording; the dataset and what was said."""
+    """Converts the recording; returns the folder of the dataset, and the output."""
     file = tmp_path / "robot.yml"
     if config is not None:
         file.write_text(config)
@@ -55,7 +55,7 @@ def hugging(info: dict) -> datasets.Features:
 
 
 def load(dataset: pathlib.Path, tmp_path) -> tuple[dict, dict]:
-    """info.json, and the columns of all frames as arrays, by way of `datasets` and the features of info.json."""
+    """Loads info.json, and the columns of all frames as arrays, by `datasets` with the features of info.json."""
     info = json.loads((dataset / "meta/info.json").read_text())
     files = sorted(str(path) for path in dataset.glob("data/*/*.parquet"))
     loaded = datasets.Dataset.from_parquet(files, features=hugging(info), cache_dir=str(tmp_path / f"cache-{dataset.name}"))
@@ -155,7 +155,8 @@ def test_version_2_1_has_a_file_for_each_episode(robot, tmp_path):
 
 
 def test_a_dataset_and_its_recording_make_each_other(robot, tmp_path):
-    """Both versions give the recording whose configuration gives the dataset again; force comes back as it was recorded."""
+    """A dataset of either version converts to a recording whose configuration makes the same dataset again; force comes back as
+    it was recorded."""
     _, streams = robot
     dataset, _ = write(tmp_path)
     old, _ = write(tmp_path, to="lerobot-v2.1", name="old")
@@ -179,7 +180,7 @@ def test_a_dataset_and_its_recording_make_each_other(robot, tmp_path):
 
 
 def test_a_real_dataset_of_version_2_1_comes_back(data, tmp_path):
-    """Unitree G1, episode 2: the features as they were, byte for byte; the video is refused until it is left out."""
+    """Unitree G1, episode 2: the features come back byte for byte; the video is refused until it is left out."""
     source, dataset = data / "unitree_g1_episode", tmp_path / "g1"
     (dataset / "data/chunk-000").mkdir(parents=True)
     (dataset / "meta").mkdir()
@@ -203,7 +204,7 @@ def test_a_real_dataset_of_version_2_1_comes_back(data, tmp_path):
 
 
 def test_a_real_arm_comes_back(data, tmp_path):
-    """A screwdriving arm, each of whose samples is a frame, at its own irregular times; its camera tracker as windows."""
+    """Each sample of a screwdriving arm is a frame, at its irregular times; the samples of a camera tracker are in windows."""
     folder, recorded = data / "arm_wrench_vision_screwdriving", {}
     for name, file in (("arm", "sensor_data.csv"), ("tracker", "observation_data.csv")):
         with (folder / file).open() as text:
@@ -237,7 +238,7 @@ lerobot:
 
 
 def test_samples_that_are_targets_say_how_many_frames_a_second_has(tmp_path):
-    """A median: of a camera that loses frames, and whose clock is not quite that of a whole number."""
+    """The rate is a median: the camera loses frames, and its rate is not quite a whole number."""
     config = """
 fuse:
   rate_hz: 50
@@ -266,7 +267,7 @@ lerobot: { task: look }
 
 
 def test_samples_that_come_behind_their_frames_are_told(tmp_path):
-    """A command of 25 ms is recorded behind that of 45 ms: the frames of 30 and 40 ms, which it would be in, are written by then."""
+    """The command of 25 ms is recorded after that of 45 ms. By then the frames of 30 and 40 ms are written, which should have it."""
     stamps = START + np.arange(0, 100, 10) * MS
     write_stream(tmp_path / "recording", "a", stamps, np.zeros((10, 1), np.float32))
     times = START + np.array([5, 15, 45, 25, 55, 105]) * MS
@@ -282,11 +283,11 @@ lerobot:
     dataset, said = write(tmp_path, config)
     _, frames = load(dataset, tmp_path)
     assert frames["action"].ravel().tolist()[:3] == [0, 1, 1]
-    assert "`command`: 1 samples came behind frames that are later, which lack them" in said
+    assert "`command`: 1 samples came after later frames were written, which lack them" in said
 
 
 def test_what_is_refused_and_what_nobody_takes_is_told(tmp_path):
-    """The gripper has three values if the configuration says two, and nothing takes the lidar."""
+    """The gripper has three values where the configuration says two, and nothing takes the lidar."""
     stamps = START + np.arange(0, 1000, 10) * MS
     write_stream(tmp_path / "recording", "a", stamps, np.zeros((100, 1), np.float32))
     write_stream(tmp_path / "recording", "gripper", stamps, np.zeros((100, 3), np.float32))
@@ -305,7 +306,7 @@ lerobot:
 
 
 def test_what_is_not_valid_is_refused_held_or_filled(tmp_path):
-    """`b` is silent from 1 to 2 s of 3: frames are missing, or repeat its last value, or have 0."""
+    """`b` is silent from 1 s to 2 s of 3 s: these frames are left out, repeat its last value, or have 0."""
     a = START + np.arange(0, 3000, 10) * MS
     b = a[(a < START + 1000 * MS) | (a >= START + 2000 * MS)]
     write_stream(tmp_path / "recording", "a", a, np.arange(len(a), dtype=np.float32)[:, None])
@@ -503,7 +504,7 @@ def test_the_times_of_a_dataset_are_those_of_its_timestamps(robot, tmp_path, wha
 
 
 def test_a_clock_that_is_set_ends_an_episode(tmp_path):
-    """Both streams jump back by 10 s after a second: what follows is another episode, and a command of before is not taken for it."""
+    """Two streams jump back by 10 s after a second: the rest is another episode, which takes no command from before the jump."""
     stamps = START + np.concatenate([np.arange(0, 1000, 10), np.arange(-10_000, -9_000, 10)]) * MS
     for name in ("a", "command"):
         write_stream(tmp_path / "recording", name, stamps, np.arange(200, dtype=np.float32)[:, None])
@@ -526,11 +527,11 @@ def test_episodes_that_begin_too_late_are_told(robot, tmp_path):
     with pa.ipc.new_file(str(tmp_path / "recording/begin.arrow"), schema) as file:
         file.write_batch(pa.record_batch([pa.array(stamps[1:]), pa.array([stamps]), pa.array([[0, 1]])], schema))
     _, said = write(tmp_path)
-    assert "1 beginnings of episodes came behind frames that are later" in said
+    assert "1 beginnings of episodes came after later frames were written" in said
 
 
 def test_frames_with_a_nan_keep_their_place(tmp_path):
-    """A dataset of other software, some of whose frames have a NaN: all of its frames come back, with the bits that they had."""
+    """A dataset of other software has frames with a NaN: all of its frames come back, with the bits that they had."""
     source, count = tmp_path / "source", 40
     (source / "data/chunk-000").mkdir(parents=True)
     (source / "meta").mkdir()

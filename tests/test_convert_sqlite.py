@@ -1,4 +1,4 @@
-"""`robocache convert`, on bags in SQLite and on those that are compressed as a whole, value for value."""
+"""`robocache convert`, on bags in SQLite and on bags compressed by file or by message, value for value."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ from test_convert import MS, ROOT, convert, rows, stream
 
 
 def made(count=40, seed=1):
-    """Messages of several topics, and the numbers that are in them."""
+    """Messages of several topics, and the numbers in them."""
     made, messages, truth = bags.Made(seed), [], {}
     for i in range(count):
         ns = START + i * 25 * MS
@@ -50,11 +50,11 @@ def test_every_kind_of_bag(tmp_path, storage, compression):
     messages, truth = made()
     bags.write(tmp_path / "bag", messages, compression=compression, storage=storage)
     check(tmp_path / "out", truth, convert(tmp_path / "bag", tmp_path / "out"))
-    # One file alone.
+    # The bag's file alone.
     (path,) = (path for path in (tmp_path / "bag").iterdir() if path.suffix != ".yaml")
     assert path.suffix == (".zstd" if compression == "file" else {"mcap": ".mcap", "sqlite3": ".db3"}[storage])
     check(tmp_path / "alone", truth, convert(path, tmp_path / "alone"))
-    # What was recorded until the recorder died.
+    # Without `metadata.yaml`, as a recorder that died leaves the bag.
     (tmp_path / "bag/metadata.yaml").unlink()
     check(tmp_path / "rest", truth, convert(tmp_path / "bag", tmp_path / "rest"))
 
@@ -121,7 +121,7 @@ def test_another_version_of_a_type_is_refused(tmp_path):
 
 
 def test_a_bag_of_several_databases(tmp_path):
-    """In the order of their numbers, with and without `metadata.yaml`."""
+    """The databases are read in the order of their numbers, with and without `metadata.yaml`."""
     made, values = bags.Made(), []
     bag = tmp_path / "bag"
     bag.mkdir()
@@ -133,7 +133,7 @@ def test_a_bag_of_several_databases(tmp_path):
     convert(bag, tmp_path / "out")
     np.testing.assert_array_equal(rows(stream(tmp_path / "out", "imu")), values)
     metadata = (tmp_path / "part_0/metadata.yaml").read_text().replace("message_count: 1\n", "message_count: 11\n")
-    # The folder stood before the name once.
+    # Earlier versions of rosbag2 put the folder before the name.
     listed = "".join(f"\n  - bag/bag_{i}.db3" for i in range(11))
     (bag / "metadata.yaml").write_text(metadata.replace("\n  - part_0.db3", listed))
     convert(bag, tmp_path / "listed")
@@ -148,7 +148,7 @@ def test_a_bag_of_several_databases(tmp_path):
 
 
 def test_a_real_bag(data, tmp_path):
-    """A Velodyne's packets, which Humble recorded: a type that nothing describes."""
+    """Packets of a Velodyne, recorded by ROS 2 Humble, are of a type that nothing describes."""
     path = data / "velodyne_vlp16_4scans/packets_rosbag2.db3"
     why = "/velodyne_packets (velodyne_msgs/msg/VelodyneScan): 4 messages are left out: the bag does not describe its type"
     assert f"no message is converted: {why}" in convert(path, tmp_path / "out", code=2)
@@ -184,7 +184,7 @@ def test_reading_goes_on_behind_a_damaged_page(tmp_path):
     path = tmp_path / "bag/bag.db3"
     whole = bytearray(path.read_bytes())
     (page,) = struct.unpack(">H", whole[16:18])
-    # A leaf in the middle of the table, whose pages hold no name.
+    # A leaf page in the middle of the table of messages, which hold no names of topics.
     at = len(whole) // 2 // page * page
     while whole[at] != 0x0D:
         at += page
@@ -200,7 +200,7 @@ def test_reading_goes_on_behind_a_damaged_page(tmp_path):
 
 @pytest.mark.parametrize("is_read_only", [False, True])
 def test_what_a_log_beside_it_holds(tmp_path, is_read_only):
-    """A recorder that runs, or died: the newest messages are in `-wal`. Nothing is written beside a bag that is closed."""
+    """The newest messages are in `-wal` while a recorder runs, or after it died. Nothing is written beside a closed bag."""
     messages, truth = made(50)
     bags.write(tmp_path / "bag", messages, storage="sqlite3")
     path = tmp_path / "bag/bag.db3"
@@ -216,7 +216,7 @@ def test_what_a_log_beside_it_holds(tmp_path, is_read_only):
             convert(path, tmp_path / "out")
             assert len(rows(stream(tmp_path / "out", "imu"))) == 51
             return
-        # The folder of a medium that can't be written to.
+        # A read-only folder, as on a medium that can't be written to.
         copy = tmp_path / "copy"
         copy.mkdir()
         for name in ("bag.db3", "bag.db3-wal"):
@@ -247,7 +247,7 @@ def test_a_file_that_may_not_grow_is_told(tmp_path):
         command = f"ulimit -f 8; exec {ROOT / 'target/release/robocache'} convert {tmp_path / str(compression)} {tmp_path / 'out'}"
         done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, env={**os.environ, "TMPDIR": str(tmp_path)})
         assert done.returncode == 2 and "File too large" in done.stderr, (done.returncode, done.stderr)
-        words = f"file.db3.zstd: {tmp_path} can't hold what it unpacks to: File too large"
+        words = f"file.db3.zstd: the unpacked file can't be written to {tmp_path}: File too large"
         assert (words in done.stderr) == (compression == "file"), done.stderr
         assert not list(tmp_path.glob("robocache-*")) and not list(tmp_path.glob("out*"))
 
@@ -258,7 +258,7 @@ def test_a_database_that_is_locked_or_none(tmp_path):
     path = tmp_path / "bag/bag.db3"
     with contextlib.closing(sqlite3.connect(path)) as base:
         base.execute("BEGIN EXCLUSIVE")
-        assert "another program has it locked" in convert(path, tmp_path / "out", code=2)
+        assert "another program has locked it" in convert(path, tmp_path / "out", code=2)
     other = tmp_path / "other.db3"
     for script, words in [
         ("CREATE TABLE a(b)", "a database without a table `topics`"),
@@ -276,11 +276,11 @@ def test_a_database_that_is_locked_or_none(tmp_path):
     other.write_bytes(b"SQLite format 3\0")
     assert "file is not a database" in convert(other, tmp_path / "out", code=2)
     other.write_bytes(b"")
-    assert "no file of a bag" in convert(other, tmp_path / "out", code=2)
+    assert "not a file of a bag" in convert(other, tmp_path / "out", code=2)
 
 
 def test_little_that_unpacks_to_much_is_refused(tmp_path):
-    """Refuses a message and a file: 400 MB of zeros in 13 kB."""
+    """A message of 400 MB of zeros in 13 kB is refused, and the other messages are read."""
     messages, truth = made(3)
     bags.write(tmp_path / "bag", messages, storage="sqlite3")
     zeros = zstd.compress(bytes(400_000_000))
@@ -294,7 +294,7 @@ def test_little_that_unpacks_to_much_is_refused(tmp_path):
 
 @pytest.mark.parametrize("kind", ["sqlite3", "file", "message"])
 def test_damaged_bags_are_read_or_refused(tmp_path, kind, count=60):
-    """Whatever bytes are wrong, it ends in order, in little memory and time."""
+    """Whatever bytes are wrong, the command exits with 0, 1 or 2, within 4 GB of memory and a minute."""
     messages, _ = made(20)
     bags.write(tmp_path / "bag", messages, compression=None if kind == "sqlite3" else kind, storage="sqlite3")
     (path,) = (path for path in (tmp_path / "bag").iterdir() if path.suffix != ".yaml")

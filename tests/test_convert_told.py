@@ -28,7 +28,7 @@ def recording(folder):
 
 
 def bag(folder, kind, messages):
-    """A bag of a topic `/t`, 10 ms apart."""
+    """Writes a bag with messages of one topic, `/t`, 10 ms apart."""
     bags.write(folder, [("/t", kind, START + i * 10 * MS, message) for i, message in enumerate(messages)])
     return folder
 
@@ -56,7 +56,7 @@ def test_a_cell_may_be_of_any_length(tmp_path):
 
 
 def test_only_files_are_read(tmp_path):
-    """Who opens a pipe waits until somebody writes to it."""
+    """Pipes are refused, since opening one waits until somebody writes to it."""
     words = "(allowed: a file"
     for name in ("x.mcap", "x.csv"):
         os.mkfifo(tmp_path / name)

@@ -1,6 +1,6 @@
 """The CUDA backend in dataflows, on the driver of tests/emulator, which runs the kernels on the CPU (`make emulator`).
 
-With ROBOCACHE_TEST_GPU=1 the tests that need nothing of the emulator run on the machine's own GPU, and the others are skipped.
+With ROBOCACHE_TEST_GPU=1, tests that do not need the emulator run on the machine's own GPU, and the others are skipped.
 """
 
 import os
@@ -30,7 +30,7 @@ def need_emulator() -> None:
 
 
 def device(library: str = "emulator", **knobs) -> dict:
-    """The environment in which a node finds a device; knobs as in tests/emulator/README.md."""
+    """The environment in which a node finds a device; `knobs` are those of tests/emulator/README.md."""
     if library != "emulator" or knobs:
         need_emulator()
     if ON_GPU:
@@ -97,7 +97,7 @@ WORK = {
 
 
 def add(flow, name: str, work: str, keys: dict, environment: dict | None = None) -> None:
-    """A node of this name that does the work with these keys beside its section, and a sink for what it publishes."""
+    """Adds a node that does the work, with these keys beside its section, and a sink for its output."""
     kind, section, _, source, output = WORK[work]
     flow.robocache(kind, {**keys, **section}, {source: f"{work}_sender/{source}"}, [output], name=name)
     if environment:
@@ -106,7 +106,7 @@ def add(flow, name: str, work: str, keys: dict, environment: dict | None = None)
 
 
 def add_everywhere(flow, plugins: list, inputs: list[str], outputs: list[str], environment: dict) -> None:
-    """Nodes `cpu`, `cuda` and `auto` that run the same plugins there, and a sink for what each publishes."""
+    """Adds nodes `cpu`, `cuda` and `auto` that run the same plugins on these devices, and a sink for the outputs of each."""
     for name in ("cpu", "cuda", "auto"):
         wiring = {source: f"sender/{source}" for source in inputs}
         flow.robocache("node", {"device": name, "plugins": plugins}, wiring, outputs, name=name)
@@ -116,7 +116,7 @@ def add_everywhere(flow, plugins: list, inputs: list[str], outputs: list[str], e
 
 
 def check_same_but_device(a: list, b: list) -> None:
-    """The same messages bit for bit, wherever they were computed."""
+    """Checks that two lists hold the same messages bit for bit, but for the device in their metadata."""
     assert len(a) == len(b) > 0
     for one, other in zip(a, b, strict=True):
         one_said, other_said = ({k: v for k, v in said(m.metadata).items() if not k.startswith("device")} for m in (one, other))
@@ -166,7 +166,7 @@ def test_where_a_device_fails_auto_goes_on_on_the_cpu_and_loses_nothing(flow, wo
     got = done.received("auto_sink")
     check_same_but_device(done.received("cpu_sink"), got)
     assert devices(got)[0] == "cuda:0" and devices(got)[-1] == "cpu"
-    assert "going on on the CPU: cuda:0: " in done.logs["auto"]
+    assert "continues on the CPU: cuda:0: " in done.logs["auto"]
 
 
 @pytest.mark.parametrize("work", ["coo", "fuse", "resample"])
@@ -181,7 +181,7 @@ def test_where_a_device_that_was_asked_for_fails_the_node_ends_and_says_so(flow,
 
 
 def chain() -> dict:
-    """Grids as one modality beside force, which is aligned first: everything between them stays in the process."""
+    """Plugins that fuse grids, as one modality, with force, which is aligned first. Payloads between them stay in the process."""
     grid = voxelize("dense")["voxelize"] | {"shape": [16, 16, 8], "voxel_size_m": [0.8, 0.8, 0.8], "channels": ["count", "mean_z"]}
     force = {"input": "force", "dim": 96, "interpolation": "linear", "max_gap_ms": 8}
     aligned = {"rate_hz": 100, "fill_value": 0.5, "modalities": [force]}
@@ -205,7 +205,7 @@ def test_operations_of_one_process_hand_tensors_on_where_they_lie(flow, publishe
 
 
 def rig() -> list[tuple]:
-    """Clouds, and an arm with angles, a quaternion, a curve and a line, at odd times; a camera; a request for each frame."""
+    """Clouds, an arm with angles, a quaternion and two curves at odd times, a camera, and a request for each frame."""
     rng = np.random.default_rng(6)
     steps = clouds()
     for i in range(600):
@@ -256,7 +256,7 @@ def test_a_tensor_that_can_not_be_fetched_from_the_device_is_not_sent_twice(flow
     got = done.received("auto_sink")
     check_same_but_device(done.received("cpu_sink"), got)
     assert devices(got)[-1] == "cpu"
-    assert "going on on the CPU: cuda:0: " in done.logs["auto"]
+    assert "continues on the CPU: cuda:0: " in done.logs["auto"]
 
 
 def test_work_that_does_not_fit_the_memory_is_left_to_the_cpu(flow):

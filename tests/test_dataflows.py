@@ -1,4 +1,4 @@
-"""The check of dataflows and manifests itself: it must be able to fail."""
+"""Tests that the check of dataflows and manifests, tests/dataflows.py, can fail."""
 
 import pathlib
 

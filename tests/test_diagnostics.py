@@ -1,4 +1,4 @@
-"""Diagnostics of nodes in a dataflow: what is planted is in the row of its input, live, recorded and replayed."""
+"""Diagnostics of nodes in a dataflow: a planted fault is in the row of its input, live, recorded and replayed."""
 
 import json
 import resource
@@ -28,7 +28,7 @@ INPUTS = {name: f"sender/{name}" for name in ("good", "wild", "stops", "named")}
 
 
 def steps(seconds: float) -> list[tuple]:
-    """Four streams of 50 Hz by the clock of the host; what is wrong comes in the first second and a half."""
+    """Four streams of 50 Hz, stamped by the host's clock; the faults of `wild` and `stops` come in the first 1.5 s."""
     ones, found = np.ones(1, np.float32), []
     for i in range(int(seconds * 50)):
         ms = i * 20
@@ -36,7 +36,7 @@ def steps(seconds: float) -> list[tuple]:
         found.append(send("good", ones, "now"))
         if ms < 500:
             found.append(send("stops", ones, "now"))
-        # The selector finds nothing in these.
+        # The selector finds no `position` in these messages.
         found.append(send("named", pa.array([{"pos": 1.0}]), "now"))
         match ms:
             case 600:
@@ -80,7 +80,7 @@ def test_once_a_second_a_row_for_each_input(run):
         assert message.array.field("message").type == pa.string()
         levels = message.array.field("level").to_pylist()
         assert message.metadata["level"] == max(levels)
-    # The last one comes when the node ends. On a busy machine one may be late, and is not made up for.
+    # The last message comes when the node ends. On a busy machine a message may be late, and the next ones do not catch up.
     seconds = np.diff([message.stamp for message in got[:-1]]) * 1e-9
     assert len(got) >= 4 and seconds.min() > 0.9 and np.mean(seconds) < 1.5, seconds
     last = got[-1].metadata
@@ -92,7 +92,7 @@ def test_every_planted_fault_is_in_its_row(run):
     got = [rows(message) for message in of_fuse(run)]
     last = got[-1]
     good = last["good"]
-    # How fast it came at last is as its stamps say: a sender of 50 Hz on a busy machine may be slower.
+    # The rate must be that of the stamps: on a busy machine, a sender of 50 Hz may be slower.
     stamps = np.array([message.stamp for message in done.received("sink", "good")])
     rate_hz = (len(stamps) - 1) / ((of_fuse(run)[-1].stamp - stamps[0]) * 1e-9)
     assert abs(good["rate_hz"] / rate_hz - 1) < 0.2 and abs(good["period_p50_ns"] - np.median(np.diff(stamps))) < 4 * MS
@@ -107,9 +107,9 @@ def test_every_planted_fault_is_in_its_row(run):
     assert any("3 faults" in words or "not finite" in words or "not 2" in words for words in said["wild"]), said
     assert any("a clock jumped" in words for words in said["wild"] + said["good"]), said
     assert STALE in level["stops"] and any("nothing has come for" in words for words in said["stops"]), said
-    # At its end every input is closed.
+    # When the node ends, every input is closed.
     assert set(level["good"][:-1]) <= {OK, WARN} and level["good"][-1] == STALE, said
-    # A selector's fault is not a silence, here or in the log.
+    # Messages that the selector can't use are not reported as silence, here or in the log.
     named = last["named"]
     assert named["messages"] == 0 and named["faults"] > 200
     assert all(words.startswith("none of its messages can be used: ") and "`position`" in words for words in said["named"][:4]), said
@@ -125,7 +125,7 @@ def test_what_was_recorded_replays_as_it_was(run, tmp_path):
     got = flow.run().received("sink")
     assert len(got) == len(sent)
     for a, b in zip(sent, got, strict=True):
-        # A NaN equals none.
+        # Compared as text, since NaN does not equal NaN.
         assert str(a.array.to_pylist()) == str(b.array.to_pylist()) and a.array.type.field("input").type == b.array.type.field("input").type
         assert said(a.metadata) == said(b.metadata)
 
@@ -212,7 +212,7 @@ def test_a_folder_that_can_not_be_written_is_refused(flow):
 
 
 def test_columns_of_text_go_through_the_nodes_as_they_are(flow):
-    """Through a group and a clock; a null is an empty text there, and said."""
+    """Text goes through a group and a clock unchanged; a null becomes an empty text, and the log says so."""
     texts = pa.array(["zwölf", "", "b"])
     whole = pa.StructArray.from_arrays([texts, pa.array([1, 2, 3])], ["label", "count"])
     torn = pa.StructArray.from_arrays([pa.array(["a", None, "b"]), pa.array([1, 2, 3])], ["label", "count"])
@@ -230,7 +230,7 @@ def test_columns_of_text_go_through_the_nodes_as_they_are(flow):
 
 
 def sick(kind: str) -> tuple[dict, list[tuple], str]:
-    """A configuration, what is sent so long after the start, and the words that log, diagnostics and `top` share."""
+    """A configuration, functions that make a step from the ns since the start, and words that log, diagnostics and `top` share."""
     fuse = {"rate_hz": 50, "modalities": [{"input": name, "dim": 1, "interpolation": "previous"} for name in ("good", "bad")]}
     grid = {"origin_m": [-2, -2, -1], "voxel_size_m": [0.5, 0.5, 0.5], "shape": [8, 8, 4], "channels": ["occupancy"], "layout": "bits"}
     one = np.ones(1, np.float32)
@@ -257,7 +257,7 @@ def test_log_diagnostics_and_top_say_the_same(flow, kind):
     config, streams, words = sick(kind)
     (plugin,) = config
     steps = [step for i in range(6000) for step in [("at", i / 40), *(make(i * 25 * MS) for _, make in streams)]]
-    # Until it was said; for minutes, if need be.
+    # Sends until `stop` exists, for minutes if need be.
     stop = flow.folder / "stop"
     flow.sender([("up to", str(stop), steps)])
     status = flow.folder / "status"
@@ -271,7 +271,7 @@ def test_log_diagnostics_and_top_say_the_same(flow, kind):
         done = subprocess.run(command, timeout=180, capture_output=True, text=True)
         if done.returncode in (0, 1) and words in " ".join(done.stdout.split()):
             said.append((done.returncode, done.stdout))
-        # The log may have said something else first, and says it again after a while.
+        # The log may report something else first, and repeats its lines after a while.
         logs = flow.folder.glob(f"out/*/log_{plugin}.jsonl")
         return bool(said) and any(words in path.read_text() for path in logs)
 
@@ -282,7 +282,7 @@ def test_log_diagnostics_and_top_say_the_same(flow, kind):
     code, text = said[0]
     level = WARN if plugin == "voxelize" else ERROR
     assert code == (level == ERROR) and max(len(line) for line in text.split("\n\n")[0].splitlines()) <= 80, text
-    # First what is wrong, and with which input.
+    # The fault comes first, with its input.
     assert text.startswith(f"{'error' if level == ERROR else 'warn '}  {plugin}: `bad`: "), text
     messages = done.received("sink")
     assert any(words in rows(m)["bad"]["message"] and rows(m)["bad"]["level"] == level for m in messages), [rows(m)["bad"] for m in messages]

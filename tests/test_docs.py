@@ -1,5 +1,4 @@
-"""The examples of the documentation work: its configurations are taken by the nodes, its consumer runs, its links lead
-somewhere."""
+"""The examples of the documentation work: nodes take its configurations, its programs run, its links lead somewhere."""
 
 import json
 import pathlib
@@ -48,13 +47,13 @@ def nodes_of(config: dict) -> list[pathlib.Path]:
 
 
 def give_urdfs(config: dict, folder: pathlib.Path) -> None:
-    """Lays the example's arm where a configuration looks for its robot."""
+    """Copies the example's arm to where a configuration looks for its robot."""
     for chain in config.get("chains", {}).values():
         shutil.copy(ROOT / "examples" / "kinematics" / "arm.urdf", folder / chain["urdf"])
 
 
 def refusal(node: pathlib.Path, text: str, folder: pathlib.Path) -> str | None:
-    """A node's error for a configuration; `None` if the node gets as far as to look for dora."""
+    """The error of a node for a configuration; `None` if the node gets as far as looking for dora."""
     config = yaml.safe_load(text)
     work = folder / "dataflow"
     work.mkdir(exist_ok=True)
@@ -62,7 +61,7 @@ def refusal(node: pathlib.Path, text: str, folder: pathlib.Path) -> str | None:
     give_urdfs(config, work)
     if "replay" in config:
         convert.write(work / config["replay"]["path"], {"force": convert.Stream(np.array([1]), np.ones((1, 1)))})
-    # A recorder wants to know what is wired to it; dora itself finds the rest missing.
+    # A recorder reads its inputs from this variable; dora then fails, since the rest of it is missing.
     wiring = {"DORA_NODE_CONFIG": json.dumps({"run_config": {"inputs": {"lidar": "robot/lidar"}}})} if node == binary("record") else {}
     done = subprocess.run([node, "--config", "config.yml"], cwd=work, env=wiring, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180)
     words = done.stdout + done.stderr
@@ -112,9 +111,9 @@ def test_the_consumer_of_the_readme_acts_and_holds(tmp_path):
     done = flow.run()
     gate = rc.Gate({"camera": 50.0, "force": 20.0, "proprio": 20.0})
     refusals = [gate.refusal(rc.Observation.from_message(m.array, m.metadata)) for m in done.received("sink")]
-    # Half a second of three at 30 Hz has no force; the first few may lack a stream.
+    # For half a second of three, at 30 Hz, there is no force. The first few observations may lack a stream.
     assert refusals.count(None) > 50 and 8 <= len([why for why in refusals if why and why.startswith("force")]) <= 30, refusals
-    # A busy machine may have dora add a line of its own.
+    # On a busy machine, dora may add lines of its own.
     said = [line for line in done.logs["policy"].splitlines() if line.startswith(("act", "hold"))]
     acts = [re.fullmatch(r"act on a force of \[.*\]", line) for line in said if line.startswith("act")]
     holds = [re.fullmatch(r"hold: force (invalid|too old): .* ms old \(max_age_ms: 20.0\)", line) for line in said if line.startswith("hold: force")]
@@ -122,7 +121,7 @@ def test_the_consumer_of_the_readme_acts_and_holds(tmp_path):
 
 
 def sensors_page(folder: pathlib.Path) -> tuple[dict, list]:
-    """The dataflow and the configuration of the page on sensors, by their names, and the nodes of a policy that asks."""
+    """The dataflow and the configuration of docs/sensors.md, by the names of their files, and the nodes of a policy that asks."""
     for name in (".venv", "target", "examples"):
         (folder / name).symlink_to(ROOT / name)
     page = (ROOT / "docs" / "sensors.md").read_text()
@@ -132,7 +131,7 @@ def sensors_page(folder: pathlib.Path) -> tuple[dict, list]:
 
 
 def sensors_programs() -> list[str]:
-    """The least sender of the page on sensors, and the policy that asks."""
+    """The programs of docs/sensors.md: the smallest sender, and the policy that asks."""
     return re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "sensors.md").read_text(), re.MULTILINE | re.DOTALL)
 
 
@@ -150,7 +149,7 @@ def test_the_dataflow_of_the_page_on_sensors_runs(tmp_path):
 
 
 def test_the_policy_of_the_page_on_sensors_asks_and_holds(tmp_path):
-    """The policy is refused once, and waits once for longer than it has patience."""
+    """The policy is refused once, and gives up waiting for an answer once."""
     files, asking = sensors_page(tmp_path)
     flow, config = (yaml.safe_load(files[name]) for name in ("my-robot.yml", "my-config.yml"))
     flow["nodes"] = [node for node in flow["nodes"] if node["id"] in ("camera", "wrench")] + asking
@@ -164,7 +163,7 @@ def test_the_policy_of_the_page_on_sensors_asks_and_holds(tmp_path):
     (tmp_path / "my_policy.py").write_text(asked)
 
     def is_over(said: str) -> bool:
-        """True if it was refused, then had no answer, and acted again."""
+        """True if the policy was refused, then had no answer, and acted again."""
         lines = re.findall(r"act on a force of \[.*?\], \d+ ms old|hold: .*", said)
         acts = [i for i, line in enumerate(lines) if line.startswith("act")]
         refused = [i for i, line in enumerate(lines) if "it asks for 1 ns" in line]
@@ -193,7 +192,7 @@ def test_the_page_on_training_runs_from_the_first_run_to_the_policy(tmp_path):
     found = re.fullmatch(r"(\d+) observations, as the robot had them; error (0\.\d+) rad\n", done.stdout)
     assert found and int(found[1]) > 200 and float(found[2]) < 0.05, done.stdout + done.stderr
 
-    # The robot drives, into another folder.
+    # The policy drives the robot, and its run is recorded to another folder.
     [policy] = re.findall(r"^```yaml\n# in first-run\.yml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "first-run.yml").write_text((tmp_path / "first-run.yml").read_text() + policy)
     config = tmp_path / "perception.yml"
@@ -236,7 +235,7 @@ def test_the_page_on_messages_has_the_types_and_keys_that_dora_is_told():
     for name, declared in types.items():
         assert f"`{name}`" in page
         for entry in declared.get("metadata", []):
-            # `Integer or Float: ...`, `ListInt, M + 1: ...`
+            # A description begins with its types: `Integer or Float: ...`, `ListInt, M + 1: ...`
             allowed = re.split(r"[,:]", entry["description"])[0].split(" or ")
             assert keys.get(entry["key"]) in allowed, (name, entry["key"])
 
@@ -251,7 +250,7 @@ def test_the_program_of_the_page_on_messages_reads_a_recording(tmp_path):
 
 @pytest.mark.parametrize("page", sorted(ROOT.glob("docs/*.md")), ids=lambda page: page.name)
 def test_dora_takes_the_dataflows_of_the_documentation(page):
-    # What every README of a node must show, a page need not.
+    # Every README of a node must show the node in a dataflow; a page need not.
     assert [problem for problem in readme_problems(page) if problem and "shows no node" not in problem] == []
 
 
@@ -284,6 +283,6 @@ def test_commands_name_targets_and_files_that_are_there(page):
         words = [word for word in command.partition(" #")[0].split()[1:] if "=" not in word]
         if command.startswith("make "):
             assert [word for word in words if word not in targets] == [], command
-        # What is built or installed is not in the sources.
+        # Other paths may be built or installed, and are not in the sources.
         named = [word for word in words if re.match(r"(packaging|python|examples|benches|kernels|nodes|tests)/", word)]
         assert [word for word in named if not (ROOT / word).exists()] == [], command

@@ -1,5 +1,5 @@
-"""The examples that a user copies from, run as they are but for their length and their patience: own sensors, and arrays
-to windows."""
+"""Runs the examples that users copy from, own sensors and arrays to windows, as they are but for their length and their
+waits."""
 
 import json
 import math
@@ -28,18 +28,18 @@ SECONDS = 5
 
 
 def example(flow: Flow, name: str, change=lambda text: text) -> None:
-    """Puts the nodes of an example into a dataflow, in the folder of the examples where they are looked for."""
+    """Adds the nodes of an example to a dataflow, with paths into the folder of the examples."""
     for node in yaml.safe_load(change((EXAMPLES / name).read_text()))["nodes"]:
         node["path"] = str((EXAMPLES / node["path"]).absolute())
-        # Arguments that are files count from the folder of the dataflow.
+        # Arguments that name files count from the folder of the example's dataflow.
         words = [str(EXAMPLES / word) if (EXAMPLES / word).is_file() else word for word in node.get("args", "").split()]
         flow.nodes.append({**node, "args": " ".join(words)})
 
 
 def sensors_example(flow: Flow, name: str, places: dict[str, str]) -> None:
-    """An example of sensors that send for SECONDS. Its nodes wait for 5 s, its senders for 30 s for a consumer, and its queues
-    hold all that comes: on a busy machine nothing is late, and nothing dropped."""
-    # Copied beside each other, as docs/sensors.md has it.
+    """Adds an example of sensors that send for SECONDS. Its nodes wait for 5 s, its senders wait for a consumer for 30 s, and its
+    queues hold all messages. On a busy machine, nothing is late or dropped."""
+    # sensors.py and transport.json5 lie beside each other, as docs/sensors.md has it.
     sensors = flow.folder / "sensors.py"
     sensors.write_text((EXAMPLES / "sensors" / "sensors.py").read_text())
     transport = (EXAMPLES / "sensors" / "transport.json5").read_text()
@@ -58,12 +58,12 @@ def sensors_example(flow: Flow, name: str, places: dict[str, str]) -> None:
 
 
 def check_well(flow: Flow, logs: dict[str, str]) -> None:
-    """Nothing was wrong with any message. On a busy machine it may be said that nothing has come yet."""
+    """Checks that no message was faulty. On a busy machine the log may say that nothing has come yet."""
     for node in ("fuse", "voxelize"):
         for row in flow.status(node)["inputs"].values():
             assert row["messages"] > 0 and row["faults"] == 0, row
         errors = [line for line in logs[node].splitlines() if "ERROR" in line]
-        # The last is zenoh's, of a node that has ended.
+        # The last of these is zenoh's, about a node that has ended.
         assert all(re.search("no (observation|grid) for|has sent nothing|Unknown subscriber", line) for line in errors), errors
 
 
@@ -76,7 +76,7 @@ RATES = {"camera": 30, "joints": 100, "wrench": 100, "imu": 200, "front": 10, "r
 
 @pytest.fixture(scope="module", params=["as it is", "all in Rust that is there in Rust"])
 def sensors(tmp_path_factory, request):
-    """A run of examples/sensors.yml, with a collector, and a recorder of what the senders sent."""
+    """Runs examples/sensors.yml with a collector, and with a recorder of the senders' messages."""
     flow = Flow(tmp_path_factory.mktemp("sensors"))
     sensors_example(flow, "sensors", {"imu 2000": f"imu {200 * SECONDS}"})
     if request.param != "as it is":
@@ -85,13 +85,13 @@ def sensors(tmp_path_factory, request):
             if node["id"] in ("wrench", "front", "rear"):
                 rate = RATES[node["id"]]
                 node |= {"path": rust, "args": f"{node['id']} {SECONDS * rate}", "inputs": {"tick": f"dora/timer/hz/{rate}"}}
-    # Not backpressure: that would be another way through dora than the senders' own.
+    # No backpressure: messages would take another way through dora than the senders' own.
     live = lambda source: {"source": source, "queue_size": 20000}  # noqa: E731
     flow.robocache("record", {"record": {"path": "recording"}}, {name: live(f"{name}/{name}") for name in RATES})
     flow.collector({"fused": live("fuse/fused"), "voxels": live("voxelize/voxels")})
     with pytest.MonkeyPatch.context() as environment:
         if request.param != "as it is":
-            # What the page says of senders that can't set their transport up themselves.
+            # As docs/sensors.md says, for senders that can't set up their transport themselves.
             environment.setenv("DORA_ZENOH_CONFIG_OVERLAY", str(flow.folder / "transport.json5"))
         done = flow.run(timeout=180)
     check_well(flow, done.logs)
@@ -99,7 +99,7 @@ def sensors(tmp_path_factory, request):
 
 
 def stamps_of(sensors, name: str) -> np.ndarray:
-    """Stamps of a sender that the recorder took. On a busy machine one starts seconds after another."""
+    """Stamps of a sender's messages, as recorded. On a busy machine a sender starts seconds after another."""
     with pa.memory_map(str(sensors.folder / "recording" / f"{name}.arrow")) as source:
         return pa.ipc.open_file(source).read_all()["timestamp_ns"].to_numpy()
 
@@ -113,8 +113,8 @@ def was_sent(stamps: np.ndarray, target: int, max_gap_ns: int) -> bool:
 def test_what_the_senders_send_arrives_whole(sensors, request):
     for name, rate in RATES.items():
         stamps = stamps_of(sensors, name)
-        # The sender in Rust does not set the transport up by itself: what is not taken within 1 ms may be lost, which is more
-        # on a busy machine. Where its user does, as the page says, nothing is.
+        # The sender in Rust does not set up its transport: messages that are not taken within 1 ms may be lost, more on a busy
+        # machine. If its user sets the transport up, as the page says, no message is lost.
         is_set_up = name != "imu" or request.node.callspec.params["sensors"] != "as it is"
         assert len(stamps) == SECONDS * rate or (not is_set_up and 0.8 * SECONDS * rate < len(stamps) < SECONDS * rate), name
     assert "metadata" not in sensors.logs["fuse"] + sensors.logs["voxelize"]
@@ -134,15 +134,15 @@ def test_the_samples_of_every_sender_are_fused(sensors):
         camera, joints, wrench, imu = np.split(message.values.reshape(16, 35), metadata["offsets"][1:-1], axis=1)
         valid, age_ns = np.reshape(metadata["valid"], (16, 4)), np.reshape(metadata["age_ns"], (16, 4))
         target = metadata["timestamp_ns"]
-        # A sender that the machine left waiting, or that dora's timer passed over, has a hole that is nobody's loss.
+        # Holes in the sender's own stamps do not count as losses: the machine was busy, or dora's timer skipped a tick.
         is_due = np.array([was_sent(stamps, target, 2 * S // RATES[name]) for name, stamps in zip(names, sent, strict=True)])
         seen += valid[-1] & is_due
         due += is_due
         if valid[-1, 0]:
-            # The sample that was taken is the one of that age, to the bit.
+            # The value is that of the sample with this age, to the bit.
             sampled = np.cos(phase(target - int(age_ns[-1, 0])) + np.arange(16)).astype(np.float32)
             assert camera[-1].tobytes() == sampled.tobytes()
-        # On a line between samples that are max_gap_ms apart at most, of a sine of half a hertz; or the last sample, held.
+        # Values lie on a line between samples of a 0.5 Hz sine, at most max_gap_ms apart, or are the last sample, held.
         for values, m, scale, gap_s in ((joints, 1, 1, 0.05), (wrench, 2, 10, 0.02)):
             tolerance = scale * math.pi**2 / 8 * gap_s**2 + 1e-5
             if valid[-1, m]:
@@ -161,14 +161,14 @@ def test_both_clouds_are_in_the_grids(sensors):
         dropped = sum(metadata[f"dropped_{why}"] for why in ("nonfinite", "outside", "overflow"))
         assert metadata["points_kept"] == metadata["points_in"] - dropped > 0.99 * metadata["points_in"]
         x = message.values["coords"][:, 0] * 0.1 - 6.4
-        # Walls four metres ahead of each lidar, which are 0.3 m before and behind the middle.
+        # Walls are 4 m ahead of each lidar; the lidars are 0.3 m in front of and behind the middle.
         walls = {side for side, there in (("front", (abs(x - 4.3) < 0.3).any()), ("rear", (abs(x + 4.3) < 0.3).any())) if there}
         assert walls == {name for name, there in zip(metadata["inputs"], metadata["inputs_valid"], strict=True) if there}
         assert message.values["features"].tolist() == [[1.0, 80.0]] * len(x)
         both += len(walls) == 2
         for name in walls:
             taken[name] += 1
-    # While the other lidar is silent or held up, clouds supersede each other. What is left out is counted once.
+    # While the other lidar is silent or held up, clouds supersede each other. Each cloud that is left out is counted once.
     status = json.loads((sensors.folder / "status" / "voxelize.json").read_text())
     for row in status["inputs"]:
         assert row["late"] == row["dropped_stamp"] == 0 and row["messages"] == SECONDS * 10, row
@@ -179,9 +179,9 @@ def test_both_clouds_are_in_the_grids(sensors):
 def test_the_consumer_prints_a_line_a_second(sensors):
     line = re.compile(r"(\d+) observations, (\d+) ms old, valid camera (\d+) %.*; (\d+) grids, (\d+) cells")
     lines = line.findall(sensors.logs["show"])
-    # What is due at the start comes at once, when the last sender has begun.
+    # Observations that are due at the start come all at once, when the last sender has begun.
     assert len(lines) >= SECONDS - 3 and any(int(valid) == 100 for _, _, valid, *_ in lines), sensors.logs["show"]
-    # A line counts what came since the one before.
+    # A line counts the messages since the line before.
     second, fused, voxels = show.Second(), sensors.received("sink", "fused"), sensors.received("sink", "voxels")
     for message in fused:
         second.fused(message.metadata)
@@ -261,13 +261,13 @@ def test_arrays_that_are_no_stream_are_refused(tmp_path, stamps, values):
 
 
 def test_messages_of_other_software_are_fused_and_voxelized(flow, monkeypatch):
-    """examples/hub.yml: an image through an encoder, and structs of ROS, with nothing of robocache's in the senders."""
+    """Runs examples/hub.yml: an image through an encoder, and structs of ROS, from senders that do not use robocache."""
     model = flow.folder / "encoder.onnx"
     subprocess.run([sys.executable, EXAMPLES / "hub" / "make_encoder.py", "--out", model], check=True, timeout=180)
     sensors_example(flow, "hub", {"../out/encoder.onnx": str(model)})
     live = lambda source: {"source": source, "queue_size": 20000}  # noqa: E731
     flow.collector({"fused": live("fuse/fused"), "voxels": live("voxelize/voxels")})
-    # What the page on sensors says of senders that can't set their transport up themselves.
+    # As docs/sensors.md says, for senders that can't set up their transport themselves.
     monkeypatch.setenv("DORA_ZENOH_CONFIG_OVERLAY", str(EXAMPLES / "sensors" / "transport.json5"))
     done = flow.run(timeout=180)
     got = done.received("sink", "fused")

@@ -1,4 +1,4 @@
-"""Fuse in a dataflow: every element type in and out, what a wait that ran out masks, and streams that come in disorder."""
+"""Fuse in a dataflow: every element type in and out, masks after a wait that ran out, and streams out of order."""
 
 import numpy as np
 import pyarrow as pa
@@ -60,7 +60,7 @@ def test_a_wait_that_ran_out_masks_what_is_missing_and_counts_what_comes_too_lat
     steps = []
     for t in range(0, 101, 5):
         steps += [one("slow", t, t)] * (t in (0, 20, 40)) + [one("fast", t, t)]
-    # 65 comes for the target at 70, which was sent when `fast` was at 100; 85 is in time for the one at 80.
+    # 65 is late for the target at 70, which was sent when `fast` was at 100. 85 is in time for the target at 80.
     steps += [one("slow", 65, 65), one("slow", 85, 85), one("slow", 100, 100)]
     modalities = [
         {"input": "slow", "dim": 1, "interpolation": "linear", "extrapolate_ms": 5},
@@ -84,7 +84,7 @@ def test_a_wait_that_ran_out_masks_what_is_missing_and_counts_what_comes_too_lat
 
 
 def test_a_stream_that_is_not_waited_for_and_one_in_disorder(flow):
-    """`extra` (wait: false) comes too late for most; `mixed` overtakes itself by less than its reorder_ms."""
+    """`extra` (wait: false) comes too late for most targets; `mixed` is out of order by less than its `reorder_ms`."""
     rng = np.random.default_rng(9)
     times = np.arange(0, 1000, 7)
     order = np.argsort(times + rng.uniform(0, 20, len(times)))
@@ -110,7 +110,7 @@ def test_a_stream_that_is_not_waited_for_and_one_in_disorder(flow):
     for message, observation in zip(got, wanted, strict=True):
         assert message.values[:2].tobytes() == observation.values.tobytes()
         assert message.metadata["valid"][:2] == observation.valid
-    # All but those that were flushed at the end were sent before `extra` had anything to say.
+    # All observations but those flushed at the end were sent before `extra` sent anything.
     held = [m.metadata["valid"][2] for m in got]
     assert held[0] == 0 and sum(held) < 10
     assert 15 <= got[-1].metadata["late_samples"] <= 20

@@ -42,7 +42,7 @@ def streams(seconds: float = 2.0) -> list[tuple]:
 
 
 def check_unchanged(got, sent: dict) -> None:
-    """A member is the message that was sent with its stamp, and the keys of a set."""
+    """Checks that a member is the message that was sent with its stamp, with the keys of a set added."""
     own = sent[got.stamp]
     expected, metadata = own[2], own[3]
     if isinstance(expected, pa.StructArray):
@@ -62,7 +62,7 @@ def sent_of(steps: list[tuple], output: str) -> dict:
 
 
 def grouped(result, names: list[str], sink: str = "sink") -> list[dict]:
-    """The sets that a collector got, which come whole and in order; by the names of their members."""
+    """The sets that a collector got, as dicts of their members by name; checks that they are whole and in order."""
     lists = {name: result.received(sink, name) for name in names}
     numbers = {name: [message.metadata["group"] for message in messages] for name, messages in lists.items()}
     first = numbers[names[0]]
@@ -79,7 +79,7 @@ def test_members_are_the_messages_that_came_and_nearest_to_each_other(flow):
     result = flow.run()
     sets = grouped(result, names)
     sent = {name: sent_of(steps, name) for name in names}
-    # Each cloud with the frame that is nearest to it: 7 ms after every third.
+    # Each cloud, 7 ms after every third frame, is in a set with the frame nearest to it.
     assert [one["lidar"].stamp for one in sets] == list(sent["lidar"])
     for one in sets:
         stamps = {name: message.stamp for name, message in one.items()}
@@ -138,7 +138,7 @@ def test_two_groups_and_what_takes_their_members_run_in_one_process(flow):
 
 
 def test_what_waits_is_bounded_in_bytes(flow):
-    # One stream alone, of 1 MB a message: 8 MB may wait, whatever queue_size says.
+    # One input alone gets messages, of 1 MB each: 8 of them may wait, whatever queue_size says.
     big = [send("camera", np.full(1 << 20, i, np.uint8), START + i * 33 * MS) for i in range(40)]
     flow.sender(big + [send("lidar", cloud(3), START + 38 * 33 * MS + 1), send("lidar", cloud(3), START + 39 * 33 * MS)])
     names = ["camera", "lidar"]

@@ -1,7 +1,7 @@
-"""Nodes as dora's hub makes them: what their manifests say to build is what they say to run.
+"""Nodes as dora's hub builds them: the program that a manifest builds is the one that it runs.
 
-A hub of this test's own: a folder as its index, and a repository in which programs of a few lines stand for the nodes,
-so that it takes seconds. Names and the lines to build and run are those of the manifests.
+The hub is this test's own: its index is a folder, and in its repository programs of a few lines stand for the nodes, so
+that building takes seconds. Names, build commands and entry points are those of the manifests.
 """
 
 import os
@@ -15,10 +15,10 @@ import yaml
 from harness import DORA, dora
 
 ROOT = pathlib.Path(__file__).parents[1]
-# The one in Python is installed by pip, which would have to load its dependencies.
+# The node in Python is left out: pip would have to download its dependencies.
 NODES = sorted(path.parent.name for path in (ROOT / "nodes").glob("*/Cargo.toml"))
 
-# Says that it ran, where its argument names; it never joins the dataflow.
+# Writes that it ran to the file that its argument names; it never joins the dataflow.
 STAND_IN = 'fn main() { std::fs::write(std::env::args().nth(1).unwrap(), "ran").unwrap(); }\n'
 
 
@@ -32,7 +32,7 @@ def git(folder: pathlib.Path, *arguments: str) -> None:
 
 
 def repository(folder: pathlib.Path, manifests: dict[str, dict]) -> pathlib.Path:
-    """A workspace of the form of ours, committed."""
+    """Creates and commits a workspace that is laid out like ours."""
     for name, content in manifests.items():
         node = folder / "nodes" / name
         (node / "src").mkdir(parents=True)
@@ -58,14 +58,14 @@ def hub(folder: pathlib.Path) -> dict:
         "HOME": str(folder),
         "DORA_HUB_CONFIG": str(config),
         "DORA_HUB_ALLOW_LOCAL_SOURCES": "1",
-        # Those of whoever runs the test, whose home it is not for the hub.
+        # The folders of the user who runs the test, since HOME is another one here.
         "CARGO_HOME": os.environ.get("CARGO_HOME", str(home / ".cargo")),
         "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", str(home / ".rustup")),
     }
 
 
 def ran(folder: pathlib.Path, manifests: dict[str, dict]) -> tuple[set[str], str]:
-    """The nodes that run from a hub, and the output of dora."""
+    """Builds and runs nodes from a hub; returns the names of those that ran, and the output of dora."""
     source = repository(folder / "source", manifests)
     env = hub(folder / "hub")
     nodes = []
@@ -92,7 +92,7 @@ def test_every_node_that_the_hub_builds_runs(tmp_path):
 
 @pytest.mark.parametrize("name", ["fuse"])
 def test_a_manifest_whose_build_goes_elsewhere_is_found_out(tmp_path, name):
-    """dora itself builds it without a complaint."""
+    """dora itself builds such a manifest without a complaint."""
     elsewhere = {**manifest(name), "build": f"cargo build --release --locked -p robocache-{name}", "entrypoint": f"target/release/robocache-{name}"}
     names, words = ran(tmp_path, {name: elsewhere})
     assert names == set() and "entrypoint" in words, words[-4000:]

@@ -1,4 +1,4 @@
-"""Messages of other software: what is recognised, what `from:` takes, and what can't be taken."""
+"""Messages of other software: those that are recognised, those that `from:` selects, and those that can't be taken."""
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,8 @@ def names(n: int) -> list[str]:
     return [f"joint_{i}" for i in range(n)]
 
 
-# By the name of the input: values of a sample, the message of these values at a time, its metadata, more of the modality.
+# By the name of the input: the length of a sample, functions of (values, time) and (time) that make the message and its
+# metadata, and more keys of the modality.
 STAMPED = lambda t: {"timestamp_ns": t}  # noqa: E731
 SECONDS = lambda t: {"timestamp": t / 1e9, "encoding": "jointstate"}  # noqa: E731
 LAYOUTS = {
@@ -71,10 +72,10 @@ LAYOUTS = {
         lambda t: {},
         {},
     ),
-    # Those of dora-mujoco and dora-piper.
+    # Messages of dora-mujoco and dora-piper.
     "mujoco": (7, lambda v, t: pa.array(v, pa.float64()), SECONDS, {}),
     "piper": (6, lambda v, t: pa.array(v, pa.float32()), STAMPED, {}),
-    # Parts of what comes, in an order of its own.
+    # Parts of the messages, in the order that the configuration gives.
     "by_name": (
         2,
         lambda v, t: joint_state(t, ["c", "b", "a"] if t == TIMES[1] else ["a", "b", "c"], [*v[::-1], 9.0][::-1] if t == TIMES[1] else [*v[::-1], 9.0]),
@@ -114,7 +115,7 @@ def test_every_layout_is_fused_as_it_comes(flow):
     assert "INFO input `joints` is read as sensor_msgs/JointState: position" in log, log
 
 
-# What is sent on an input of two values with this `from`, and what the log must say of it.
+# A payload for an input of two values, the input's `from`, and words that the log must have.
 POSITION = {"columns": ["position"]}
 NAMED = {"columns": ["position"], "names": {"key": "name", "order": ["a", "b"]}}
 AT = 300 * MS
@@ -162,7 +163,7 @@ def test_what_cannot_be_taken_is_counted_and_the_node_lives_on(flow):
 
 
 POINT = np.dtype([("x", "<f4"), ("y", "<f4"), ("z", "<f4"), ("intensity", "u1"), ("ring", "<u2"), ("time", "<f4")])
-# Fields on places of their own, as drivers align them.
+# Fields with gaps between them, as drivers align them.
 ALIGNED = np.dtype(
     {"names": list(POINT.names), "formats": [POINT[n] for n in POINT.names], "offsets": [0, 4, 8, 16, 18, 20], "itemsize": 32}
 )
@@ -268,7 +269,7 @@ def test_a_cloud_that_contradicts_itself_is_counted_and_the_node_lives_on(flow):
 
 
 def test_what_is_attached_is_recognised_and_stamped(flow):
-    """A grid or cloud that observations have with them may come as a PointCloud2, too."""
+    """A grid or cloud that is attached to observations may come as a PointCloud2, too."""
     t = 20 * MS
     config = {
         "rate_hz": 100,

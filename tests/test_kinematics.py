@@ -1,4 +1,5 @@
-"""Kinematics live: the joints of a driver to a tool's pose and twist, and on to fuse; and what is refused before a dataflow runs."""
+"""Kinematics live: a driver's joints become a tool's pose and twist, which go on to fuse. A configuration that can't work is
+refused before the dataflow runs."""
 
 import math
 import pathlib
@@ -18,7 +19,7 @@ CHAINS = {"arm": {"urdf": "planar.urdf", "base": "base", "tip": "tip"}}
 
 
 def joints(time_ns: int, **positions: float):
-    """A JointState of joints that move at 1 and 2 rad/s, with its metadata."""
+    """A step that sends a JointState, whose shoulder and elbow move at 1 and 2 rad/s."""
     names = list(positions)
     velocities = [{"shoulder": 1.0, "elbow": 2.0}.get(name, 0.0) for name in names]
     payload = message(STD["JointState"], names=names, positions=list(positions.values()), velocities=velocities, efforts=[])
@@ -26,7 +27,7 @@ def joints(time_ns: int, **positions: float):
 
 
 def planar(shoulder: float, elbow: float) -> list[float]:
-    """The pose of links of 1 m and 0.5 m."""
+    """The tip's pose of an arm with links of 1 m and 0.5 m."""
     angle = shoulder + elbow
     x, y = math.cos(shoulder) + 0.5 * math.cos(angle), math.sin(shoulder) + 0.5 * math.sin(angle)
     return [x, y, 0.0, 0.0, 0.0, math.sin(angle / 2), math.cos(angle / 2)]
@@ -59,7 +60,7 @@ def test_joint_states_become_poses_and_twists_and_a_modality(flow):
     # The tip moves at 1 rad/s about the base, and at 2 rad/s about the elbow.
     x, y, *_ = planar(0.0, 0.5)
     np.testing.assert_allclose(twists[0].values, [-y - 2 * y, x + 2 * (x - 1), 0, 0, 0, 3], atol=1e-12)
-    # At 20 ms halfway: between the rotations, which slerp keeps, and on the line between the positions.
+    # At 20 ms there is no pose, so values are halfway: between the rotations by slerp, between the positions on a line.
     assert [m.stamp for m in fused] == [10 * MS, 20 * MS, 30 * MS]
     start, end = (np.array(planar(angle, 0.5)) for angle in (0.0, 0.4))
     halfway = [*((start[:3] + end[:3]) / 2), *planar(0.2, 0.5)[3:]]
@@ -90,6 +91,6 @@ def test_what_cannot_work_is_refused_before_the_dataflow_is_joined(tmp_path, ent
     shutil.copy(PLANAR, tmp_path / "planar.urdf")
     config = tmp_path / "robot.yml"
     config.write_text(yaml.safe_dump({"chains": chains, "plugins": [{"kinematics": [entry]}]}))
-    # The URDF counts from the folder of the configuration, wherever the node is started.
+    # The path of the URDF counts from the folder of the configuration, wherever the node is started.
     done = subprocess.run([binary("node"), "--config", config], cwd=pathlib.Path("/"), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and words in done.stdout + done.stderr, done.stdout + done.stderr

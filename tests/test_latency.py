@@ -1,4 +1,4 @@
-"""Latencies between channels of a recording, and what their stamps are like, against SciPy and NumPy on the same signals."""
+"""Latencies between channels of a recording, and statistics of their stamps, against SciPy and NumPy on the same signals."""
 
 import json
 import pathlib
@@ -39,7 +39,7 @@ def found(folder, a: convert.Stream, b: convert.Stream) -> dict:
 
 
 def scipy_curve(a: convert.Stream, b: convert.Stream, most: int = 500, half: int = 10) -> np.ndarray:
-    """The same steps as the documentation says, with NumPy and SciPy: correlation at lags of -most to most ms."""
+    """Correlation at lags of -most to most ms, by the steps of the documentation, with NumPy and SciPy."""
     start, end = max(a.stamps[0], b.stamps[0]), min(a.stamps[-1], b.stamps[-1])
     grid = np.arange(start, end + 1, MS)
     signals = []

@@ -31,7 +31,7 @@ def test_the_sources_agree(sources: pathlib.Path) -> None:
         assert (sources / f"target/layout/{operation}.h").read_text().count("inline void every(") == enums
 
 
-# Those in target/layout stand for a change in Rust, of which the tests of crates/ops would write that.
+# Changes in target/layout stand for changes in Rust, after which the tests of crates/ops would write these headers.
 @pytest.mark.parametrize(
     ("file", "before", "after", "said"),
     [

@@ -30,7 +30,7 @@ from lerobot.configs.policies import PreTrainedConfig  # noqa: E402
 from lerobot.policies.factory import get_policy_class, make_pre_post_processors  # noqa: E402
 from robocache.presets import act, lerobot_diffusion  # noqa: E402
 
-# As in the node: what is this small is slower on more, and other tests run beside it.
+# One thread, as in the node: networks this small are slower on more, and other tests run at the same time.
 torch.set_num_threads(1)
 
 MS = 1_000_000
@@ -47,7 +47,7 @@ FIELDS = [*(f"joint_{i}" for i in range(1, 8)), "gripper"]
 
 
 def load(kind: str):
-    """A policy by LeRobot's own means: configuration, network, and its processors."""
+    """Loads a policy by LeRobot's own means: its configuration, network and processors."""
     config = PreTrainedConfig.from_pretrained(MADE / kind)
     config.device = DEVICE
     network = get_policy_class(kind).from_pretrained(MADE / kind, config=config)
@@ -57,14 +57,14 @@ def load(kind: str):
 
 @pytest.fixture(scope="module", params=[("act", "host"), ("act", RING), ("diffusion", "host"), ("diffusion", RING)], ids="-".join)
 def ran(request, tmp_path_factory):
-    """Six seconds of a robot that the policy was not trained on, whose force sensor is away from 2.0 s to 2.3 s; what it
-    takes comes in messages, or by a ring."""
+    """Runs a policy for six seconds of a robot that it was not trained on. The force sensor is silent from 2.0 s to 2.3 s.
+    Observations come in messages, or by a ring."""
     kind, residence = request.param
     config = yaml.safe_load((EXAMPLE / "config.yml").read_text())
     config["sim"] |= {"seed": 11, "real_time": False, "start_ns": 10**9, "duration_s": SECONDS}
     config["sim"]["streams"]["force"] = {"dropouts": [{"start_s": 2.0, "duration_s": 0.3}]}
     config["fuse"]["max_wait_ms"] = None
-    # Of a robot that does not wait for real time nothing is to be overwritten.
+    # The robot does not run in real time, so back-pressure keeps observations from being overwritten.
     config["fuse"]["residence"] = {"fused": {"kind": residence, "backpressure": True} if residence != "host" else residence}
     if residence == "cuda":
         config["device"] = "cuda"
@@ -84,7 +84,7 @@ def ran(request, tmp_path_factory):
 
 
 def usable(observation, rows: int) -> bool:
-    """True if a policy that needs `rows` rows may act: all are there, but for rows before the robot started."""
+    """True if a policy that takes `rows` rows may act: all are valid, but for rows before the robot started."""
     if not observation.valid[-1].all() or (observation.age_ns[-1, 1:] > 20 * MS).any():
         return False
     lacking = observation.age_ns[-2][~observation.valid[-2]]
@@ -96,7 +96,7 @@ def test_an_action_comes_of_each_observation_that_is_whole(ran):
     assert COUNT - 5 <= len(observations) <= COUNT
     wanted = [o.timestamp_ns for o in observations if usable(o, 1 if kind == "act" else 2)]
     assert [action.stamp for action in actions] == wanted
-    # 300 ms without force, of which a few rows are held at the edges; the rest of the time the robot moves.
+    # Force is missing for 300 ms, but a few rows at the edges hold the last value. The robot moves the rest of the time.
     assert 6 <= len(observations) - len(actions) <= 12
     report = json.loads(re.search(r"^\{.*\}$", run.logs["policy"], re.MULTILINE)[0])
     assert report["observations"] == len(observations) and report["actions"] == len(actions)
@@ -134,7 +134,7 @@ def test_what_reaches_the_network_is_the_preset_of_the_observation(ran):
             else:
                 normal = 2 * (raw - of["min"]) / np.maximum(of["max"] - of["min"], 1e-8) - 1
             assert np.allclose(reached[key], normal, rtol=1e-4, atol=1e-4), key
-        # Columns by hand, of the newest row: in a window force and proprio follow the camera, in this order.
+        # Columns of the newest row, by hand: in a window, force and proprio follow the camera, in this order.
         row = observation.fused[-1]
         newest = [array.reshape(-1, array.shape[-1])[-1] for array in preset.values()]
         assert newest[0].tobytes() == np.concatenate([row[134:149], row[128:134]]).tobytes()
@@ -156,7 +156,7 @@ def test_actions_are_what_lerobot_says_of_these_inputs(ran):
         chunks.append((action.stamp, chunk))
         got = action.values.reshape(chunk.shape)
         if kind == "act":
-            # ACT's ensembling: of all that was said of a step, weights exp(-0.01 i), i = 0 the oldest.
+            # ACT's ensembling: the mean of all predictions of a step, with weights exp(-0.01 i), i = 0 the oldest.
             wanted = np.empty_like(chunk)
             for step in range(len(chunk)):
                 since = [round((action.stamp - stamp) / PERIOD) for stamp, _ in chunks]
@@ -182,7 +182,7 @@ def test_the_dataset_is_what_the_robot_did():
     assert camera.tobytes() == rows[at, :128].tobytes()
     following = rows[np.array(at) + 1]
     assert action.tobytes() == following[:, [*range(134, 141), 145]].tobytes()
-    # No window of LeRobot spans the gap.
+    # An episode ends at the gap, so no window of LeRobot spans it.
     gaps = np.flatnonzero(np.diff(at) > 1)
     assert len(gaps) == 1 and np.flatnonzero(np.diff(table["episode_index"])).tolist() == gaps.tolist()
 
@@ -196,7 +196,7 @@ def example():
 
 
 def event(values, valid=1, age_ns=0, epoch=0, start=0, names=NAMES, dims=(128, 6, 15), period=PERIOD) -> dict:
-    """An observation as dora hands it over; masks for all, or [T, M]."""
+    """An observation as dora hands it over; `valid` and `age_ns` are one value for all, or [T, M]."""
     window, count = len(values), len(names)
     metadata = {
         "shape": list(values.shape),
@@ -232,7 +232,7 @@ def test_rows_before_the_start_repeat_the_first_and_drop_outs_hold(example):
     start = event(VALUES, valid=[[1, 0, 1], [1, 1, 1]], age_ns=[[0, -1, 0], [0, 0, 0]])
     observation = robocache.Observation.from_event(start)
     batch = policy.batch(observation)
-    # Force began after the first row, the camera was there.
+    # Force began after the first row; the camera was there from the first row on.
     assert (batch["observation.state"][0, 0] == batch["observation.state"][0, 1]).all()
     assert (batch["observation.environment_state"][0].numpy() == VALUES[:, :128]).all()
     wanted = lerobot_diffusion.inputs(observation, **INPUTS)

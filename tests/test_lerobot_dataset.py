@@ -54,7 +54,7 @@ def test_policies_see_what_is_theirs(dataset):
 
 
 def test_statistics_are_near_those_of_lerobot(dataset):
-    """LeRobot takes quantiles from histograms of 5,000 bins."""
+    """Quantiles may differ by more, since LeRobot takes them from histograms of 5,000 bins."""
     loaded = LeRobotDataset("robocache/test", root=dataset[0])
     loaded.hf_dataset.set_format("numpy")
     episode = loaded.hf_dataset.select(range(loaded.meta.total_frames))
@@ -69,11 +69,11 @@ def test_statistics_are_near_those_of_lerobot(dataset):
 
 
 def test_its_own_tools_take_the_dataset(dataset, tmp_path):
-    """An episode is deleted by LeRobot, which reads what each episode says of itself, and writes the rest anew."""
+    """LeRobot deletes an episode: it reads the metadata of each episode, and writes the rest anew."""
     from lerobot.datasets.dataset_tools import delete_episodes
 
     config = tmp_path / "robot.yml"
-    # LeRobot's tools go by pandas, which takes no feature of two axes, of LeRobot's own datasets either.
+    # LeRobot's tools use pandas, which does not take features of two axes, not even in LeRobot's own datasets.
     config.write_text("".join(line for line in CONFIG.splitlines(True) if "window.force" not in line))
     convert(dataset[0].parent / "recording", tmp_path / "dataset", "--to", "lerobot", "--config", config)
     loaded = LeRobotDataset("robocache/test", root=tmp_path / "dataset")
@@ -83,7 +83,7 @@ def test_its_own_tools_take_the_dataset(dataset, tmp_path):
 
 
 def test_a_dataset_of_its_own_comes_back(tmp_path):
-    """LeRobot writes numbers, bools and images; the recording of them makes the same dataset."""
+    """A dataset of numbers, bools and images that LeRobot writes is converted to a recording, which makes the same dataset."""
     number = lambda dtype, *shape: {"dtype": dtype, "shape": shape, "names": None}  # noqa: E731
     features = {
         "observation.state": {**number("float32", 3), "names": ["a", "b", "c"]},

@@ -16,7 +16,7 @@ def fused(flow: Flow):
 
 
 def test_parameters_change_while_the_dataflow_runs(flow, daemon, tmp_path):
-    """The camera's latency, then how long a target waits: for ever, until the camera is gone, then 40 ms."""
+    """Changes the camera's latency, then, once the camera is gone, `max_wait_ms` from null to 40."""
     camera_ends, all_ends = tmp_path / "camera_ends", tmp_path / "all_ends"
     camera = send("camera", np.array([1, 2], np.float32), "now")
     force = send("force", np.array([3], np.float32), "now")
@@ -78,7 +78,7 @@ def test_parameters_change_while_the_dataflow_runs(flow, daemon, tmp_path):
     valid = np.array([m.metadata["valid"][0] for m in got])
     assert (np.diff(stamps) == 20 * MS).all(), "no target is left out"
 
-    # How long a target waits follows from the stamps, however busy the machine is: for a sample of each stream at or after it.
+    # However busy the machine is, a target waits for a sample of each stream at or after it, so ages follow from stamps.
     for when, latency in [(published < before_latency, 0), (published > after_latency, 100 * MS)]:
         targets, samples = stamps[when], camera - latency
         newest = samples[np.searchsorted(samples, targets, "right") - 1]
@@ -86,7 +86,7 @@ def test_parameters_change_while_the_dataflow_runs(flow, daemon, tmp_path):
         assert (valid[when] == (age[when] <= 400 * MS)).all()
     quiet = (published > after_latency) & (published < before_wait)
     assert quiet.sum() > 5 and (stamps[quiet] <= camera[-1] - 100 * MS).all(), "the camera's watermark holds up every target"
-    # Until the wait is no longer for ever: the stream goes on 40 ms behind the force, without the camera.
+    # With `max_wait_ms` 40, observations go on 40 ms behind the force, without the camera.
     resumed = (published > after_wait) & (published < ended)
     assert resumed.sum() > 10 and (stamps[resumed] <= force[-1] - 40 * MS).all()
     assert stamps.max() > camera[-1] + 450 * MS and not valid[stamps > camera[-1] + 300 * MS].any()
@@ -113,7 +113,7 @@ def check_stopped(flow: Flow, env: dict, nodes: list[str]) -> None:
 
 
 def test_every_node_ends_with_0_when_the_dataflow_is_stopped(flow, daemon, tmp_path):
-    """One of each kind, in the middle of its work."""
+    """Stops a node of each kind in the middle of its work."""
     modalities = [{"input": "force", "dim": 6, "interpolation": "linear"}]
     observe = {"rate_hz": 50, "modalities": modalities}
     grid = {"origin_m": [-10, -10, -3], "voxel_size_m": [0.5] * 3, "shape": [40, 40, 12]}
@@ -132,7 +132,6 @@ def test_every_node_ends_with_0_when_the_dataflow_is_stopped(flow, daemon, tmp_p
     dora("start", str(flow.write()), "--name", "live", "--detach", env=daemon, cwd=flow.folder)
     wait_for((tmp_path / "sink.started").exists, what="the first observation")
     wait_for(lambda: is_recorded(tmp_path / "recorded" / "fused.arrow", 40) and is_recorded(tmp_path / "recorded" / "lidar.arrow", 8), what="a second of observations")
-    # A node that does not listen to Stop is killed after this time, and so is one that fails.
     begun = time.monotonic()
     dora("stop", "live", "--grace-duration", "120s", env=daemon, timeout=180)
     assert time.monotonic() - begun < 100.0, "a node that does not listen to Stop is killed by dora after its grace time"

@@ -1,4 +1,4 @@
-"""Log lines of a node are logs for dora: they have a level, so that they can be asked for and are not lost."""
+"""Log lines of a node have a level in dora's log, so that they can be filtered and are not lost."""
 
 import json
 import re
@@ -36,14 +36,14 @@ def test_warnings_and_errors_have_their_levels_and_outlive_a_minimum(flow, level
         by_level.setdefault(line["level"], []).append(line["msg"])
     assert any("a sample has 3 values, not 2" in message for message in by_level["error"]), logged
     assert any("Arrow type Utf8" in message for message in by_level["error"]), logged
-    # The count of the run is there, too, if the limited rate held lines back.
+    # The total of the run is logged, too, if the limited rate held lines back.
     assert any(re.fullmatch(r"fuse: input `force`: \d in all, such as: .*", message) for message in by_level["error"]), by_level
     assert ("warn" in by_level) == (level != "error"), logged
     assert ("info" in by_level) == (level is None), logged
     assert "stdout" not in by_level, logged
     if level != "error":
         assert any("output `fuzed`" in message for message in by_level["warn"]), logged
-    # On a busy machine zenoh may say something, too.
+    # On a busy machine zenoh may log something, too.
     assert all(line["target"].startswith(("robocache", "zenoh")) for line in logged), logged
 
 

@@ -1,4 +1,4 @@
-"""A clock that is off in a bag: no dataset is made of it without a word."""
+"""Bags with a clock that is off: `robocache convert` reports it, and refuses to make a dataset of the bag."""
 
 import subprocess
 
@@ -26,7 +26,7 @@ CONFIG = {
 
 
 def bag(folder, early_ms: int, log_of_stamp: bool = False):
-    """Six seconds: joints at 50 Hz, images at 10 Hz with stamps `early_ms` before their capture."""
+    """Writes a bag of six seconds: joints at 50 Hz, and images at 10 Hz with stamps `early_ms` before their capture."""
     messages = []
     for i in range(300):
         at = START + i * 20 * MS
@@ -56,9 +56,9 @@ def convert(folder, *more, code: int, to: str = "lerobot"):
 def test_images_with_stamps_2_5_s_early_are_no_dataset(tmp_path):
     bag(tmp_path, 2500)
     said = convert(tmp_path, code=2)
-    # Of two streams it can't be told which is wrong: both are named, each with its own distance to the bag's clock.
+    # With two streams, it can't be told which is wrong. Both are named, each with its distance to the bag's clock.
     for part in (
-        "`camera`: its stamps are 2.528 s behind those of `joints`, by when they arrived; which of them is wrong can't be told: its own are "
+        "`camera`: its stamps are 2.528 s behind those of `joints`, judged by their arrival; which of them is wrong can't be told: its own are "
         "2.530 s behind their arrival, those of `joints` 0.002 s behind their arrival (if it is so in every run, lower its `latency_ms` by 2528",
         "`joints`: its stamps are 2.528 s ahead of those of `camera`",
         "`robocache-clock`",

@@ -23,7 +23,7 @@ CONFIG = {
 
 
 def message(t_ms=100, valid=(1, 1, 1, 1), age_ms=(5, 1, 5, 1), epoch=0, values=(1, 2, 3, 4, 5, 6), grids_ms=(), shape=(1, 8, 8, 4)):
-    """An observation whose older row has the first grid of `grids_ms`, and the newest the last one."""
+    """An observation whose older row has the first grid of `grids_ms`, and whose newest row has the last grid."""
     grids = len(grids_ms)
     metadata = {
         "shape": [2, 3],
@@ -116,7 +116,7 @@ def test_an_action_that_is_no_number_is_not_sent(policy, monkeypatch):
             patch.setattr(policy, "session", type("Network", (), {"run": lambda *_: (answer,)})())
             assert policy.observe(*message(t_ms=120, grids_ms=(100,)), received_ns=121 * MS)[1] is None
     assert policy.report.refused == {"action not finite": 2}
-    # The next ones are not made worse by it.
+    # The next actions are finite.
     assert np.isfinite(policy.observe(*message(t_ms=140, grids_ms=(100,)), received_ns=141 * MS)[1]).all()
 
 

@@ -1,4 +1,4 @@
-"""tests/prose.py finds comments that begin wrongly, and phrases at which a reader stops."""
+"""Tests of tests/prose.py: it finds comments that begin wrongly, and sentences and phrases at which a reader stops."""
 
 import pathlib
 
@@ -22,6 +22,9 @@ def found(tmp_path: pathlib.Path, name: str, text: str) -> list[str]:
         ("/// How many.\n/// Of what.\nfn a() {}\n    /// So it is.\n    fn b() {}\n", ["1: begins with `How`: ", "4: begins with `So`: "]),
         ("/// Takes bytes,\n/// so many, and one that is no\n/// number.\nfn take() {}\n", ["2: `is no `: ", "2: `so many`: "]),
         ("/// Gives a device that has no such memory.\nfn give() {}\n", ["1: `has no such`: "]),
+        (f"/// Reads a file.\n///\n/// Then{' and then' * 15}.\nfn read() {{}}\n", ["3: a sentence of 31 words, "]),
+        ("// A count.\n" * 5, ["1: 5 lines: at most 4"]),
+        ("/// A count of\n" * 5 + "const COUNT: u8 = 0;\n", ["1: a paragraph of 5 lines: at most 4"]),
     ],
 )
 def test_a_comment_of_rust_that_breaks_a_rule_is_found(tmp_path: pathlib.Path, text: str, said: list[str]) -> None:
@@ -35,11 +38,19 @@ def test_a_docstring_that_breaks_a_rule_is_found(tmp_path: pathlib.Path) -> None
     assert [line.partition(": ")[0] for line in came] == ["5", "11"]
 
 
+def test_a_page_that_breaks_a_rule_is_found(tmp_path: pathlib.Path) -> None:
+    text = f"# A page\n\nIt is no list.\n\n```\nit is no prose\n```\n\n| it is | no |\n\nThen{' and then' * 15}.\n"
+    came = found(tmp_path, "page.md", text)
+    assert [line.partition(": ")[0] for line in came] == ["3", "11"]
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "/// True if there is no sample, as what came says.\nfn is_empty() {}\n",
-        "// What a plain comment says is not looked at.\n",
+        "// What a plain comment begins with is not looked at.\n",
+        "//! A module.\n" * 6,
+        f"/// Reads:\n///\n/// - {'one ' * 20}\n/// - {'two ' * 20}\nfn read() {{}}\n",
         "//// Where a line of four slashes is.\n",
         "/// Reads it.\n///\n/// # Errors\n/// If it can't be read.\nfn read() {}\n",
         "/// Names an error of the log, \"it is no number\", and `so many`.\nfn name() {}\n",

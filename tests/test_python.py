@@ -1,4 +1,4 @@
-"""The Python package reads messages of the nodes themselves, of every form, and the nodes read its messages."""
+"""The Python package reads every form of message that the nodes send, and the nodes read its messages."""
 
 import pathlib
 import sys
@@ -13,7 +13,7 @@ MS = 1_000_000
 GRID = {"origin_m": [0.0, 0.0, 0.0], "voxel_size_m": [1.0, 1.0, 1.0], "shape": [3, 4, 5], "inputs": [{"input": "cloud"}]}
 LAYOUTS = {"dense": ["count", "mean_z"], "bits": ["occupancy"], "coo": ["count", "mean_z"]}
 
-# Sends by the package, from a process of its own.
+# A node that sends by the package, in a process of its own.
 SENDER = """
 import numpy as np, time
 import robocache as rc
@@ -75,7 +75,7 @@ def test_observations_of_every_form_say_the_same(run):
     for one, other in zip(whole, fused, strict=True):
         assert one.timestamps_ns.tolist() == other.timestamps_ns.tolist()
         assert np.array_equal(one.fused, other.fused, equal_nan=True) and np.array_equal(one.valid, other.valid)
-        # The arm says its own time; a bfloat16 has eight bits of it.
+        # The value of the arm is its own time in ms; bfloat16 keeps eight bits of it.
         arm = one["arm"][one.valid[:, 0]]
         assert arm[:, 0].tolist() == (one.timestamps_ns[one.valid[:, 0]] / MS).tolist() and np.all(arm[:, 1] == -1)
         assert np.isnan(one["force"][~one.valid[:, 1]]).all()
@@ -84,7 +84,7 @@ def test_observations_of_every_form_say_the_same(run):
         assert near.tensor.dtype == "bfloat16" and np.allclose(near["arm"][near.valid[:, 0]], arm, rtol=2**-8)
     for name, observations in aligned.items():
         assert observations and all(got.modalities == (name,) and got.fused.dtype == np.float16 for got in observations)
-    # The force ended at 100 ms, and is trusted for 30.
+    # The force ended at 100 ms, and is valid for 30 ms more.
     assert not whole[-1].valid[-1, 1] and whole[-1].age_ns[-1, 1] == 90 * MS
     kept = rc.Observation.from_event(events(run, "whole_fused")[-1], invalid=None)
     assert np.all(kept["force"][-1] == 0.25)

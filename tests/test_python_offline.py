@@ -1,4 +1,4 @@
-"""The Python package's offline functions against what the nodes publish, bit for bit: real recordings through real dora."""
+"""The Python package's offline functions against the outputs of the nodes, bit for bit, on real recordings through dora."""
 
 import numpy as np
 import pyarrow as pa
@@ -43,7 +43,7 @@ def bits(array: np.ndarray) -> bytes:
 
 
 def check(observations, messages) -> None:
-    """All observations, with all that is said of each."""
+    """Checks that observations equal the nodes' messages, with their masks, ages, times and epochs."""
     assert len(observations) == len(messages) > 100
     for i, message in enumerate(messages):
         metadata = message.metadata
@@ -68,7 +68,7 @@ def test_the_bits_of_the_nodes(flow, data):
     flow.robocache("replay", {"replay": {"path": str(folder), "speed": "max"}}, outputs=[*drive, *lidar])
     collected = {}
     for name, keys in FUSED.items():
-        # Without a wait by arrival: with one, what is late depends on how the streams come through dora.
+        # Left out is the wait by arrival: with it, dora's order of the streams decides which samples are late.
         if name != "waiting":
             flow.robocache("fuse", {"fuse": {**OBSERVED, **keys}}, {s: f"replay/{s}" for s in drive}, ["fused"], name=f"fuse_{name}")
             collected[f"fused_{name}"] = f"fuse_{name}/fused"
@@ -98,7 +98,7 @@ def test_the_bits_of_the_nodes(flow, data):
         if name != "waiting":
             messages = done.received("sink", f"fused_{name}")
             check(fused, messages)
-            # By default what a policy is trained on has NaN where what it gets has it.
+            # By default, a training sample has NaN where the live observation has NaN.
             trained = rc.RecordingDataset(recording, config)
             for item, message in zip(map(trained.__getitem__, range(len(trained))), messages, strict=True):
                 live = rc.Observation.from_message(message.array, message.metadata)
@@ -157,14 +157,14 @@ ROBOT = {
 
 
 def as_it_came(seed: int) -> list[tuple]:
-    """A robot's messages: delays of every stream that change, drop-outs, and two clocks that are set back and ahead."""
+    """A robot's messages with changing delays and drop-outs, whose clocks are set back and ahead."""
     rng = np.random.default_rng(seed)
     came = []
     for name, period_ms, most_ms in (("arm", 10, 25), ("force", 7, 60), ("image", 40, 90)):
         for t in range(0, 3000, period_ms):
             if rng.random() < 0.1 or 1000 < t < 1000 + 4 * period_ms:
                 continue
-            # The clock of all is set back by 5 s, that of the arm alone ahead by 0.3 s.
+            # All clocks are set back by 5 s; then the arm's alone is set ahead by 0.3 s.
             stamp_ms = t + (0 if t < 1500 else -5000) + (300 if name == "arm" and t > 2300 else 0)
             came.append((t + rng.uniform(0, most_ms), name, 10_000 + stamp_ms))
     steps = []
@@ -177,7 +177,7 @@ def as_it_came(seed: int) -> list[tuple]:
 
 
 def test_windows_and_items_are_what_the_robot_had(tmp_path):
-    """Late samples, an attached stream that nobody waits for, and clocks that are set: in the order in which they came."""
+    """Late samples, an attached stream that is not waited for, and clocks that are set, in the order in which they came."""
     robot = Flow(tmp_path / "robot")
     robot.sender(as_it_came(7))
     folder = tmp_path / "recording"
@@ -208,7 +208,7 @@ def test_windows_and_items_are_what_the_robot_had(tmp_path):
             assert (a is None) == (b is None) and (a is None or a.tolist() == b.tolist())
             some += a is not None
     assert some > 100
-    # What was recorded of the observations is what the policy got.
+    # The recorded observations are those that the policy got.
     for message, came in zip(rc.Recording(tmp_path / "made").messages("fused"), messages, strict=True):
         found, live = message.observation(), rc.Observation.from_message(came.array, came.metadata)
         for part in ("fused", "valid", "age_ns", "timestamps_ns"):

@@ -66,7 +66,7 @@ def column(streams, name: str, channel: int):
 
 
 def interpolated(stamps: np.ndarray, values: np.ndarray, targets) -> np.ndarray:
-    """NumPy's, in ns since the first sample, which float64 holds exactly."""
+    """Interpolates with NumPy, in ns since the first sample, which float64 holds exactly."""
     return np.interp(np.asarray(targets) - stamps[0], stamps - stamps[0], values)
 
 
@@ -102,7 +102,7 @@ def test_fuse_on_its_own_grid(flow, data, name):
 
 
 def check_with_numpy(config, streams, got, offsets):
-    """The newest rows against np.interp and SciPy's interp1d, which share nothing with the oracle either."""
+    """Checks the newest rows against np.interp and SciPy's interp1d, which share nothing with the oracle either."""
     targets = np.array([m.stamp for m in got])
     rows = np.stack([m.values.reshape(m.metadata["shape"])[-1] for m in got])
     valid = np.array([m.metadata["valid"][-len(config["modalities"]) :] for m in got], bool)
@@ -113,7 +113,7 @@ def check_with_numpy(config, streams, got, offsets):
                 stamps, values = column(streams, modality["input"], channel)
                 stamps = stamps - round(modality.get("latency_ms", 0) * MS)
                 inside = valid[:, i] & (targets <= stamps[-1])
-                # Since the first sample, so that float64 holds them exactly and a tie stays one.
+                # Times count from the first sample, so that float64 holds them exactly and a tie stays a tie.
                 t, x = (targets[inside] - stamps[0]).astype(np.float64), (stamps - stamps[0]).astype(np.float64)
                 if rule["interpolation"] == "linear":
                     wanted = np.interp(t, x, values)
@@ -144,7 +144,7 @@ def test_the_stall_and_the_early_tracker_are_masked(flow, data):
         ends = message.stamp > wrench[-1]
         assert message.metadata["valid"][-2] == int(not inside and not ends)
     first = np.array(got[0].metadata["valid"]).reshape(80, 2)
-    # Rows before the first target: the tracker's are there, the wrench's are not.
+    # In rows before the first target, the tracker is valid and the wrench is not.
     assert got[0].stamp - wrench[0] < 10 * MS
     assert first[:, 0].tolist() == [0] * 79 + [1]
     assert first[:, 1].sum() == (np.array(got[0].metadata["timestamps_ns"]) >= tracker[0]).sum()
@@ -188,8 +188,7 @@ def trajectory(streams: list[convert.Stream], targets: list[np.ndarray], dtype: 
 
 
 def test_the_wrench_on_the_trackers_stamps(flow, data):
-    """Resamples as a data loader does: one stream at the very stamps of another. In each type, cut into rows of any
-    length."""
+    """Resamples one stream at the very stamps of another, as a data loader does, in each type and in rows of any length."""
     streams = convert.arm_wrench_vision_screwdriving(data / "arm_wrench_vision_screwdriving")
     wrench, targets = streams["wrench"], streams["tracker"].stamps
     cuts = [slice(0, None), slice(0, 300), slice(300, 301), slice(0, 0), slice(310, 726)]

@@ -1,4 +1,4 @@
-"""Recordings: what is recorded is what was sent, and a crash loses at most the last second."""
+"""Recordings: the recorded messages are those that were sent, and a crash loses at most the last second."""
 
 import json
 import os
@@ -19,8 +19,7 @@ def table(path) -> pa.Table:
 
 
 def killed_table(path) -> pa.Table:
-    """Rows that a killed process has left: if it was in a write there is no footer, and its whole batches are read as a
-    stream."""
+    """Rows that a killed process has left. If the footer is missing, complete batches are read as a stream."""
     try:
         return table(path)
     except pa.ArrowInvalid:
@@ -43,7 +42,7 @@ def replayed(folder, recording, outputs) -> Flow:
 
 
 def same_content(a: pa.Array, b: pa.Array) -> bool:
-    """Fields that say that they may be null, and are not, are those that can't be."""
+    """True if two arrays have equal values; whether a struct's fields may be null does not count."""
     if pa.types.is_struct(a.type) and pa.types.is_struct(b.type):
         names = [field.name for field in a.type]
         return names == [field.name for field in b.type] and all(a.field(name).equals(b.field(name)) for name in names)
@@ -62,7 +61,7 @@ def test_every_form_of_message_comes_back_as_it_was(flow, tmp_path):
             steps.append(send(dtype, rng.integers(0, 100, 6).astype(dtype), stamp, shape=[2, 3]))
         steps.append(send("bfloat16", rng.normal(size=4).astype(DTYPES["bfloat16"]).view(np.uint16), stamp, dtype="bfloat16", shape=[4]))
         steps.append(send("batch", rng.normal(size=(3, 2)).astype(np.float32), stamp, shape=[3, 2], timestamps_ns=[stamp - 2, stamp - 1, stamp]))
-        # Every message has another length, one has none at all.
+        # Every message has another length, and one is empty.
         points = rng.normal(size=(i * 7, 4)).astype(np.float32)
         steps.append(send("tensor", points, stamp, shape=[i * 7, 4], fields=["x", "y", "z", "intensity"], frame_id="roof"))
         columns = {"x": np.float32, "y": np.float64, "ring": np.uint8, "t_ns": np.uint32}
@@ -88,7 +87,7 @@ def test_every_form_of_message_comes_back_as_it_was(flow, tmp_path):
 
 
 def test_metadata_may_change_from_message_to_message(flow, tmp_path):
-    """Lets the names of a struct's fields change, too, and the number of rows."""
+    """A struct's number of rows changes, too, and its fields have names that a recording uses for columns of its own."""
     values = [1, 2.5, "rgb8", True, [1, 2], [0.5, -1.0], ["a", "b"], float("inf"), "", 0.1]
     steps = []
     for i in range(20):
@@ -175,7 +174,7 @@ SIM = {"duration_s": 20.0, "real_time": True, "start_ns": None, "streams": {"lid
 
 @pytest.mark.parametrize("after_s", [0.1, 0.3])
 def test_killed_in_the_middle_it_has_lost_at_most_its_last_second(flow, tmp_path, after_s):
-    """Kills it `after_s` after its third batch of force, of which there are two a second."""
+    """Kills the recorder `after_s` after its third batch of force, of which there are two a second."""
     names = ["camera", "force", "proprio", "lidar"]
     recording = tmp_path / "recorded"
     flow.robocache("sim", {"sim": SIM}, outputs=names)
@@ -197,8 +196,8 @@ def test_killed_in_the_middle_it_has_lost_at_most_its_last_second(flow, tmp_path
         rows = killed_table(recording / f"{name}.arrow")
         stamps = np.array(rows["timestamp_ns"])
         counts[name] = len(stamps)
-        # Stamps are of the capture; a sample is on its way for 0.1 s at the most, a cloud for a sweep more. On a busy machine
-        # it is longer: as long as the longest of this run, which the recorder has written down.
+        # Stamps are capture times; a sample is in flight for 0.1 s at most, a cloud for a sweep more. On a busy machine the
+        # longest time in flight of this run counts, which the recorder has written down.
         on_its_way = max((250 if name == "lidar" else 120) * MS, (np.array(rows["arrival_ns"]) - stamps).max())
         assert killed - stamps.max() < 1000 * MS + on_its_way, name
         rate = {"camera": 30, "force": 1000, "proprio": 500, "lidar": 10}[name]
@@ -231,7 +230,7 @@ LONG = {"duration_s": 60.0, "real_time": True, "start_ns": None, "streams": {"li
 
 @pytest.mark.parametrize("path", ["recorded", "runs/{start}"])
 def test_a_recorder_that_is_killed_and_started_again_goes_on(flow, tmp_path, path):
-    """In a new file of the same recording, whose readers take both as one stream."""
+    """The new process writes a new file of the same recording, and readers take the files as one stream."""
     flow.robocache("sim", {"sim": LONG}, outputs=["force", "proprio"])
     inputs = {name: {"source": f"sim/{name}", "queue_size": 1000} for name in ("force", "proprio")}
     config = {"record": {"path": str(tmp_path / path)}}
@@ -239,7 +238,7 @@ def test_a_recorder_that_is_killed_and_started_again_goes_on(flow, tmp_path, pat
     found = lambda name: sorted(tmp_path.glob(f"{path.replace('{start}', '*')}/{name}"))  # noqa: E731
     with flow.start() as wait:
         wait_for(lambda: found("force.arrow"), what="a first file")
-        # The first batch comes after half a second, and may be cut off, too.
+        # The first batch comes after half a second, and the kill may cut it off, too.
         wait_for(lambda: found("force.arrow")[0].stat().st_size > 4000, what="a batch")
         for part in (2, 3):
             (pid,) = wait_for(lambda: flow.pids("record"), what="the recorder")

@@ -42,14 +42,14 @@ def replay(flow: Flow, recording, speed, outputs) -> None:
 
 
 def table(path) -> pa.Table:
-    """The recorded rows without times, and without metadata that say how long it took: both differ from run to run."""
+    """The recorded rows without arrival times and metadata (such as the compute time), which differ from run to run."""
     with pa.OSFile(str(path)) as file:
         rows = pa.ipc.open_file(file).read_all()
     return rows.select([name for name in rows.column_names if name not in ("arrival_ns", "metadata")])
 
 
 def perceive(folder, recording, speed) -> Flow:
-    """Fused and voxels of a recording; recorded, and with all their metadata."""
+    """A dataflow that makes `fused` and `voxels` of a recording, and both records and collects them."""
     flow = Flow(folder)
     replay(flow, recording, speed, [*SENSORS, "lidar"])
     flow.robocache("fuse", {"fuse": FUSE}, {name: f"replay/{name}" for name in SENSORS}, ["fused"])
@@ -104,12 +104,12 @@ def test_other_speeds(flow, streams, speed, count):
     assert [m.stamp for m in got] == short.stamps.tolist()
     spent = got[-1].metadata["timestamp"].timestamp() - got[0].metadata["timestamp"].timestamp()
     wanted = (short.stamps[-1] - short.stamps[0]) * 1e-9 / speed
-    # Not a measurement either: at speed 1, the first would take 2 s and the second half as long.
+    # Not a measurement either: at speed 1, the first would take 2 s, not 0.5 s, and the second half of its time.
     assert wanted - 0.05 < spent < wanted + 1.0
 
 
 def test_a_pause_of_decades_is_cut_short_and_said(flow):
-    """A first stamp of 0, a clock that is set back, and a day of silence."""
+    """The first stamp is 0, the next ones are decades later, and then the clock is set back."""
     today = 1_800_000_000_000_000_000
     stamps = np.array([0, today, today + 10_000_000, -5_000_000, 0])
     stream = convert.Stream(stamps, np.arange(5, dtype=np.float32).reshape(5, 1))
@@ -140,7 +140,7 @@ def test_a_compressed_file_is_named_with_what_to_do(flow, codec):
 
 
 def test_what_is_whole_of_a_damaged_recording_is_played(flow, streams):
-    """One of the three batches of a stream, and none of the other's."""
+    """One batch of a stream is damaged, and none of another's."""
     recording = convert.write(flow.folder / "recording", {name: streams[name] for name in ("camera", "force")})
     path = recording / "force.arrow"
     damaged = bytearray(path.read_bytes())
@@ -196,7 +196,7 @@ def test_one_process_gives_the_bytes_of_separate_nodes(flow, recording):
     flow.robocache("voxelize", {"voxelize": VOXELIZE}, {"lidar": "replay/lidar"}, ["voxels"])
     plugins = [{"voxelize": VOXELIZE}, {"align": FUSE}, {"fuse": {**FUSE, "rate_hz": 25, "window": 2}}]
     flow.robocache("node", {"plugins": plugins}, {**sensors, "lidar": "replay/lidar"}, ["voxels", "fused", *SENSORS])
-    # What fuse of the chain gets, through dora: windows of align, sixteen rows a message.
+    # This fuse gets through dora what the chain's fuse gets: windows of align, sixteen rows a message.
     flow.robocache("fuse", {"fuse": {**FUSE, "rate_hz": 25, "window": 2}}, {n: f"align/{n}" for n in SENSORS}, ["fused"], name="second")
     outputs = {"fused": "fuse/fused", "voxels": "voxelize/voxels", "again": "second/fused"}
     flow.collector(outputs | {f"align_{name}": f"align/{name}" for name in SENSORS}, name="apart")

@@ -1,4 +1,4 @@
-"""A node that is started anew says so: whoever remembers what it said before begins again."""
+"""A node that is started anew publishes as another `sender`, so that consumers with a history begin again."""
 
 import os
 import signal
@@ -55,12 +55,12 @@ def test_the_first_observation_after_a_restart_is_refused_and_a_history_begins_a
         lengths.append(len(history))
     assert [i for i, why in enumerate(refusals) if why] == [first] and refusals[first] == "sender changed"
     assert lengths[first - 1 : first + 5] == [4, 1, 2, 3, 4, 4]
-    # A recording has nothing of the processes that published what it holds.
+    # A recording does not hold which process published its messages.
     assert b'"sender"' not in (flow.folder / "recorded" / "fused.arrow").read_bytes()
 
 
 def test_every_node_says_which_process_published_and_recordings_are_the_same_to_the_byte(flow):
-    """Sends the same input by different processes; also if a message is passed on that another node published."""
+    """Two nodes of each kind publish the same messages. Each is a `sender` of its own, even of messages that it passes on."""
     steps = [send("force", np.float32([i, -i]), i * 10 * MS, sender="gripper") for i in range(100)]
     flow.sender(steps)
     for side in ("one", "other"):
@@ -84,6 +84,6 @@ def test_every_node_says_which_process_published_and_recordings_are_the_same_to_
         assert one.schema.metadata.keys() == other.schema.metadata.keys()
         if name != "fused":
             assert one.schema.metadata == other.schema.metadata
-    # A text under that key is the sender's own.
+    # Text under the key `sender` is metadata of whoever sent it, and is recorded; the clock puts its own number in its place.
     assert b"gripper" in (flow.folder / "one" / "raw.arrow").read_bytes()
     assert b"gripper" not in (flow.folder / "one" / "force.arrow").read_bytes()

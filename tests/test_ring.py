@@ -1,4 +1,4 @@
-"""Payloads in rings: what comes by one is what comes in the message."""
+"""Payloads in rings are the same as payloads in messages."""
 
 import pathlib
 import pickle
@@ -17,7 +17,7 @@ CHANNELS = ["occupancy", "count", "mean_x", "mean_intensity"]
 
 
 def plugins() -> list[dict]:
-    """Every form of payload: flat of several types, structs, and lists of any length."""
+    """Plugins for every form of payload: flat of several types, structs, and lists of any length."""
     lidar = {"inputs": [{"input": "lidar"}]}
     modalities = [{"input": "force", "dim": 3, "interpolation": "linear"}]
     return [
@@ -92,7 +92,8 @@ def columns_of(array: pa.Array) -> dict:
 
 
 def check_rings(flow: Flow, kind: str, config: dict, env: dict, *args: str) -> str:
-    """Runs every operation twice, publishing in messages and in rings, and compares what comes. Gives the log of the latter."""
+    """Runs every operation twice, publishing in messages and in rings, and compares the payloads. Returns the log of the node with
+    rings."""
     flow.sender(steps(150))
     inputs = {name: f"sender/{name}" for name in ("force", "lidar", "trajectories")}
     ring = {"kind": kind, "slots": 4, "backpressure": True, "consumers": 2, "lease_timeout_ms": 20000}

@@ -1,4 +1,4 @@
-"""Observations that a stream, a request or a timer makes, in whole dataflows."""
+"""Observations triggered by a stream, a request or a timer, in whole dataflows."""
 
 import pathlib
 import pickle
@@ -19,8 +19,8 @@ MODALITIES = [
 
 
 def test_a_thousand_requests_and_the_ticks_of_a_timer_give_observations(flow):
-    """Times answers at 200 Hz, beside those of a service that does nothing, in the same run. It ends when it is
-    stopped: a timer of dora's never closes."""
+    """Times answers at 200 Hz beside those of a service that does nothing, in the same run. The dataflow must be stopped, since a
+    timer of dora never closes."""
     count = 1000
     flow.robocache("sim", {"sim": {"real_time": True, "duration_s": None, "start_ns": None}}, outputs=["force"])
     fuse = {"rate_hz": 50, "window": 16, "modalities": [{"input": "force", "dim": 6, "interpolation": "linear"}]}
@@ -62,12 +62,12 @@ def test_a_thousand_requests_and_the_ticks_of_a_timer_give_observations(flow):
 
 
 def script() -> list[tuple]:
-    """Two sensors, and requests and ticks among what they send; in the end everything that was asked for is there."""
+    """Messages of two sensors, with requests and ticks among them; at the end, the samples for every request are there."""
     rng = np.random.default_rng(3)
     steps = []
     for i in range(120):
         t = i * 10 * MS
-        # The camera is late, by more or less.
+        # The camera is late by 0 to 30 ms.
         late = int(rng.integers(0, 4))
         steps.append(send("arm", rng.normal(size=2).astype(np.float32), t))
         if i % 3 == 0 and i > 12:
@@ -92,7 +92,7 @@ def operations() -> list[dict]:
 
 
 def test_recorded_requests_and_ticks_replay_to_the_same_bytes(tmp_path):
-    """Replays a recording made beside fuse in one process, in its order of arrival: `max_wait_ms` depends on it."""
+    """Replays a recording made beside fuse in one process, in order of arrival, on which `max_wait_ms` depends."""
     outputs = {"asked": "node/fused", "ticked": "node/ticked/fused", "led": "node/led/fused"}
     live = Flow(tmp_path / "live")
     live.sender(script())
@@ -133,7 +133,7 @@ def test_a_replay_by_stamps_says_that_requests_get_other_answers(tmp_path):
 
 
 def test_a_request_that_gets_no_observation_gets_an_answer(flow):
-    """Whatever its payload and its metadata are, and with all of that metadata."""
+    """The answer comes whatever the request's payload and metadata are, and has all of that metadata."""
     own = {"text": "a", "flag": True, "whole": 3, "real": 0.5, "list": [1, 2], "reals": [0.5], "names": ["x", "y"], "frame_id": "base"}
     second = 1000 * MS
     requests = [
@@ -148,7 +148,7 @@ def test_a_request_that_gets_no_observation_gets_an_answer(flow):
     ]
     steps = [send("camera", np.float32([1, 2, 3]), 100 * second), ("sleep", 0.3)]
     for i, (payload, metadata, _) in enumerate(requests):
-        # "now" is the sender's word for the time; here it is the wrong type of a stamp.
+        # The sender would replace "now" by the time, so "soon" is sent as a stamp of the wrong type.
         asked = {**own, "request_id": str(i), **metadata}
         step = ("send", "ask", payload, asked)
         steps.append(step if metadata.get("timestamp_ns") != "now" else ("send", "ask", payload, {**asked, "timestamp_ns": "soon"}))
@@ -227,7 +227,7 @@ def test_a_trigger_that_is_not_wired_is_said_at_the_start(flow):
     [
         ("{ stream: lidar }", ["fuse: trigger.stream: `lidar` is the input of no modality (allowed: camera)"]),
         ("{ request: camera }", ["fuse: trigger.request: `camera` is modalities[0]"]),
-        ("{ request: ask, timer: tick }", ["trigger: `request` and `timer` came (allowed: one of"]),
+        ("{ request: ask, timer: tick }", ["trigger: `request` and `timer` are given together (allowed: one of"]),
         ("{ stream: camera, evry: 2 }", ["trigger.evry: unknown key `evry`, did you mean `every`?"]),
         ("camera", ['trigger: "camera" is not allowed (allowed: a map such as { stream: camera })']),
     ],

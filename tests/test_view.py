@@ -35,7 +35,7 @@ def test_a_full_inbox_drops_the_oldest_of_its_input(limits, kept):
     dropped = sum(inbox.put("camera", k, 10) for k in range(10))
     assert dropped == 10 - len(kept) and len(inbox) == 1 + len(kept)
     assert sorted(k for name, k in taken(inbox) if name == "camera") == kept
-    # What was taken makes room.
+    # Messages that were taken make room.
     assert inbox.put("camera", "new", 10) == 0
 
 
@@ -49,7 +49,7 @@ def test_inputs_take_turns():
 
 def test_whoever_puts_never_waits_for_whoever_draws():
     inbox = Inbox(max_messages=10)
-    # Each time that a thread waits, it gives its core up by itself.
+    # A thread that waits makes a voluntary context switch.
     waits = lambda: resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw  # noqa: E731
     before = waits()
     for k in range(10_000):
@@ -70,7 +70,7 @@ def test_closing_wakes_whoever_waits_and_leaves_what_is_there():
 
 
 def test_what_waits_is_a_copy():
-    """dora's memory can be used again as soon as the event is gone."""
+    """dora may use the memory of an event again as soon as the event is gone."""
     memory = np.arange(4, dtype=np.float32)
     value, metadata, size = copied({"type": "INPUT", "value": pa.array(memory), "metadata": {"timestamp_ns": 1}})
     memory[:] = 0

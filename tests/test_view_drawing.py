@@ -36,7 +36,7 @@ WALL = 1_700_000_000_000_000_000
 
 
 class Drawn:
-    """Contents of a file of Rerun: by entity and component the values in order of their times."""
+    """Contents of a file of Rerun: the values of each entity and component, in the order of their times."""
 
     def __init__(self, path: pathlib.Path):
         self.rows: dict[tuple[str, str], list] = {}
@@ -57,7 +57,7 @@ class Drawn:
             rows.sort(key=lambda row: row[0] or 0)
 
     def __call__(self, entity: str, component: str) -> list:
-        """(stamp, value) of each time that it was drawn."""
+        """(stamp, value) for each time that the component was drawn."""
         return self.rows.get((entity, component), [])
 
     def values(self, entity: str, component: str) -> list:
@@ -98,7 +98,7 @@ def test_the_newest_row_of_an_observation_with_gaps_where_it_is_invalid(draw):
     assert seen.values("/age_ms/fused", "names") == [["camera", "force"]]
     (colours,) = seen.values("/age_ms/fused", "colors")
     assert len(set(colours)) == 2
-    # On change only.
+    # States are drawn on change only.
     assert seen("/valid/fused/camera", "state") == [(100 * MS, ["valid"]), (120 * MS, ["invalid"]), (140 * MS, ["valid"])]
     assert seen("/valid/fused/force", "state") == [(100 * MS, ["valid"])]
 
@@ -115,7 +115,7 @@ def test_states_are_right_at_every_time_although_a_clock_went_back(draw):
         *(fused(t_ms=t_ms, valid=(1, 1, 1, valid)) for t_ms, valid in [(100, 1), (120, 0), (140, 0)]),
         *(fused(t_ms=t_ms, valid=(1, 1, 1, 1)) for t_ms in (110, 130, 150)),
     )
-    # 130 comes after the `invalid` of 120, which was drawn before; 150 says nothing new.
+    # 130 ends the `invalid` of 120, which was drawn before; 150 changes nothing.
     wanted = [(100, "valid"), (110, "valid"), (120, "invalid"), (130, "valid")]
     assert seen("/valid/fused/force", "state") == [(t_ms * MS, [state]) for t_ms, state in wanted]
 
@@ -207,7 +207,7 @@ def test_clouds_of_both_forms_without_what_is_not_finite(draw):
 
 
 def test_flat_clouds_as_voxelize_takes_them(draw):
-    """The bits of bfloat16 are widened; without a `shape`, names of the columns tell rows from a sample of these names."""
+    """Bits of bfloat16 are widened. Without a `shape`, as many values as `fields` are a sample, and more are rows of a cloud."""
     points = np.float32([[1, 2, 3], [4, 5, 6]])
     said = {"timestamp_ns": WALL, "fields": ["x", "y", "z"]}
     bits = pa.array((points.ravel().view(np.uint32) >> 16).astype(np.uint16))
@@ -275,7 +275,7 @@ def test_what_this_machine_stamps_is_drawn_at_the_capture_time_of_a_replay(draw)
 
 
 def test_samples_of_nodes_of_the_hub(draw):
-    """Seconds for a stamp, and an encoding that is none of an image."""
+    """Joints have a stamp in seconds, and an encoding that is not an image's."""
     seen = draw(event(pa.array([1.0, 2.0]), {"timestamp": 0.002, "encoding": "jointstate"}, "joints"))
     assert seen("/values/joints", "scalars") == [(2 * MS, [1, 2])]
 
@@ -286,7 +286,7 @@ def test_stamps_of_a_wall_clock_are_dates_and_others_durations(draw):
 
 
 def test_of_thousands_of_inputs_all_are_drawn_and_some_have_a_view(draw):
-    """The views are sent anew with each new input: all of them, they would be more than what they show."""
+    """Each new input sends the views anew: with a view for every input, views would be larger than the data."""
     names = [f"input {k}" for k in range(1000)]
     seen = draw(*(event(pa.array([1.0]), {"timestamp_ns": 1}, name) for name in names))
     assert all(seen.values(f"/values/{name.replace(' ', chr(92) + ' ')}", "scalars") == [[1]] for name in names)
@@ -410,7 +410,7 @@ def test_an_interrupt_ends_the_file_in_order(flow):
 
 
 def test_a_disk_that_is_full_leaves_what_was_written(flow):
-    """A limit on the size of files stands for it."""
+    """A limit on the size of files stands for the full disk."""
     random = np.random.default_rng(1)
     beats = [send("force", random.random(10_000, np.float32), WALL + k * MS) for k in range(200)]
     flow.sender([step for beat in beats for step in (beat, ("sleep", 0.03))])
@@ -442,7 +442,7 @@ def test_a_viewer_that_takes_nothing_holds_nobody_back(flow, listens):
 
 def test_a_viewer_that_comes_late_and_comes_back_is_drawn_to(flow, tmp_path):
     port, stop = free_port(), tmp_path / "stop"
-    # It writes what it would show.
+    # The viewer writes what it would show.
     command = [sink.program(), "--bind", "127.0.0.1", "--port", str(port), "--save"]
     flow.sender([("until", str(stop), [send("force", np.zeros(10_000, np.float32), "now"), ("sleep", 0.02)])])
     run_view(flow, f"connect rerun+http://127.0.0.1:{port}/proxy", {"force": "sender/force"})
@@ -462,7 +462,7 @@ def test_a_viewer_that_comes_late_and_comes_back_is_drawn_to(flow, tmp_path):
         stop.touch()
         wait()
     first, second = ([stamp for stamp, _ in Drawn(file)("/values/force", "values")] for file in files)
-    # What came before the viewer waited for it.
+    # Messages that came before the viewer waited for it.
     assert first[0] < begun < first[-1] < second[0]
 
 
@@ -474,7 +474,7 @@ def read_page(port: int) -> str | None:
 
 
 def address(line: str) -> tuple[str, int]:
-    """The local end of a connection, of a line of /proc/net/tcp."""
+    """The local address and port in a line of /proc/net/tcp."""
     host, port = line.split()[1].split(":")
     return socket.inet_ntoa(bytes.fromhex(host)[::-1]), int(port, 16)
 

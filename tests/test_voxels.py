@@ -1,6 +1,6 @@
 """Voxel grids of whole dataflows against NumPy: every cell, every channel, in each layout.
 
-Every value has the oracle's bits; a mean is also that of float64, to what its fixed-point sum can hold.
+Every value has the oracle's bits. A mean also equals the mean in float64, to the resolution of its fixed-point sum.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ def random_points(seed, n, reach=9.0):
 
 
 def points_at_faces(config: dict, seed: int) -> dict:
-    """Points on the faces of cells and one float32 to either side, where the way of rounding decides; also outside."""
+    """Points on the faces of cells and one float32 to either side, where rounding decides the cell; some are outside the grid."""
     rng = np.random.default_rng(seed)
     points = {}
     for axis, origin, size, cells in zip("xyz", config["origin_m"], config["voxel_size_m"], config["shape"], strict=True):
@@ -39,7 +39,7 @@ def points_at_faces(config: dict, seed: int) -> dict:
 
 
 def check(message: Message, config: dict, clouds: dict) -> oracle.Voxels:
-    """A message of `voxels` is the grid of these clouds."""
+    """Checks that a message of `voxels` is the grid of these clouds; returns the oracle's grid."""
     wanted = oracle.voxelize(config, clouds)
     metadata, shape = message.metadata, config["shape"]
     for key, value in wanted.counters.items():
@@ -161,7 +161,7 @@ def test_every_kind_of_cloud_and_of_output(flow):
 
 
 def test_a_value_that_is_unusable_leaves_its_point_where_it_is(flow):
-    """NaN, infinity, nulls and values past the bound, and times of a sweep as every type."""
+    """Fields have NaN, infinity, nulls and values beyond the bound; times of a sweep come in several types."""
     points = random_points(31, 20_000)
     points["intensity"][::7], points["intensity"][1::11], points["intensity"][2::13] = np.nan, -np.inf, 1e30
     config = grid(0.5, (8.0, 8.0, 4.0), "coo", channels=["max_ring", "count", "mean_x", "mean_t_ns", "mean_intensity", "min_intensity"])
@@ -177,7 +177,7 @@ def test_a_value_that_is_unusable_leaves_its_point_where_it_is(flow):
     holes = {name: np.where(np.arange(20_000) % 5 == i, np.nan, values.astype(np.float64)) for i, (name, values) in enumerate(points.items())}
     wanted = check(with_nulls, config, {"lidar": holes})
     assert wanted.counters["dropped_nonfinite"] == 12_000 and wanted.counters["unusable"][0] > 2000
-    words = "values of `intensity` are left out of its channels (usable: finite, of magnitude up to 2^40"
+    words = "values of `intensity` are left out of its channels (usable: finite, with a magnitude up to 2^40"
     assert words in done.logs["voxelize"], done.logs["voxelize"]
 
 
@@ -212,7 +212,7 @@ def test_columns_that_nothing_asks_for_refuse_no_cloud(flow):
 
 
 def test_a_grid_that_can_not_be_sent_is_refused_at_the_start(flow):
-    """Over dora's 64 MiB of an edge with backpressure, and over what any edge carries."""
+    """The grid is larger than the 64 MiB that dora carries on an edge with backpressure."""
     flow.sender([], name="sensors")
     flow.nodes[0]["outputs"] = ["lidar"]
     config = grid(0.05, (8.0, 8.0, 4.0), "dense")
@@ -238,7 +238,7 @@ def test_points_on_the_faces_of_cells(flow):
 
 
 def test_several_lidars_with_extrinsics_make_one_grid(flow):
-    """Front at 10 Hz, rear 4 ms later and without one sweep, roof at 5 Hz: what is in each grid is said."""
+    """Front at 10 Hz, rear 4 ms later and without one sweep, roof at 5 Hz: metadata tells which clouds are in a grid."""
     turned = {"rotation_xyzw": [0.0, 0.0, 0.70710678, 0.70710678], "translation_m": [1.5, 0.0, 0.5]}
     tilted = {"rotation_xyzw": [0.1, -0.2, 0.3, 0.9], "translation_m": [-1.25, 0.1, 1.75]}
     config = grid(0.25, (8.0, 8.0, 4.0), "coo", max_wait_ms=150)
@@ -250,8 +250,8 @@ def test_several_lidars_with_extrinsics_make_one_grid(flow):
     voxelize(flow, "voxelize", config, {name: f"sender/{name}" for name in stamps})
     done = flow.run()
     got = done.received("sink_voxelize")
-    # Complete at 50. Then front 100 and rear 104 wait for the roof until 250, 150 ms past the oldest of them; front 200
-    # has taken the place of front 100. The rest is flushed when the inputs close.
+    # The first grid is complete at 50. Then front 100 and rear 104 wait for the roof until 250, 150 ms past the oldest of them;
+    # front 200 has taken the place of front 100. The rest is flushed when the inputs close.
     grids = [
         (50, {"front": 0, "rear": 4, "roof": 50}),
         (250, {"front": 200, "rear": 104, "roof": 250}),
@@ -276,7 +276,7 @@ def test_a_cloud_that_is_refused_when_its_grid_is_made_is_not_in_it(flow):
     done = flow.run()
     (message,) = done.received("sink_voxelize")
     check(message, config, {"front": points["front"]})
-    # The grid is as old as what is in it.
+    # The stamp of the grid is that of the cloud in it.
     assert message.stamp == 10 * MS
     assert (message.metadata["inputs_valid"], message.metadata["inputs_age_ns"]) == ([1, 0], [0, -1])
     assert "field `intensity` is uint32 here" in done.logs["voxelize"], done.logs["voxelize"]

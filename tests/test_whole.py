@@ -1,4 +1,4 @@
-"""Whole dataflows, as a user runs them: the demo, recording and replay, and the demo on a daemon that was there before.
+"""Whole dataflows, as a user runs them: the demo, recording and replay, and the demo on a daemon that already runs.
 
 Needs the release binaries, the Python package and out/policy.onnx: `make build python out/policy.onnx`.
 """
@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 CONFIG = yaml.safe_load((ROOT / "robocache.yml").read_text())
 DURATION_S = CONFIG["sim"]["duration_s"]
 RATE_HZ = CONFIG["fuse"]["rate_hz"]
-# What the camera sends is less by what it loses.
+# Frames that the camera loses in its drop-outs.
 LOST_FRAMES = RATE_HZ * sum(dropout["duration_s"] for dropout in CONFIG["sim"]["streams"]["camera"]["dropouts"])
 FRAMES = DURATION_S * RATE_HZ - LOST_FRAMES
 
@@ -46,7 +46,7 @@ def check(report: dict) -> None:
     voxels = report["voxels"]
     assert voxels["grids"] >= 0.8 * 10 * DURATION_S
     assert voxels["actions_with_voxels"] >= 0.5 * report["actions"]
-    # A grid is its sweep's last point, 100 ms after its stamp: one that comes in time is not further away than the next one's.
+    # A grid has the time of its sweep's last point, 100 ms after its stamp. A grid in time is not further away than the next.
     assert voxels["age_ms"]["p50"] < 150.0
 
 
@@ -54,12 +54,12 @@ def test_the_demo_ends_by_itself_and_the_policy_reports(tmp_path):
     report, log = run_with_report("dataflow.yml", checkout(tmp_path))
     check(report)
     assert 0.85 * RATE_HZ < report["rate_hz"] < RATE_HZ
-    # Not a performance test: a stall of whole seconds, or a stamp that is not the capture's, is what it would catch. With
-    # ten processes for each core it was 0.7 s.
+    # Not a performance test: it catches a stall of whole seconds, or a stamp that is not the capture's. With ten processes for
+    # each core, the latency was 0.7 s.
     assert 0.0 < report["latency_ms"]["p50"] < 2000.0
-    # The drop-outs of robocache.yml: without a frame there is no observation, and one without a force is refused.
+    # Drop-outs of robocache.yml: without a frame there is no observation, and an observation without force is refused.
     assert report["refused"].keys() & {"force invalid", "force too old"}
-    assert "policy: what it got" in log
+    assert "policy: observations and actions" in log
     assert "source to policy" in log
 
 

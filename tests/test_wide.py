@@ -1,4 +1,4 @@
-"""Structs of many columns: what can be sent can be recorded, replayed and handed on within a process."""
+"""Structs of many columns that can be sent can be recorded, replayed and handed on within a process."""
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +37,7 @@ def test_a_struct_of_more_columns_than_any_sensor_has_goes_everywhere(tmp_path):
     done = recorded.run()
     assert [len(done.received("sink", name)) for name in ("wide", "wider")] == [3, 2]
 
-    # To another process, and to an operation of the same one.
+    # The replay goes to another process, and to an operation of the same one.
     replayed = Flow(tmp_path / "replay")
     plugins = [{"replay": {"path": str(folder), "speed": "max"}}, {"voxelize": VOXELIZE}]
     replayed.robocache("node", {"plugins": plugins}, outputs=["wide", "wider", "voxels"], name="both")

@@ -1,4 +1,4 @@
-//! In steady state a cloud becomes a grid without an allocation, on the CPU and on a CUDA device if there is one.
+//! A cloud becomes a grid without an allocation in steady state, on the CPU and on a CUDA device if there is one.
 use crate::common::process_of;
 use crate::counting::allocations_of_all;
 use robocache::device::gpu::Kind;
@@ -13,7 +13,7 @@ fn cloud(points: usize, seed: u32, tensor: bool) -> Message {
         (state >> 8) as f32 / (1 << 24) as f32 * 12.0 - 6.0
     };
     let mut values: Vec<f32> = (0..points * 4).map(|_| next()).collect();
-    // Intensities that are unusable, and such as are summed apart, are a steady stream, too.
+    // The steady stream has intensities that are unusable, and some that are summed apart.
     let odd = [f32::NAN, 1e9, f32::INFINITY];
     let last = if tensor { 3 } else { points * 3 };
     for (i, odd) in odd.iter().cycle().take(points / 100).enumerate() {
@@ -37,7 +37,7 @@ fn cloud(points: usize, seed: u32, tensor: bool) -> Message {
     message
 }
 
-/// In a process of its own, where no other test allocates meanwhile: the voxelizer has threads, whose allocations count.
+/// The test runs in a process of its own, where no other test allocates: the voxelizer has threads, whose allocations count.
 #[test]
 fn a_steady_stream_of_clouds_allocates_nothing() {
     const ALONE: &str = "ROBOCACHE_TEST_ALONE";

@@ -1,8 +1,8 @@
-//! The nodes that `benches/run.py` measures robocache's against, and those that measure: a source that knows when it
-//! sent what, a relay that only forwards, a node that publishes a dense grid the way of `send_output`, and a sink that
-//! writes down when what arrived.
+//! Nodes for the dataflows of `benches/run.py`, which measure robocache's nodes or are compared with them.
 //!
-//! The dataflows beside this file wire them. Source and sink write CSV, which is joined by `timestamp_ns`.
+//! A source logs the time of each message that it sends, and a sink the time of each arrival. Both write CSV, which is joined
+//! by `timestamp_ns`. For comparison a relay forwards messages unchanged, and another node publishes a dense grid by
+//! `send_output`. The dataflows beside this file wire the nodes.
 
 mod dense;
 mod sink;
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Forwards what comes, as dora's own examples do.
+/// Forwards messages unchanged, as dora's own examples do.
 fn relay() -> Result<(), Box<dyn Error>> {
     let output = DataId::from("relayed".to_owned());
     let (mut node, mut events) = DoraNode::init_from_env()?;
@@ -43,7 +43,7 @@ fn relay() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The wall clock, ns: what processes of one machine share.
+/// The wall clock, ns, which all processes of a machine share.
 fn now_ns() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

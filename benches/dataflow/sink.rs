@@ -1,4 +1,4 @@
-//! The sink: when what arrived.
+//! The sink, which logs the arrivals of messages.
 
 use crate::now_ns;
 use dora_node_api::{DoraNode, Event, Parameter};

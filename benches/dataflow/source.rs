@@ -1,4 +1,4 @@
-//! Sources: they send on the path to the measured node and on that to the relay in turn, in one run.
+//! Sources, which send to the measured node and to the relay in turn, in one run.
 
 use crate::now_ns;
 use arrow::array::{ArrayRef, Float32Array, StructArray};
@@ -12,16 +12,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MS: i64 = 1_000_000;
-/// The grid of fuse.yml.
+/// Period of the time grid of fuse.yml.
 const PERIOD_NS: i64 = 20 * MS;
 const FIRST_MIDDLE: i64 = PERIOD_NS / 2;
 const SECOND_MIDDLE: i64 = PERIOD_NS + FIRST_MIDDLE;
-/// A wrench is published so long after it was measured. By then proprioception is past it, so that the wrench at a
-/// target is what makes it due.
+/// Time between the measurement of a wrench and its publication. By then newer proprioception has arrived, so that the wrench at
+/// a target makes the target due.
 const FORCE_DELAY_NS: i64 = 2 * MS;
-/// The elements of an observation of fuse.yml, 16 rows of 149: what the relay forwards is as large.
+/// Elements of an observation of fuse.yml, 16 rows of 149. The relay forwards messages of this size.
 const FUSED_ELEMENTS: usize = 16 * 149;
-/// Consumers read what was sent last before the source ends.
+/// Time that consumers have to read the last messages before the source ends.
 const LINGER: Duration = Duration::from_secs(1);
 
 struct Source {
@@ -51,9 +51,9 @@ fn sleep_until(time_ns: i64) {
     }
 }
 
-/// A robot's streams, each sample a message at its time: camera features at 30 Hz, proprioception at 500 Hz, a wrench
-/// at 1 kHz. In the middle of each of the grid's periods, one wrench gives way to a message for the relay, of an
-/// observation's size and of a wrench's in turn: what else is going on is the same around all.
+/// Sends a robot's streams, with a message for each sample at its time: camera features at 30 Hz, proprioception at 500 Hz, a
+/// wrench at 1 kHz. In the middle of each period of the grid, a message for the relay takes the place of a wrench, so that all
+/// paths see the same load. It has the size of an observation and of a wrench in turn.
 pub fn streams(ticks: i64, log: &str) -> Result<(), Box<dyn Error>> {
     let (node, _events) = DoraNode::init_from_env()?;
     let mut source = Source {
@@ -93,7 +93,7 @@ pub fn streams(ticks: i64, log: &str) -> Result<(), Box<dyn Error>> {
     source.end(log)
 }
 
-/// Clouds from the files of a folder, three columns of Float32, to the measured node and to the relay in turn.
+/// Sends clouds from the files of a folder, three columns of Float32, to the measured node and to the relay in turn.
 pub fn clouds(messages: i64, period_ms: i64, folder: &str, log: &str) -> Result<(), Box<dyn Error>> {
     let mut files: Vec<_> = std::fs::read_dir(folder)?
         .map(|file| file.map(|file| file.path()))
@@ -119,7 +119,7 @@ pub fn clouds(messages: i64, period_ms: i64, folder: &str, log: &str) -> Result<
     source.end(log)
 }
 
-/// Rows of x, y, z as columns.
+/// Converts rows of x, y, z to columns.
 fn cloud(bytes: &[u8]) -> ArrayRef {
     let (points, _) = bytes.as_chunks::<4>();
     let points: Vec<f32> = points.iter().copied().map(f32::from_le_bytes).collect();

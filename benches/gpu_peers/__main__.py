@@ -26,12 +26,12 @@ PARTS = {
     "voxelize-uniform": lambda rows: voxelize.measure(rows, voxelize.BATCHES, uniform=True),
     "ablations": ablations.measure,
 }
-# Printed alone if it is asked for: on which machine, and with what, the rows after it were measured
+# Part that prints only the row of the machine and the versions with which the rows after it are measured
 MACHINE = "machine"
 
 
 def machine() -> dict:
-    """Two with the same `boot` are of one start of one machine."""
+    """The row of this machine. Rows with the same `boot` are from one start of one machine."""
     versions = []
     if shutil.which("nvidia-smi"):
         asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
@@ -59,7 +59,7 @@ def main(parts: list[str]) -> None:
     print(json.dumps(machine()), flush=True)
     if parts == [MACHINE]:
         return
-    # CuPy works on the stream that PyTorch's events are on.
+    # CuPy uses the stream on which PyTorch records its events.
     with contextlib.ExitStack() as stack:
         try:
             import cupy

@@ -1,4 +1,4 @@
-"""The machine's ceilings: rows that the others are held against."""
+"""The machine's ceilings: rows with which the other rows are compared."""
 
 import torch
 import triton
@@ -21,7 +21,7 @@ def measure(rows: Rows) -> None:
 
     pairs = list(zip(buffers(COPIED_BYTES, 4), buffers(COPIED_BYTES, 4)))
     size = 2 * COPIED_BYTES
-    # Not in a graph, where the driver copies with another engine, which is slower.
+    # The copy is not captured: in a graph the driver copies with another engine, which is slower.
     times = time_calls(lambda a, b: b.copy_(a), pairs)
     row = rows.add("ceiling", "device copy, read and written", "torch", times, size)
     captured = time_graph(lambda a, b: b.copy_(a), pairs)
@@ -49,7 +49,7 @@ def measure(rows: Rows) -> None:
 
         for direction, sets in [("host to device", up), ("device to host", down)]:
             rows.add("ceiling", f"pinned copy {direction}, {size} bytes", "torch", time_graph(copy, sets), size)
-    # A copy that is issued and waited for, as an operation on one message does
+    # A copy is issued and waited for, as in an operation on one message
     host, device = torch.empty(PINNED_BYTES[1], dtype=torch.uint8).pin_memory(), buffers(PINNED_BYTES[1], 1)[0]
 
     def waited(_):

@@ -1,7 +1,7 @@
-"""Linear interpolation of batches, and three of them side by side: what `resample` and `fuse` do.
+"""Linear interpolation of a batch, and of three batches side by side, as `resample` and `fuse` do it.
 
-Times are int64 nanoseconds since 1970, the weight is made in float64, the value in float32. Validity is not asked of
-the peers, which saves them a little.
+Times are int64 nanoseconds since 1970. The weight is computed in float64, the value in float32. Peers don't compute validity,
+which saves them a little time.
 """
 
 import functools
@@ -26,7 +26,7 @@ SPAN_NS = 5_000_000_000
 
 
 def stamps(rows: int, samples: int, seed: int) -> torch.Tensor:
-    """Samples of a sensor of one rate over SPAN_NS, each up to half a period late."""
+    """Stamps of a sensor with a fixed rate over SPAN_NS, each up to half a period late."""
     random = torch.Generator("cuda").manual_seed(seed)
     period = SPAN_NS // samples
     late = torch.randint(0, period // 2, (rows, samples), generator=random, device="cuda")
@@ -34,7 +34,7 @@ def stamps(rows: int, samples: int, seed: int) -> torch.Tensor:
 
 
 def sorted_targets(rows: int, targets: int, first: torch.Tensor, last: torch.Tensor, seed: int) -> torch.Tensor:
-    """Anywhere from `first` to `last`, each [rows], in order."""
+    """Random targets from `first` to `last`, each [rows], in ascending order."""
     random = torch.Generator("cuda").manual_seed(seed)
     part = torch.rand((rows, targets), generator=random, device="cuda", dtype=torch.float64)
     return (first[:, None] + (part * (last - first)[:, None]).long()).sort(dim=1).values
@@ -51,7 +51,7 @@ def bracket(times: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, t
 
 
 def linear(times: torch.Tensor, values: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """[B, S] int64, [B, S, D], [B, T] int64 to [B, T, D]."""
+    """Interpolates [B, S] int64, [B, S, D] at [B, T] int64 to [B, T, D]."""
     left, right = bracket(times, targets)
     before, after = times.gather(1, left), times.gather(1, right)
     weight = ((targets - before).double() / (after - before).double()).float().unsqueeze(-1)
@@ -121,7 +121,7 @@ def fused_triton(targets, *streams):
 
 
 def linear_cupy(times, values, targets):
-    """CuPy searches one sorted array: the rows are set one after the other, each past the last one's end."""
+    """Interpolates with CuPy, which searches one sorted array: each row is shifted past the end of the row before."""
     import cupy
 
     times, values, targets = (cupy.from_dlpack(array) for array in (times, values, targets))
@@ -138,7 +138,7 @@ def linear_cupy(times, values, targets):
 
 
 def touched_bytes(times, values, targets) -> int:
-    """Every row that some target needs once, with its stamp; targets once; values and validity written once."""
+    """Bytes of each sample that a target needs, with its stamp, of targets, and of values and validity, each once."""
     left, right = bracket(times, targets)
     needed = torch.zeros(times.shape, dtype=torch.bool, device=times.device)
     needed.scatter_(1, left, True).scatter_(1, right, True)
@@ -147,15 +147,15 @@ def touched_bytes(times, values, targets) -> int:
 
 
 def check_linear(out, times, values, targets) -> None:
-    """Two rows against NumPy in float64."""
+    """Compares two rows with NumPy in float64."""
     assert out.shape == (*targets.shape, values.shape[2]) and out.dtype == values.dtype
     for row in (0, times.shape[0] - 1):
         x, at = ((array[row] - EPOCH_NS).cpu().numpy().astype(np.float64) for array in (times, targets))
         for column in (0, values.shape[2] - 1):
             y = values[row, :, column].double().cpu().numpy()
-            expected, came = np.interp(at, x, y), out[row, :, column].double().cpu().numpy()
+            expected, actual = np.interp(at, x, y), out[row, :, column].double().cpu().numpy()
             tolerance = {torch.bfloat16: 2**-8, torch.float16: 2**-11, torch.float32: 2e-6}[values.dtype]
-            np.testing.assert_allclose(came, expected, atol=tolerance, rtol=tolerance)
+            np.testing.assert_allclose(actual, expected, atol=tolerance, rtol=tolerance)
 
 
 def resample(rows: Rows, dtypes: list[torch.dtype], shapes=SHAPES) -> None:
@@ -207,7 +207,7 @@ def fuse(rows: Rows) -> None:
 
     first = one(0)
     pairs = list(zip(first[1::2], first[2::2]))
-    # Targets are read once. Validity and age are of each modality.
+    # Targets are read once; each modality has its own validity and age.
     touched = sum(touched_bytes(times, values, first[0]) + batch * count * 8 for times, values in pairs)
     touched -= (len(pairs) - 1) * batch * count * 8
     sets = [first] + [one(7 * seed) for seed in range(1, sets_for(touched))]

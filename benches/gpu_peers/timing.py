@@ -1,9 +1,8 @@
-"""Times a peer and makes the row of it.
+"""Times a peer and prints its row.
 
-A pass goes through sets of inputs and outputs, so many that together the calls touch several times what the L2 cache
-holds before a set is used again. Without a graph, a pass is timed as one, launches and all; with one, it is captured
-once and replayed. A call that stands alone is issued and waited for by itself, after the cache was filled with
-something else.
+A pass goes through enough sets of inputs and outputs that calls touch several times the size of the L2 cache before a set is
+used again. Without a graph, a pass is timed as a whole, with its launches; with a graph, it is captured once and replayed. A
+call that is timed alone is issued and waited for by itself, after the cache was filled with other data.
 """
 
 import json
@@ -13,14 +12,14 @@ import time
 import numpy as np
 import torch
 
-# As robocache-bench has them
+# The same numbers as in robocache-bench
 ROTATED_BYTES = 256 << 20
 SETS = (8, 4096)
 # A call that touches more than this leaves nothing of the call before in any cache
 LARGE_SET_BYTES, LARGE_SETS = 128 << 20, 4
-# Launches of Python, not of the device, are what a pass without a graph shows: it needs no more sets than this.
+# A pass without a graph measures launches from Python, not the device: it does not need more sets than this.
 UNCAPTURED_SETS = 256
-# So that what lies between two replays does not count
+# Least calls in a graph, so that the time between two replays does not count
 GRAPH_CALLS = 64
 SECONDS, PASSES = 0.2, (20, 300)
 ALONE_SECONDS, ALONE_CALLS = 0.1, (20, 200)
@@ -54,7 +53,7 @@ def time_passes(one_pass, calls: int) -> list[float]:
 
 
 def time_alone(call) -> list[float]:
-    """Microseconds on the CPU's clock of calls, each of which is waited for."""
+    """Microseconds of calls that are each waited for, on the CPU's clock."""
     cache = torch.empty(ROTATED_BYTES // 4, device="cuda")
     taken: list[float] = []
     began = time.perf_counter()
@@ -82,7 +81,7 @@ def time_calls(work, sets: list[tuple]) -> "Times":
 
 
 def time_graph(work, sets: list[tuple]) -> "Times":
-    """Keeps the results of `work` until the end of the capture, so that every call writes to memory of its own."""
+    """Times captured calls. Results are kept until the end of the capture, so that each call writes to its own memory."""
     for inputs in sets[:3]:
         work(*inputs)
     torch.cuda.synchronize()
@@ -101,14 +100,14 @@ def time_graph(work, sets: list[tuple]) -> "Times":
 
 
 class Times:
-    """Microseconds of a call: of many in a row, and of some that stand alone; and the sets that the former go through."""
+    """Microseconds of a call, of many in a row and of some timed alone, and the number of sets that the many go through."""
 
     def __init__(self, us: list[float], alone: list[float], sets: int):
         self.us, self.alone, self.sets = us, alone, sets
 
 
 class Rows:
-    """Prints a row for each measurement; a peer that fails or is not installed costs its row, not the run."""
+    """Prints a row for each measurement. A peer that fails or is not installed loses its row, and the run goes on."""
 
     def __init__(self):
         self.copy_gbps = None
@@ -126,7 +125,7 @@ class Rows:
         return row
 
     def missing(self, op: str, config: str, backend: str, why: str) -> None:
-        """A row that says why there are no figures."""
+        """Prints a row that says why there are no figures."""
         print(f"{op}, {config}, {backend}: {why}", file=sys.stderr)
         print(json.dumps({"op": op, "config": config, "backend": backend, "missing": why}), flush=True)
 
@@ -144,9 +143,9 @@ class Rows:
 
 
 class Peer:
-    """Work of others on one configuration: its inputs in sets, and a `check` that raises where a result is wrong.
+    """The work of a peer on one configuration: sets of inputs, and a `check` that raises if a result is wrong.
 
-    Work that leaves its result where it stays gets the same place twice, with other inputs in the second half of the sets.
+    Work that keeps its result from call to call gets the same memory twice, with other inputs in the second half of the sets.
     """
 
     def __init__(self, rows: Rows, op: str, config: str, sets: list[tuple], check, touched: int, are_pairs: bool = False):
@@ -154,13 +153,13 @@ class Peer:
         self.check, self.touched, self.are_pairs = check, touched, are_pairs
 
     def torch(self, work, name: str = "", graph: bool = True, uncaptured: bool = True) -> None:
-        """The rows of something written in PyTorch, as it is and compiled, each as it is and captured."""
+        """Measures a function of PyTorch, eager and compiled, each without a graph and captured."""
         self.measure(f"torch eager{name}", work, graph, uncaptured)
         torch._dynamo.reset()
         self.measure(f"torch.compile{name}", torch.compile(work, dynamic=False), graph, uncaptured)
 
     def measure(self, backend: str, work, graph: bool = True, uncaptured: bool = True) -> None:
-        """The rows of a function: as it is, and captured. One that gives a wrong result has none."""
+        """Measures a function without a graph and captured. A function with a wrong result has no row."""
 
         def timed(time_sets):
             work(*self.sets[len(self.sets) // 2])

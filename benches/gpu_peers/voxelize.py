@@ -1,8 +1,8 @@
-"""Occupancy as a dense grid and as bits, and sparse voxels with count and mean: what `voxelize` does.
+"""Occupancy as a dense grid and as bits, and sparse voxels with count and mean, as `voxelize` makes them.
 
-A point outside the grid goes to a cell past its end, so that nothing waits for the device and all but `unique` can be
-captured in a graph. Grids are made in two ways: anew, all zeros first, and kept from call to call, of which only the
-cells are cleared that the call before set.
+A point outside the grid goes to a cell past its end. So nothing waits for the device, and everything except `unique` can be
+captured in a graph. Grids are made in two ways: new, with all cells zeroed first, or kept from call to call, with only those
+cells cleared that the last call set.
 """
 
 import functools
@@ -16,14 +16,14 @@ from .scene import sweep
 from .timing import Peer, Rows, sets_for
 
 EXTENT_M = 51.2
-# Clouds a call, beams and columns of one, cells along an axis
+# Clouds in a call, beams and columns of a cloud, cells along an axis
 SINGLE = (1, 128, 1024, 256)
 BATCHES = [(8, 32, 128, 64), (32, 64, 256, 128), (64, 64, 1024, 256)]
 CLOUDS = 8
 
 
 def cells_of(points: torch.Tensor, side: int) -> torch.Tensor:
-    """[B, N, 3] to the cell of each point in B grids one after the other, or the one past the end of them all."""
+    """The cell of each point [B, N, 3] in B consecutive grids, or the cell past the end of all grids."""
     batch = points.shape[0]
     index = torch.floor((points + EXTENT_M / 2) * (side / EXTENT_M)).int()
     inside = ((index >= 0) & (index < side)).all(dim=-1)
@@ -39,7 +39,7 @@ def dense(points: torch.Tensor, side: int) -> torch.Tensor:
 
 
 def dense_kept(points: torch.Tensor, side: int, grid: torch.Tensor, touched: torch.Tensor) -> torch.Tensor:
-    """Clears the cells `touched` by the call before, and sets those of the points, which are then the touched ones."""
+    """Clears the cells `touched` by the last call, sets the cells of the points, and stores them in `touched`."""
     cell = cells_of(points, side).flatten()
     grid[touched] = 0.0
     grid[cell] = 1.0
@@ -51,12 +51,12 @@ def bits(points: torch.Tensor, side: int) -> torch.Tensor:
     cells = points.shape[0] * side**3
     grid = torch.zeros(cells + 8, device=points.device, dtype=torch.uint8)
     grid = grid.scatter_(0, cells_of(points, side).flatten().long(), 1)[:cells]
-    # Eight bytes of 0 or 1, gathered into the highest byte by one product
+    # Gathers eight bytes of 0 or 1 into the highest byte by one product
     return (grid.view(torch.int64) * 0x0102040810204080 >> 56).to(torch.uint8)
 
 
 def coo_sorted(points: torch.Tensor, side: int):
-    """Room for as many voxels as points; those past the last voxel have no points."""
+    """Sparse voxels by a sort. There are as many rows as points; rows past the last voxel have no points."""
     points = points[0]
     cell, order = torch.sort(cells_of(points[None], side)[0])
     starts = torch.ones_like(cell)
@@ -84,7 +84,7 @@ BLOCKS = [(128, 4), (256, 2), (256, 4), (512, 4), (512, 8), (1024, 8)]
 
 
 def autotuned(key: list[str]):
-    """Blocks and warps by trial. Every kernel here may be launched twice on the same memory."""
+    """Finds blocks and warps by trial. Every kernel here may be launched twice on the same memory."""
     configs = [triton.Config({"BLOCK": block}, num_warps=warps) for block, warps in BLOCKS]
     return triton.autotune(configs, key, do_bench=functools.partial(triton.testing.do_bench, warmup=5, rep=20))
 
@@ -161,7 +161,7 @@ def set_triton(points, side, grid, touched=None) -> torch.Tensor:
 
 
 def kept_triton(points, side, grid, touched) -> torch.Tensor:
-    """As `dense_kept`, for bits too: of those the words are cleared."""
+    """Makes grids like `dense_kept`, also as bits, whose touched words are cleared."""
     batch, count, _ = points.shape
     packed = grid.dtype == torch.int32
     clear_kernel[lambda meta: (triton.cdiv(count, meta["BLOCK"]), batch)](grid, touched, count, SIDE=side, BITS=packed)
@@ -211,7 +211,7 @@ def coo_cupy(points, side: int):
 
 
 def expected_cells(points: torch.Tensor, side: int):
-    """With NumPy, in float32 as here: the occupied cells of the first cloud, their counts and means."""
+    """The occupied cells of the first cloud, their counts and means, by NumPy in float32."""
     points = points[0].cpu().numpy()
     index = np.floor((points + np.float32(EXTENT_M / 2)) * np.float32(side / EXTENT_M)).astype(np.int64)
     inside = ((index >= 0) & (index < side)).all(axis=1)
@@ -224,8 +224,8 @@ def expected_cells(points: torch.Tensor, side: int):
 
 def check_dense(out, points, side) -> None:
     assert out.numel() == points.shape[0] * side**3
-    came = torch.nonzero(out[: side**3]).flatten().cpu().numpy()
-    np.testing.assert_array_equal(came, expected_cells(points, side)[0])
+    actual = torch.nonzero(out[: side**3]).flatten().cpu().numpy()
+    np.testing.assert_array_equal(actual, expected_cells(points, side)[0])
     assert float(out.max()) == 1
 
 
@@ -247,7 +247,7 @@ def check_coo(out, points, side) -> None:
 
 
 def clouds(batch: int, beams: int, columns: int, uniform: bool) -> list[torch.Tensor]:
-    """CLOUDS calls' worth of clouds: of the room, or of points anywhere in the grid."""
+    """Clouds for CLOUDS calls: of the room, or of points anywhere in the grid."""
     if uniform:
         random = torch.Generator("cuda").manual_seed(0)
         shape = (CLOUDS, beams * columns, 3)
@@ -273,13 +273,13 @@ def measure(rows: Rows, shapes: list[tuple[int, int, int, int]], uniform: bool =
             if layout == "coo":
                 sparse(rows, config, made, side)
             else:
-                # Without a graph they are the same for all: what Python takes.
+                # Without a graph the times are those of Python, for any points.
                 grids(rows, config, made, side, layout == "bits", uncaptured=not uniform)
             torch.cuda.empty_cache()
 
 
 def grids(rows: Rows, config: str, made: list[torch.Tensor], side: int, packed: bool, uncaptured: bool) -> None:
-    """Grids of CLOUDS calls' worth of clouds, made anew and kept."""
+    """Measures grids that are made anew, and grids that are kept."""
     batch, count, _ = made[0].shape
     points_bytes, cells = made[0].numel() * 4, batch * side**3
     verify = check_bits if packed else check_dense
@@ -298,13 +298,13 @@ def grids(rows: Rows, config: str, made: list[torch.Tensor], side: int, packed: 
     del sets, peer
     torch.cuda.empty_cache()
 
-    # Sectors that are set, and those of the call before that are cleared; the words of bits are not fewer bytes.
+    # Kept grids touch the sectors that are set, and those of the last call that are cleared. For bits that is not less.
     touched = points_bytes + (cells // 8 if packed else 64 * sectors(made[0], side))
     count_of = sets_for(touched)
     both = [made[place % CLOUDS].clone() for place in range(count_of + 1)]
 
     def pairs(grid, nothing):
-        """Every grid twice, of other points the second time: those it holds are what it has to clear."""
+        """Uses each grid twice, with other points the second time, so that it has to clear the first ones."""
         kept = [(grid(), nothing()) for _ in range(count_of)]
         return [(both[place + turn], side, *kept[place]) for turn in (0, 1) for place in range(count_of)]
 
@@ -339,12 +339,12 @@ def sparse(rows: Rows, config: str, made: list[torch.Tensor], side: int) -> None
     with_spconv(rows, config, made, side, touched)
 
 
-# No voxel of the room has more points, so that spconv leaves none out.
+# Most points of a voxel. No voxel of the room has more, so that spconv leaves no point out.
 MOST_POINTS = 32
 
 
 def with_spconv(rows: Rows, config: str, made: list[torch.Tensor], side: int, touched: int) -> None:
-    """Its GPU hash table. It waits for the number of voxels, so it can't be captured, and gives them in no order."""
+    """Measures spconv's GPU hash table. It waits for the number of voxels, so it can't be captured. Its voxels are not sorted."""
     try:
         from spconv.pytorch.utils import PointToVoxel
     except Exception as error:  # noqa: BLE001
@@ -359,13 +359,13 @@ def with_spconv(rows: Rows, config: str, made: list[torch.Tensor], side: int, to
 
     def with_mean(points):
         voxels, coords, counts = generator(points)
-        # Room for a point without one holds zeros.
+        # Slots without a point hold zeros.
         return voxels.sum(dim=1) / counts[:, None], coords, counts
 
     def check(out, inputs):
         _, coords, counts = out
         expected = len(expected_cells(inputs[0][None], side)[0])
-        # It divides by the voxel size, which puts a few points into the cell beside.
+        # spconv divides by the voxel size, which puts a few points into a neighbouring cell.
         assert abs(len(coords) - expected) <= 1e-3 * expected
         assert int(counts.max()) < MOST_POINTS and int(counts.sum()) <= count
 

@@ -1,4 +1,4 @@
-"""Sends the metadata of what comes on, without the payload."""
+"""Forwards the metadata of each message, without the payload."""
 
 import time
 
@@ -9,7 +9,7 @@ nothing = pa.array([], pa.uint8())
 node = Node()
 for event in node:
     if event["type"] == "INPUT":
-        # Not while the tensor itself is under way.
+        # Waits until the tensor itself has arrived.
         time.sleep(0.005)
-        # dora sets its own stamp.
+        # dora sets `timestamp` itself.
         node.send_output("bare", nothing, {key: value for key, value in event["metadata"].items() if key != "timestamp"})

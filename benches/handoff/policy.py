@@ -1,7 +1,7 @@
-"""Puts every tensor on the GPU, and writes down how long that took since it was sent.
+"""Puts every tensor on the GPU, and records the time since it was sent.
 
-It sleeps until a message comes, or works on the GPU meanwhile, as a policy does that computes all the time. On a machine
-without a GPU or without PyTorch the tensors stay where they come, NumPy's.
+The policy sleeps until a message comes, or works on the GPU meanwhile, like a policy that computes all the time. Without a GPU
+or PyTorch the tensors stay on the host, as NumPy arrays.
 """
 
 import importlib.util
@@ -44,12 +44,12 @@ def used(tensor: robocache.MessageTensor) -> object:
 
 
 def events(node: Node):
-    """The events of a node. The GPU works until the next one, where the policy is busy."""
+    """The events of a node. If the policy is busy, the GPU works until the next event."""
     if not is_busy:
         yield from node
         return
     weights = torch.ones(256, 256, device="cuda") if is_on_gpu else None
-    # An event that says that none came is an error of dora's; none at all is the end.
+    # For no event in time dora gives an event `ERROR`; None is the end.
     while (event := node.next(timeout=0.0)) is not None:
         if event["type"] != "ERROR":
             yield event
@@ -74,7 +74,7 @@ for event in events(Node()):
     is_resident = "ring" in metadata
     is_held = is_resident and payloads % 2 == 0
     try:
-        # By the host nothing is copied but to the device.
+        # A payload on the host is copied only once, to the device.
         array = used(opened(event, copy=is_resident and not is_held))
         now = time.time_ns()
         del array

@@ -1,4 +1,4 @@
-"""Sends what a node makes tensors of, at a steady rate, with the time of sending as its stamp."""
+"""Sends the inputs of a node at a steady rate, with the time of sending as the stamp."""
 
 import sys
 import time
@@ -42,5 +42,5 @@ for i in range(int(rate * seconds)):
         node.send_output("lidar", cloud, {**stamp, **fields})
     else:
         node.send_output("trajectories", batch, {**stamp, "dim": 32})
-# A node that ends at once takes what it sent with it.
+# Messages in flight are lost when a node ends.
 time.sleep(1.0)

@@ -18,8 +18,8 @@ const MOST_NOTICES: usize = 20;
 
 /// Estimates offset and skew of the clocks that stamp a recording, from when messages arrived
 ///
-/// The offset is that at the last message; a clock with a skew above 0 is slow. Behind the skew stands how far it may be off,
-/// and between what the estimates of every ten seconds lie.
+/// The offset is that at the last message; a clock with a skew above 0 is slow. Behind the skew stand its uncertainty,
+/// and the least and the greatest skew of the estimates of every ten seconds.
 ///
 /// Jitter only makes a message late, so the estimate of `robocache-clock` lies along the earliest ones. It is of the last
 /// --window-s seconds of a stream, and is refused before --lock-s seconds of messages. The least delay of a stream can't be
@@ -33,13 +33,13 @@ const MOST_NOTICES: usize = 20;
 pub struct Args {
     /// The folder of the recording
     recording: PathBuf,
-    /// Only this stream; may be given several times
+    /// Stream to estimate, in place of all; may be given several times
     #[arg(long, value_name = "STREAM")]
     stream: Vec<String>,
-    /// The messages of how much time make an estimate
+    /// Length of the window of an estimate, s
     #[arg(long, value_name = "S", default_value_t = ClockInput::default().window_s)]
     window_s: f64,
-    /// After how much time there is one
+    /// Time that messages span before the first estimate, s
     #[arg(long, value_name = "S", default_value_t = ClockInput::default().lock_s)]
     lock_s: f64,
 }
@@ -268,7 +268,7 @@ fn in_words(notice: &Notice) -> String {
     match *notice {
         Notice::Reset { ns } => format!("it was set by {:+.3} s against the recorder's", ns_to_s(ns)),
         Notice::Silence { ns } => format!("nothing came for {:.0} s: the estimate begins anew", ns_to_s(ns)),
-        Notice::Pace { ratio } => format!("its stamps go on by {ratio:.3e} ns in a nanosecond: no clock in ns"),
+        Notice::Pace { ratio } => format!("its stamps advance by {ratio:.3e} ns per nanosecond: no clock in ns"),
         Notice::Locked | Notice::HostClock { .. } => notice.to_string(),
     }
 }

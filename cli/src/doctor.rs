@@ -11,9 +11,8 @@ use std::process::{Command, ExitCode};
 
 /// Says whether this machine is fit for a dataflow
 ///
-/// It looks at dora, shared memory, the drivers of GPUs and each of their devices (on which it runs a kernel, whose
-/// result it compares with the CPU's), the clock, limits, the governor of the CPU, the release of Jetson Linux, and the Python
-/// package.
+/// Checks dora, shared memory, the drivers of GPUs and each GPU, the clock, limits, the governor of the CPU, the release
+/// of Jetson Linux, and the Python package. On each GPU it runs a kernel and compares the result with the CPU's.
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes:
   0   there is no error

@@ -16,18 +16,17 @@ use std::process::ExitCode;
 /// Multiple of the median step beyond which a step counts as a gap, where samples were lost.
 const GAP: f64 = 1.5;
 
-/// Says what a recording, or a file or folder that `convert` reads, holds: rates, gaps, order, payloads
+/// Shows the contents of a recording, or of another input of `convert`: rates, gaps, order, payloads
 ///
-/// A step is the time from the newest sample so far to the next newer one; a gap is a step of more than 1.5 times the
-/// median one, and as many samples are lost in it as median steps would have room for. Of messages that carry several
-/// samples each counts.
+/// A step is the time from the newest sample so far to the next newer one. A gap is a step of more than 1.5 times the
+/// median step. A gap of n median steps counts as n - 1 lost samples. Each sample of a message counts.
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes:
   0   all of it can be read
   1   a part of it can't be read, and the rest is told
   2   it is not a recording")]
 pub struct Args {
-    /// The folder of the recording, or what else `convert` reads
+    /// The folder of the recording, or another input of `convert`
     recording: PathBuf,
     #[command(flatten)]
     how: InputArgs,

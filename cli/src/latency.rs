@@ -29,7 +29,7 @@ Exit codes:
 pub struct Args {
     /// The folder of the recording
     recording: PathBuf,
-    /// The channel that is taken as it is stamped
+    /// Reference channel, whose stamps are taken as right
     #[arg(long, value_name = "CHANNEL")]
     a: String,
     /// The channel whose latency is looked for
@@ -240,7 +240,7 @@ fn text(found: &Comparison) -> String {
             );
             let _ = writeln!(
                 text,
-                "where that of `{}` is 0: `latency_ms: {:.1}`",
+                "if the latency of `{}` is 0: `latency_ms: {:.1}`",
                 plain(&found.a),
                 lag.latency_ms
             );

@@ -25,8 +25,8 @@ use tracing_subscriber::EnvFilter;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0   what was asked for is well
-  1   it is not: see the help of each command
+  0   success: no problem was found
+  1   a problem was found: see the help of each command
   2   the command line, or a file that it names, can't be used
 
 Results go to standard output, remarks to standard error. RUST_LOG filters the remarks of the library (default: warn).";

@@ -28,9 +28,9 @@ const TOO_MANY_TARGETS: RangeInclusive<i64> = (1 << 20) + 1..=1 << 32;
 
 /// Runs a configuration over a recording: would it have worked?
 ///
-/// The operations of every section run in one process, on the CPU and as fast as it goes, with the recorded messages in
-/// the order in which they came to the recorder, or that of their stamps if it did not keep that. Ages and validity
-/// are those of the newest row of each observation. An input that the recording lacks is closed.
+/// The operations of every section run in one process, on the CPU, as fast as possible. Messages come in the order of
+/// their arrivals at the recorder, or of their stamps if the recording has no arrivals. Ages and validity are those of
+/// the newest row of each observation. An input that the recording lacks is closed.
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes:
   0   it would have worked

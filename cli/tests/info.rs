@@ -112,7 +112,7 @@ fn of_a_broken_recording_what_can_be_had_is_told() {
     );
     assert_eq!(streams[1]["is_finished"], false);
     let problems = told["problems"].to_string();
-    assert!(problems.contains("text.arrow: no Arrow IPC file"), "{problems}");
+    assert!(problems.contains("text.arrow: not an Arrow IPC file"), "{problems}");
     assert!(problems.contains("torn.arrow: no valid footer"), "{problems}");
     let text = run(["info".as_ref(), folder.0.as_os_str()]);
     assert!(text.out.contains("can't be read: ") && text.code == 1, "{}", text.out);

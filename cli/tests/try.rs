@@ -236,7 +236,7 @@ fn what_can_not_be_read_is_told_beside_the_verdict() {
         report["problems"][0]
             .as_str()
             .unwrap()
-            .contains("a.arrow: no Arrow IPC file"),
+            .contains("a.arrow: not an Arrow IPC file"),
         "{report:#}"
     );
     assert_eq!(report["missing"], serde_json::json!(["a"]));

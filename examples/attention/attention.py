@@ -1,8 +1,8 @@
-"""Attention over what robocache publishes: tokens of modalities at the times of their capture, masked by what is valid.
+"""Attention over observations of robocache: tokens of modalities at the times of their capture, masked by validity.
 
-There is a token for each modality in each row of a window. Its key carries which modality it is, and the time of its
-sample as Fourier features. The mask of `torch.nn.functional.scaled_dot_product_attention` is made of `valid`. The
-queries are times too, such as those of the actions to come, so that streams of any rate meet where the policy acts.
+There is a token for each modality in each row of a window. Its key encodes the modality, and the time of its sample as
+Fourier features. The mask of `torch.nn.functional.scaled_dot_product_attention` is made from `valid`. Queries are times, too,
+such as the times of future actions, so that streams of any rate meet at the times at which the policy acts.
 """
 
 import math
@@ -15,9 +15,10 @@ from torch import nn
 class Tokens:
     """A batch of windows, ready for attention.
 
-    `values` has a tensor [B, T, D_m] for each modality, 0 where it is not valid; `times_s` [B, T, M] float32 is when
-    each sample was taken, seconds before the newest row (so it is 0 or less); `valid` [B, T, M] bool; `whole` says that
-    all of it is True.
+    - `values`: a tensor [B, T, D_m] for each modality, 0 if it is not valid
+    - `times_s` [B, T, M] float32: time at which each sample was taken, relative to the newest row, 0 or less
+    - `valid` [B, T, M] bool
+    - `whole`: True if all of `valid` is True
     """
 
     def __init__(self, values: list[torch.Tensor], times_s: torch.Tensor, valid: torch.Tensor, whole: bool = False):
@@ -27,15 +28,15 @@ class Tokens:
     def of(cls, observations: list, device: torch.device | str = "cpu", each_sample_once: bool = False) -> "Tokens":
         """Makes tokens of observations of the same modalities (`robocache.Observation`).
 
-        A stream slower than the rows stands in several of them. With `each_sample_once`, the oldest of these alone is
-        attended to; it is meant for `previous` and `nearest`, which hold samples, and not for modes that blend them.
+        A sample of a stream slower than the rows is in several rows. With `each_sample_once`, only the oldest of these gets
+        attention. It is for `previous` and `nearest`, which hold samples, and not for modes that blend them.
         """
         stack = lambda name: torch.stack([torch.from_numpy(getattr(o, name)) for o in observations])  # noqa: E731
         valid, age_ns, targets_ns = stack("valid"), stack("age_ns"), stack("timestamps_ns")
-        # Differences are taken in int64: float32 has 128 s between neighbours where nanoseconds since 1970 are.
+        # Differences are taken in int64: in float32, neighbouring numbers of the size of ns since 1970 are 128 s apart.
         capture_ns = targets_ns[:, :, None] - age_ns
         times_s = (capture_ns - targets_ns[:, -1:, None]).float() * 1e-9
-        # An entry without a sample has no time of its own; it is masked, and must be a number all the same.
+        # An entry without a sample has no time. It is masked, but must still be a number.
         times_s = torch.where(age_ns >= 0, times_s, 0.0)
         if each_sample_once:
             again = torch.zeros_like(valid)
@@ -44,11 +45,11 @@ class Tokens:
         fused = torch.stack([o.tensor.torch().float() for o in observations])
         offsets, measured = observations[0].offsets, stack("valid")
         values = [
-            # NaN times 0 is NaN, so what is masked must be 0 before it is multiplied.
+            # NaN times 0 is NaN, so a masked value must be 0 before it is multiplied.
             torch.where(measured[:, :, m, None], fused[:, :, offsets[m] : offsets[m + 1]], 0.0).to(device)
             for m in range(len(offsets) - 1)
         ]
-        # Looked at here, on the host, because on a GPU the question would be a wait.
+        # This is checked on the host, because a check on a GPU would wait for the GPU.
         return cls(values, times_s.to(device), valid.to(device), whole=bool(valid.all()))
 
 
@@ -65,7 +66,7 @@ class TimeEncoding(nn.Module):
         return 2 * len(self.rates)
 
     def forward(self, times_s: torch.Tensor) -> torch.Tensor:
-        """Times of any shape, seconds, to [..., 2 * bands]."""
+        """Encodes times of any shape, seconds, as [..., 2 * bands]."""
         angles = times_s[..., None] * self.rates
         return torch.cat([angles.sin(), angles.cos()], dim=-1)
 
@@ -73,8 +74,8 @@ class TimeEncoding(nn.Module):
 class TimeAttention(nn.Module):
     """Cross-attention from times to the tokens of all modalities: fused multimodal, over irregular stamps.
 
-    `dims` are the D_m of the modalities. One more key, which belongs to no sensor and is always valid, takes the weight
-    where nothing is: a query without a valid key would be NaN.
+    The modalities have `dims` columns, D_m. One more key, which belongs to no sensor and is always valid, takes the weight if
+    no other key is valid: a query without a valid key would be NaN.
     """
 
     def __init__(self, dims: list[int], width: int = 128, heads: int = 4):
@@ -95,7 +96,7 @@ class TimeAttention(nn.Module):
         keys = (embedded + self.modality + self.key_time(self.time(tokens.times_s))).flatten(1, 2)
         batch = len(keys)
         keys = torch.cat([self.nothing.expand(batch, -1, -1), keys], dim=1)
-        # [B, 1, 1, 1 + T * M]; True is attended to. Without a mask, torch has a kernel that is twice to thrice as fast.
+        # [B, 1, 1, 1 + T * M]; True gets attention. Without a mask, torch has a kernel that is two to three times as fast.
         mask = None if tokens.whole else F.pad(tokens.valid.flatten(1, 2), (1, 0), value=True)[:, None, None, :]
         split = lambda x: x.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # noqa: E731
         key, value = map(split, self.key_value(keys).chunk(2, dim=-1))

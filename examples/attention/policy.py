@@ -1,4 +1,4 @@
-"""A policy node without training: what attention sees of each observation, as actions for the next half second.
+"""A policy node without training: attention over each observation gives actions for the next half second.
 
 policy.py       in a dataflow, with an input `fused` or `observation`; needs torch
 """

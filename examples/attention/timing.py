@@ -1,10 +1,10 @@
-"""The distance of torch's attention from the device's limit: the reason why robocache has no kernel of its own for it.
+"""Times torch's attention against the device's limit: the reason why robocache has no kernel of its own for attention.
 
     timing.py [FILE.json]       on a machine with a GPU; prints a table, and writes it as JSON
 
-For each shape: the median time of `scaled_dot_product_attention` with a mask made of `valid`, in a CUDA graph, and its
-floor: the larger of the time to multiply at the rate of a large matrix product, and the time to read and write what it
-must at the rate of a large copy, both measured here, and no less than an empty kernel in the same graph.
+For each shape it gives the median time of `scaled_dot_product_attention` with a mask made of `valid`, in a CUDA graph, and a
+floor. The floor is the larger of two times: multiplications at the rate of a large matrix product, and memory traffic at the
+rate of a large copy. Both rates are measured here. It is not less than an empty kernel in the same graph.
 """
 
 import json
@@ -14,7 +14,7 @@ import sys
 import torch
 import torch.nn.functional as F
 
-# What it stands for, batch, queries, keys (T rows of M modalities, and one more), heads, width of a head.
+# Name, batch, queries, keys (T rows of M modalities, and one more), heads, width of a head.
 SHAPES = [
     ("a live window, 16 x 3", 1, 16, 49, 4, 32),
     ("a live window, 64 x 8", 1, 64, 513, 8, 64),

@@ -1,7 +1,7 @@
 """Writes a bag of ROS 2 for docs/bags.md, as rosbag2 would: `make_bag.py FOLDER [SECONDS]`.
 
-An arm moves for some seconds, in made-up numbers: joint states whose order changes, their commands, a wrench, an IMU, a
-lidar, a camera, and the features of an image encoder in a message of its own. The wrench is away for 0.3 s.
+An arm moves for some seconds, in made-up numbers. The bag has joint states whose order changes, their commands, a wrench, an
+IMU, a lidar, and a camera. Features of an image encoder have a message type of their own. The wrench is missing for 0.3 s.
 """
 
 import math
@@ -16,7 +16,7 @@ STORE = get_typestore(Stores.ROS2_HUMBLE)
 STORE.register(get_types_from_msg("std_msgs/Header header\nfloat32[] data\n", "encoder_msgs/msg/Features"))
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
-# Topic: rate in Hz, and how long after the capture a message is recorded, in ms.
+# For each topic the rate in Hz, and the time from the capture of a message to its recording, in ms.
 TOPICS = {
     "/joint_states": (250, 1),
     "/joint_commands": (50, 1),
@@ -72,7 +72,7 @@ def image(header, t: float, height: int = 48, width: int = 64):
 
 
 def message(topic: str, i: int, stamp_ns: int):
-    """Message i of a topic; `None` while its sensor is away."""
+    """Message i of a topic; None while its sensor is missing."""
     t = (stamp_ns - START) / SECOND
     time = of("builtin_interfaces/msg/Time", sec=stamp_ns // SECOND, nanosec=stamp_ns % SECOND)
     header = of("std_msgs/msg/Header", stamp=time, frame_id=topic.split("/")[1])

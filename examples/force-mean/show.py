@@ -1,4 +1,4 @@
-"""Prints the force along z and its running mean, once a second, out of the fused tensor."""
+"""Prints the force along z and its running mean from the fused tensor, once a second."""
 
 import numpy as np
 from dora import Node

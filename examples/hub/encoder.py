@@ -1,6 +1,6 @@
 """Features of images, by an ONNX model: `encoder.py --model out/encoder.onnx`.
 
-It takes images as the hub's camera nodes send them, and hands their stamp on: the features are of the time of the image.
+The node takes images as the hub's camera nodes send them. Features get the stamp of their image.
 """
 
 import argparse

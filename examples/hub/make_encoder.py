@@ -1,6 +1,6 @@
 """Writes the ONNX model that encoder.py runs: `make_encoder.py --out out/encoder.onnx`.
 
-Two convolutions and a mean over the image, with seeded weights: it stands where a trained encoder would.
+The model has two convolutions and a mean over the image, with seeded weights, in place of a trained encoder.
 
     image     [1, 3, 48, 64]   0..1
     features  [1, 32]

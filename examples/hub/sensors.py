@@ -2,8 +2,8 @@
 
     sensors.py camera|depth|joint_states|pose|points [SECONDS]
 
-`camera` and `depth` send images as the hub's camera nodes do; the others send what dora's ROS 2 bridge makes of a topic: a struct of one
-row, with lists for arrays and the stamp in its header. Nothing in it is made for robocache.
+The sensors `camera` and `depth` send images as the hub's camera nodes do. The others send a topic as dora's ROS 2 bridge does: a
+struct of one row, with lists for arrays and the stamp in its header. Nothing in the messages is made for robocache.
 """
 
 import sys
@@ -14,7 +14,7 @@ import pyarrow as pa
 from dora import Node
 
 S = 1_000_000_000
-# What is still on its way when a process ends is lost with it.
+# Messages in flight are lost when a process ends.
 LINGER_S = 0.5
 
 
@@ -26,14 +26,14 @@ def camera(time_ns: int):
 
 
 def depth(time_ns: int):
-    """A depth image of 16 x 12 pixels, mm, of a wall that comes and goes. A pixel without a return is 0."""
+    """A depth image of 16 x 12 pixels, mm, of a wall that moves back and forth. A pixel without a return is 0."""
     image = np.full((12, 16), 2000 + 1000 * np.sin(phase(time_ns)), np.uint16)
     image[0, 0] = 0
     return pa.array(image.ravel()), {"encoding": "mono16", "width": 16, "height": 12, "focal": [14, 14], "timestamp": time_ns}
 
 
 def joint_states(time_ns: int):
-    """A sensor_msgs/JointState, every other one with its joints in another order."""
+    """A sensor_msgs/JointState. Every second message has its joints in another order."""
     names = ["elbow", "finger", "shoulder", "wrist"]
     if time_ns // 10_000_000 % 2:
         names.reverse()
@@ -89,11 +89,11 @@ def header(time_ns: int, frame_id: str) -> dict:
 
 
 def phase(time_ns: int) -> float:
-    """Half a turn a second, rad."""
+    """Phase of the motion, half a turn a second, rad."""
     return time_ns % (2 * S) / S * np.pi
 
 
-# The output and the messages a second of each.
+# The output of each sensor, and its messages a second.
 SENSORS = {camera: ("image", 30), depth: ("depth", 30), joint_states: ("joint_states", 100), pose: ("pose", 100), points: ("points", 10)}
 
 

@@ -1,6 +1,6 @@
-"""Prints once a second where the tool is and how hard it pushes along its own axis.
+"""Prints the position of the tool and the force along its axis, once a second.
 
-With ROBOCACHE_PICTURE it also draws the way of the tool, and writes it to that file.
+If ROBOCACHE_PICTURE names a file, it also draws the path of the tool into that file.
 """
 
 import os
@@ -16,7 +16,7 @@ def axes(quaternions: np.ndarray) -> np.ndarray:
 
 
 def draw(rows: np.ndarray, file: str) -> None:
-    """The way of the tool, its axis twice a second, and the force along it."""
+    """Draws the path of the tool, its axis twice a second, and the force along the axis."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -42,7 +42,7 @@ def main() -> None:
     rows = []
     for count, event in enumerate(event for event in node if event["type"] == "INPUT"):
         metadata = event["metadata"]
-        # One row: x y z qx qy qz qw, and the force and torque.
+        # The row has x y z qx qy qz qw, then force and torque.
         row = np.asarray(event["value"], dtype=float)
         is_valid = all(metadata["valid"])
         rows.append(row if is_valid else np.full_like(row, np.nan))

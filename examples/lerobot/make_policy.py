@@ -1,13 +1,14 @@
 """Makes the policies that `policy.py` runs, `act` and `diffusion` in out/lerobot: `make_policy.py --out out/lerobot`.
 
-The simulated robot runs through robocache-fuse, configured as on the robot but waiting for every sample, so that the
-data are the same in every run. Its observations become a LeRobotDataset, with LeRobot's own statistics. LeRobot's
-policies are then trained on it for some steps: enough to show the way, not to move a robot. Each is saved with its
-pre- and post-processors, and with `robocache.json`: which modalities are its inputs, and at which period it acts.
+The simulated robot is fused by robocache-fuse, configured as on the robot, but waiting for every sample, so that the data are
+the same in every run. Its observations become a LeRobotDataset, with LeRobot's own statistics.
 
-    observation.state              [21]   proprio (15) and force (6), raw units
-    observation.environment_state  [128]  features of the camera
-    action                         [8]    the seven joints and the gripper a period later: a copy of what the robot did
+LeRobot's policies are then trained on the dataset for some steps: enough for an example, not to move a robot. Each is saved
+with its pre- and post-processors, and with `robocache.json`, which has the modalities of its inputs, and its period.
+
+  - observation.state              [21]   proprio (15) and force (6), raw units
+  - observation.environment_state  [128]  features of the camera
+  - action                         [8]    the seven joints and the gripper a period later: a copy of the robot's motion
 """
 
 import argparse
@@ -18,7 +19,7 @@ import shutil
 import subprocess
 import sys
 
-# Data and weights are made here; nothing is asked of a hub.
+# Data and weights are made here, so that no hub is needed.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
 
@@ -40,7 +41,7 @@ ACTION_FIELDS = [*(f"joint_{i}" for i in range(1, 8)), "gripper"]
 POLICIES = {
     "act": {
         "chunk_size": 16,
-        # As in ACT's paper: each observation makes a chunk, and all that was said of a step is averaged.
+        # As in ACT's paper, each observation gives a chunk, and all predictions for a step are averaged.
         "temporal_ensemble_coeff": 0.01,
         "n_action_steps": 1,
         "dim_model": 64,
@@ -49,7 +50,7 @@ POLICIES = {
         "n_encoder_layers": 2,
         "n_vae_encoder_layers": 1,
         "latent_dim": 8,
-        # Of LeRobot's modes the environment's state has none by default.
+        # LeRobot does not normalise the environment's state by default.
         "normalization_mapping": {"STATE": "MEAN_STD", "ENV": "MEAN_STD", "ACTION": "MEAN_STD"},
     },
     "diffusion": {
@@ -66,7 +67,7 @@ POLICIES = {
 
 
 def simulate(config: dict, seconds: float, folder: pathlib.Path) -> dict[str, np.ndarray]:
-    """Observations of `seconds` of the robot, as examples/offline/collect.py keeps them."""
+    """Simulates the robot for `seconds`, and gives its observations as examples/offline/collect.py collects them."""
     config = {**config, "sim": {**config["sim"], "real_time": False, "start_ns": 1_000_000_000, "duration_s": seconds}}
     config["fuse"] = {**config["fuse"], "max_wait_ms": None}
     (folder / "config.yml").write_text(yaml.safe_dump(config))
@@ -96,7 +97,7 @@ def simulate(config: dict, seconds: float, folder: pathlib.Path) -> dict[str, np
 
 
 def episodes(windows: dict[str, np.ndarray], period_ns: int) -> list[slice]:
-    """Runs of observations whose newest rows are whole, each a period after the other."""
+    """Runs of consecutive observations, a period apart, whose newest rows are complete."""
     whole = windows["valid"][:, -1].all(axis=1)
     follows = (np.diff(windows["timestamps_ns"][:, -1]) == period_ns) & (np.diff(windows["epoch"]) == 0)
     found, start = [], None
@@ -114,7 +115,7 @@ def dataset(windows: dict[str, np.ndarray], period_ns: int, root: pathlib.Path) 
     names, offsets = windows["modalities"].tolist(), windows["offsets"]
     columns = {name: np.arange(*offsets[m : m + 2]) for m, name in enumerate(names)}
     inputs = {key: np.concatenate([columns[name] for name in of]) for key, of in INPUTS.items()}
-    # Names of single columns, as LeRobot has them.
+    # LeRobot needs a name for each column.
     called = [f"{name}_{i}" for name in names for i in range(len(columns[name]))]
     described = {key: [called[column] for column in of] for key, of in inputs.items()} | {"action": ACTION_FIELDS}
     features = {key: {"dtype": "float32", "shape": (len(of),), "names": of} for key, of in described.items()}
@@ -133,7 +134,7 @@ def dataset(windows: dict[str, np.ndarray], period_ns: int, root: pathlib.Path) 
 def train(kind: str, data: LeRobotDataset, steps: int, folder: pathlib.Path) -> list[float]:
     """Trains a policy and saves it with its processors; returns the losses."""
     torch.manual_seed(0)
-    # Networks this small are slower on more.
+    # Networks this small are slower on more threads.
     torch.set_num_threads(1)
     features = dataset_to_policy_features(data.meta.features)
     options = dict(POLICIES[kind])
@@ -172,8 +173,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--config", type=pathlib.Path, default=pathlib.Path(__file__).with_name("config.yml"))
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "out" / "lerobot")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of the robot, to train on (default: 20)")
-    parser.add_argument("--steps", type=int, default=100, help="of training (default: 100)")
+    parser.add_argument("--seconds", type=float, default=20.0, help="seconds of the robot to train on (default: 20)")
+    parser.add_argument("--steps", type=int, default=100, help="training steps (default: 100)")
     args = parser.parse_args()
     config, out = yaml.safe_load(args.config.read_text()), args.out.resolve()
     period_ns = round(1e9 / config["fuse"]["rate_hz"])

@@ -2,17 +2,16 @@
 
     policy.py --policy out/lerobot/act
 
-The policy, its processors and its statistics are LeRobot's, as `save_pretrained` left them; `make_policy.py` makes two.
-An observation is handed over in raw units, and LeRobot normalises it. What robocache says about its own data is obeyed:
+The policy, its processors and its statistics are LeRobot's, as saved by `save_pretrained`; `make_policy.py` makes two policies.
+An observation is passed in raw units, and LeRobot normalises it. The node obeys robocache's masks and ages:
 
-- An observation that lacks an input in a row that the policy takes, or has one that is too old, is refused: the robot
-  holds. LeRobot's policies know no mask.
-- A policy that looks back gets the rows of the window. Those before the robot started repeat its first one, as in
-  LeRobot.
-- When the epoch changes (a clock jumped), or the sender (fuse was started anew), what the policy remembers is forgotten.
+- An observation is refused if a row that the policy takes lacks an input, or an input is too old: the robot holds. LeRobot's
+  policies have no mask.
+- A policy that looks back gets the rows of the window. Rows before the robot's start repeat its first row, as in LeRobot.
+- The policy forgets its history when the epoch changes (a clock jumped), or the sender (fuse was started anew).
 
-An action is a chunk [horizon, A] in raw units; step i belongs to the time `timestamps_ns[i]`, the first a period after
-the observation. The values are taken where they lie: on the GPU, if that is where the observation was computed.
+An action is a chunk [horizon, A] in raw units; step i is for the time `timestamps_ns[i]`, the first step a period after the
+observation. Values of an observation that was computed on the GPU stay there.
 """
 
 import argparse
@@ -24,7 +23,7 @@ import pathlib
 import sys
 import time
 
-# The policy is in a folder; nothing is asked of a hub.
+# The policy is in a folder, so that no hub is needed.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import numpy as np
@@ -38,7 +37,7 @@ from robocache.presets import InvalidObservation
 
 
 class Policy:
-    """The network with its processors, and the rules around it; `observe` takes events, the node does the rest."""
+    """The network with its processors, and the rules around it. `observe` takes events; `run` does the rest."""
 
     def __init__(self, folder: pathlib.Path, max_age_ms: dict[str, float], device: str):
         about = json.loads((folder / "robocache.json").read_text())
@@ -62,12 +61,12 @@ class Policy:
         self.chunks = None if decay is None else Chunks(self.period_ns, math.exp(decay))
         self.counts: collections.Counter[str] = collections.Counter()
         self.inference_ms: collections.deque[float] = collections.deque(maxlen=90_000)
-        # The first run is the slowest; it belongs before the dataflow starts.
+        # The first run is the slowest, so it is done before the dataflow starts.
         rows = () if config.n_obs_steps == 1 else (config.n_obs_steps,)
         self.predict({key: torch.zeros(1, *rows, width) for key, width in self.widths.items()})
 
     def observe(self, event: dict) -> tuple[Observation, np.ndarray | None]:
-        """Takes an observation; returns it and its chunk [horizon, A], None if it refuses."""
+        """Takes an observation, and returns it with its chunk [horizon, A], or None if the observation is refused."""
         observation = Observation.from_event(event)
         self.counts["observations"] += 1
         refusal = self.gate.refusal(observation)
@@ -79,7 +78,7 @@ class Policy:
             except InvalidObservation:
                 refusal = "input invalid"
         if refusal is not None:
-            # By its kind, without the age.
+            # The refusal is counted by its kind, without the age.
             self.counts[f"refused: {refusal.partition(':')[0]}"] += 1
             return observation, None
         start = time.perf_counter()
@@ -97,10 +96,10 @@ class Policy:
             self.chunks.clear()
 
     def batch(self, observation: Observation) -> dict[str, torch.Tensor]:
-        """The inputs of LeRobot, raw: [1, D], or [1, n, D] where the policy looks back.
+        """The inputs of LeRobot, raw: [1, D], or [1, n, D] if the policy looks back.
 
-        The numbers are those of `robocache.presets.act` and `lerobot_diffusion`, which give NumPy's arrays; these stay
-        on the GPU.
+        The numbers are those of `robocache.presets.act` and `lerobot_diffusion`, which give NumPy arrays; here values stay on
+        the GPU.
         """
         steps_ns = np.diff(observation.timestamps_ns)
         if np.any(steps_ns != self.period_ns):
@@ -121,7 +120,7 @@ class Policy:
         """The chunk [horizon, A] for a batch of one, in raw units."""
         batch = self.before(batch)
         if self.config.type == "diffusion":
-            # Not predict_action_chunk: it looks back at what it was given before. The window has that, and its gaps.
+            # `predict_action_chunk` would look back at earlier inputs. The window has these rows already, and their gaps.
             actions = self.network.diffusion.generate_actions({key: batch[key] for key in self.inputs})
         else:
             actions = self.network.predict_action_chunk(batch)
@@ -136,7 +135,7 @@ class Policy:
 
 
 def rows(observation: Observation, of: list[int], count: int) -> list[int]:
-    """The newest rows of the window, oldest first, for some modalities. One before the start is the first whole one."""
+    """Indices of the newest rows for some modalities, oldest first. Before the start it is that of the first whole row."""
     if len(observation) < count:
         raise MessageError(f"the window has {len(observation)} rows, the policy takes {count}: set `window` of fuse")
     valid = observation.valid[:, of]
@@ -149,13 +148,13 @@ def rows(observation: Observation, of: list[int], count: int) -> list[int]:
 
 
 def run(node: Node, policy: Policy) -> None:
-    """Drains the node's events. dora says INPUT_CLOSED and STOP before it hands out what is queued: this ends after."""
+    """Drains the node's events. It goes on after INPUT_CLOSED and STOP, since dora hands out queued events after these."""
     for event in node:
         match event["type"]:
             case "INPUT":
                 try:
                     observation, chunk = policy.observe(event)
-                except RingError:  # overwritten by now, or its producer is gone: the next one is there
+                except RingError:  # overwritten by now, or its producer is gone: the next message is used
                     policy.counts["missed"] += 1
                     continue
                 except (MessageError, KeyError) as error:
@@ -195,15 +194,15 @@ def main() -> int:
         nargs="*",
         default=[],
         metavar="NAME=MAX_AGE_MS",
-        help="how old the newest sample of an input may be (default: what fuse calls valid)",
+        help="greatest age of the newest sample of an input (default: any that fuse marks valid)",
     )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
-    # The robot has other things to do; work this small is not quicker on more.
+    # The robot has other work to do, and work this small is not faster on more threads.
     torch.set_num_threads(1)
     try:
         policy = Policy(args.policy, dict(args.require), args.device)
-    except Exception as error:  # LeRobot and what it reads with raise types that share no other base
+    except Exception as error:  # LeRobot and its libraries raise types that share no other base
         print(f"policy: {args.policy}: {error}", file=sys.stderr)
         return 2
     robocache.wait_for_consumers()

@@ -11,7 +11,7 @@ START_NS = 1_700_000_000_000_000_000
 
 
 def stream(duration_s: int, rate_hz: int, dim: int, rng: np.random.Generator):
-    """Stamps `[N]` with a jitter of a tenth of the period and now and then a sample missing; values `[N, dim]`."""
+    """Makes stamps `[N]` with a jitter of a tenth of the period and some samples missing, and values `[N, dim]`."""
     seconds = (np.arange(duration_s * rate_hz) + rng.uniform(0, 0.1, duration_s * rate_hz)) / rate_hz
     seconds = seconds[rng.random(len(seconds)) > 0.01]
     return START_NS + np.rint(seconds * 1e9).astype(np.int64), np.sin(np.pi * seconds[:, None] + np.arange(dim)).astype(np.float32)

@@ -18,7 +18,7 @@ def main() -> None:
             continue
         metadata = event["metadata"]
         masks = (len(metadata["timestamps_ns"]), len(metadata["modalities"]))
-        # A copy: the array itself lies in its sender's memory.
+        # The values are copied, since the array is in its sender's memory.
         collected["values"].append(event["value"].to_numpy().reshape(metadata["shape"]).copy())
         collected["timestamps_ns"].append(metadata["timestamps_ns"])
         collected["valid"].append(np.reshape(metadata["valid"], masks))

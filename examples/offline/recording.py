@@ -5,12 +5,12 @@ import pathlib
 import numpy as np
 import pyarrow as pa
 
-# Samples a message: `[K, D]`. What comes out is the same whatever K; a message for each sample takes ten times as long.
+# Samples in a message, `[K, D]`. Results do not depend on K, but a message for each sample takes ten times as long.
 ROWS = 100
 
 
 def write_samples(folder, name: str, stamps_ns: np.ndarray, values: np.ndarray) -> None:
-    """A stream of samples: stamps `[N]`, int64 ns, not decreasing, and values `[N, D]` of any float or integer type."""
+    """Writes a stream of samples: stamps `[N]`, int64 ns, not decreasing, and values `[N, D]` of any float or integer type."""
     stamps_ns, values = np.asarray(stamps_ns), np.asarray(values)
     if stamps_ns.dtype != np.int64 or values.ndim != 2 or len(values) != len(stamps_ns):
         raise ValueError(f"{name}: stamps {stamps_ns.dtype} {stamps_ns.shape}, values {values.shape} (allowed: int64 [N], [N, D])")
@@ -29,7 +29,7 @@ def write_samples(folder, name: str, stamps_ns: np.ndarray, values: np.ndarray) 
 
 
 def write_clouds(folder, name: str, stamps_ns, clouds: list[dict[str, np.ndarray]]) -> None:
-    """A stream of point clouds: a stamp in ns for each, and its fields `[N]` by name (`x`, `y`, `z` and what there is)."""
+    """Writes a stream of point clouds: a stamp in ns for each, and its fields `[N]` by name (`x`, `y`, `z` and others)."""
     fields = {field: pa.list_(pa.from_numpy_dtype(values.dtype)) for field, values in clouds[0].items()}
     schema = pa.schema({"timestamp_ns": pa.int64(), **fields})
     with writer(folder, name, schema) as file:

@@ -1,13 +1,13 @@
 """Writes the ONNX model that the demo's policy runs: `make_model.py --config robocache.yml --out out/policy.onnx`.
 
-The network is small and untrained, with seeded weights: it stands where a trained policy would, and has its inputs.
-Its shapes come from the configuration of the nodes that feed it, so that the two can't disagree.
+The network is small and untrained, with seeded weights, in place of a trained policy with these inputs. Its shapes come from
+the configuration of the nodes that feed it, so that the two can't disagree.
 
-    fused        [1, T, D]        observation window, invalid entries zeroed
-    valid        [1, T, M]        1 where a modality can be trusted (LeRobot's `_is_pad`, the other way round)
-    voxels       [1, C, X, Y, Z]  occupancy grid and its channels, zeros where there is none
-    voxels_valid [1, 1]           1 where `voxels` holds a grid that is young enough
-    action       [1, 8, 8]        chunk of eight steps: seven joints and a gripper, in -1..1
+  - fused        [1, T, D]        observation window, invalid entries zeroed
+  - valid        [1, T, M]        1 if a modality is valid (the opposite of LeRobot's `_is_pad`)
+  - voxels       [1, C, X, Y, Z]  occupancy grid and its channels, zeros if there is none
+  - voxels_valid [1, 1]           1 if `voxels` holds a grid that is young enough
+  - action       [1, 8, 8]        chunk of eight steps: seven joints and a gripper, in -1..1
 """
 
 import argparse
@@ -21,7 +21,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 HORIZON = 8
 ACTION_DIM = 8
-# What a column is divided by before the first layer, by input name: forces come in tens of newtons.
+# Divisors of columns before the first layer, by input name: forces are tens of newtons.
 FEATURE_SCALE = {"force": 20.0}
 
 

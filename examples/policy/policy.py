@@ -1,12 +1,13 @@
 """A policy as a dora node: `observation` in, `action` out, an ONNX network in between.
 
-It shows how a policy treats what robocache says about its own data. Invalid entries are zeroed and the mask is fed to
-the network beside them. Where a modality that the policy can't do without is invalid or too old in the newest row, no
-action is published: the robot holds. When the epoch changes (a clock jumped) or the sender (fuse was started anew), that
-observation is refused too, and the action history, which belongs to what was before, is forgotten. The voxel grid of the
-same instant comes with the observation; without one that is young enough the network is told so.
+It shows how a policy uses robocache's masks and ages. Invalid entries are zeroed, and the network gets the mask, too. If a
+required modality is invalid or too old in the newest row, no action is published: the robot holds.
 
-At the end it prints what it got, as a table and as a line of JSON.
+An observation is refused, too, if the epoch changes (a clock jumped) or the sender (fuse was started anew). The action history
+is then forgotten. The observation has the voxel grid of the same instant; the network is told if there is none that is young
+enough.
+
+At the end it prints figures of its input, as a table and as a line of JSON.
 """
 
 import argparse
@@ -25,7 +26,7 @@ ACTION_FIELDS = [f"joint_{i}" for i in range(1, 8)] + ["gripper"]
 
 
 class Policy:
-    """The network and the rules around it; `observe` takes messages, the node does the rest."""
+    """The network and the rules around it. `observe` takes messages; `run` does the rest."""
 
     def __init__(self, model: pathlib.Path, gate: rc.Gate):
         options = onnxruntime.SessionOptions()
@@ -42,12 +43,12 @@ class Policy:
         self.chunks = rc.Chunks(self.period_ns)
         self.last: rc.Observation | None = None
         self.report = Report()
-        # The first run is the slowest; it belongs before the dataflow starts.
+        # The first run is the slowest, so it is done before the dataflow starts.
         self.session.run(None, {name: np.zeros(shape, np.float32) for name, shape in self.shapes.items()})
 
     def observe(self, value, metadata: dict, received_ns: int):
-        """Takes an `observation`; returns it and its action chunk [horizon, 8], None if it refuses."""
-        # The network is fed the mask, and was trained on zeros where it is 0.
+        """Takes an `observation`, and returns it with its action chunk [horizon, 8], or None if it is refused."""
+        # The network gets the mask, and expects zeros in entries that are not valid.
         observation = rc.Observation.from_message(value, metadata, invalid=0.0)
         if observation.error is None and observation.modalities != self.modalities:
             raise rc.MessageError(f"modalities are {observation.modalities}, the model was made for {self.modalities}")
@@ -70,7 +71,7 @@ class Policy:
             steps = round((observation.timestamp_ns - last.timestamp_ns) / self.period_ns)
             self.report.rows_missed += max(steps - 1, 0)
         if refusal is not None:
-            # By its kind, without the age.
+            # The refusal is counted by its kind, without the age.
             self.report.refused[refusal.partition(":")[0]] += 1
             return observation, None
         return observation, self._act(observation, grid)
@@ -115,7 +116,7 @@ def run(node: Node, policy: Policy) -> None:
                     continue
                 if chunk is not None:
                     send(node, policy, observation, chunk)
-            # dora says INPUT_CLOSED and STOP before it hands out what is queued already: the loop ends after that.
+            # The loop goes on after INPUT_CLOSED and STOP, since dora hands out queued events after these.
             case "ERROR":
                 print(f"policy: dora: {event.get('error')}", file=sys.stderr)
 

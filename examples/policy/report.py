@@ -7,9 +7,9 @@ import sys
 
 import numpy as np
 
-# Beyond this a capture stamp is not on the wall clock (a replay, a simulated start) and its latency says nothing.
+# Greatest latency that counts. Beyond it a capture stamp is not on the wall clock (a replay, a simulated start).
 WALL_CLOCK_NS = 60_000_000_000
-# Percentiles are of this many of the newest values, half an hour at 50 Hz, so that a robot may run for days; counts are of all.
+# Number of newest values for percentiles, half an hour at 50 Hz, so that a robot may run for days. Counts are of all values.
 KEPT = 90_000
 
 
@@ -24,7 +24,7 @@ def percentiles(values, scale: float = 1.0) -> dict | None:
 
 
 class Report:
-    """Collects figures; times in ns of the wall clock (`received_ns`) or of capture (`timestamp_ns`)."""
+    """Figures of observations and actions, with times in ns of the wall clock (`received_ns`) or of capture (`timestamp_ns`)."""
 
     def __init__(self):
         self.modalities: tuple[str, ...] = ()
@@ -132,10 +132,10 @@ def table(report: dict) -> str:
     if report["malformed"]:
         lines.append(("malformed", counts(report["malformed"])))
     rule = "-" * 72
-    return "\n".join([rule, "policy: what it got", rule, *(f"{k:<18}{v}" for k, v in lines), rule])
+    return "\n".join([rule, "policy: observations and actions", rule, *(f"{k:<18}{v}" for k, v in lines), rule])
 
 
-# Lines of a run's log that are shown; all of them are in its files.
+# Most lines of a run's log that are shown; the files have all of them.
 SHOWN = 20
 
 
@@ -156,7 +156,7 @@ def warnings(folder: pathlib.Path) -> str:
 
 
 if __name__ == "__main__":
-    # The report of a run that has ended, and the warnings of its log: `report.py out/report.json out`.
+    # `report.py out/report.json out` prints the report of a run that has ended, and the warnings of its log.
     with open(sys.argv[1], encoding="utf-8") as file:
         print(table(json.load(file)))
     if len(sys.argv) > 2:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from dora import Node
 
 S = 1_000_000_000
-# What is still on its way when a process ends is lost with it.
+# Messages in flight are lost when a process ends.
 LINGER_S = 0.5
 
 
@@ -33,7 +33,7 @@ def joints(time_ns: int):
 
 def wrench(time_ns: int):
     """Force and torque at 1 kHz, ten samples a message: `[10, 6]`, with a stamp for each row."""
-    # Integers of Python: a NumPy integer would become text on its way.
+    # The stamps are Python integers, since dora would turn NumPy integers into text.
     stamps = [time_ns - i * S // 1000 for i in reversed(range(10))]
     rows = np.stack([10 * np.sin(phase(stamp) + np.arange(6)) for stamp in stamps])
     metadata = {"timestamp_ns": stamps[-1], "timestamps_ns": stamps, "shape": [10, 6]}
@@ -67,7 +67,7 @@ def rear(time_ns: int):
 
 
 def phase(time_ns: int) -> float:
-    """Half a turn a second, rad."""
+    """Phase of the motion, half a turn a second, rad."""
     return time_ns % (2 * S) / S * np.pi
 
 
@@ -79,7 +79,7 @@ def wall(time_ns: int) -> np.ndarray:
     )
 
 
-# The messages a second of each.
+# The messages a second of each sensor.
 SENSORS = {camera: 30, joints: 100, wrench: 100, front: 10, rear: 10}
 
 
@@ -92,7 +92,7 @@ def main() -> None:
     sent = 0
     while sent < seconds * rate_hz and not is_stopped(node):
         time_ns = start + sent * S // rate_hz
-        # A driver would wait here for what the sensor measured next, and would know when that was.
+        # A driver would wait here for the next measurement of the sensor, and would know its time.
         time.sleep(max(0, time_ns - time.time_ns()) / S)
         node.send_output(name, *sensor(time_ns))
         sent += 1
@@ -102,7 +102,7 @@ def main() -> None:
 def wait_for_consumers() -> None:
     """Makes dora wait for a consumer that is busy instead of losing messages. Call it before `Node()`.
 
-    `env:` of a dataflow can't do it: dora ignores this variable there.
+    The `env:` of a dataflow can't replace it: dora ignores this variable there.
     """
     if "ZENOH_CONFIG" not in os.environ:
         os.environ.setdefault("DORA_ZENOH_CONFIG_OVERLAY", str(pathlib.Path(__file__).with_name("transport.json5")))

@@ -1,4 +1,4 @@
-//! Sensors of a made-up robot, as sensors.py has them, in Rust: `sensors imu|wrench|front|rear [MESSAGES]`.
+//! Sensors of a made-up robot, the same as in sensors.py, in Rust: `sensors imu|wrench|front|rear [MESSAGES]`.
 //!
 //! A timer of the dataflow says when to send. Each function below stands for a driver: it takes the time at which the
 //! sensor measured, ns since 1970, and gives the payload and its metadata.
@@ -11,7 +11,7 @@ use std::f64::consts::PI;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Time for messages that are still on their way: they are lost when the process ends.
+/// Time for messages in flight, which are lost when the process ends.
 const LINGER: Duration = Duration::from_millis(500);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 node.send_output(name.into(), MetadataParameters::from_iter(metadata), payload)?;
                 left -= 1;
             }
-            // All is sent, or the dataflow stops: a timer never ends by itself.
+            // All messages are sent, or the dataflow stops: a timer never ends by itself.
             Event::Input { .. } | Event::Stop(_) => break,
             _ => {}
         }
@@ -108,7 +108,7 @@ fn shape(dimensions: &[i64]) -> (String, Parameter) {
     ("shape".to_owned(), Parameter::ListInt(dimensions.to_vec()))
 }
 
-/// Half a turn a second, rad.
+/// Phase of the motion, half a turn a second, rad.
 fn phase(time_ns: i64) -> f64 {
     (time_ns % 2_000_000_000) as f64 * 1e-9 * PI
 }

@@ -1,4 +1,4 @@
-"""Prints once a second what arrives: how often, how old, and how much of it can be trusted."""
+"""Prints the rate, age and validity of the messages that arrive, once a second."""
 
 import time
 
@@ -7,7 +7,7 @@ from dora import Node
 
 
 class Second:
-    """Messages that came since the last line."""
+    """Figures of the messages that came since the last line."""
 
     def __init__(self):
         self.began = time.monotonic()

@@ -1,12 +1,14 @@
-"""The kernels for AMD GPUs: `compile.py write` compiles each .cu for each family and writes the images beside this file,
-`compile.py check` compares what is there with what the compiler makes, or says that it skips where that is not installed.
+"""Makes the kernels for AMD GPUs.
 
-It needs clang 22 with lld (on Debian 12: apt-get install clang-22 lld-22), and nothing of ROCm. Images are compressed with
-Zstandard. Of what the compiler makes, it checks:
+The command `compile.py write` compiles each .cu for each family, and writes the images beside this file. The command
+`compile.py check` compares these images with new ones; it is skipped if the right compiler is not installed.
 
-- Each file has the kernels of its CUDA image; none uses scratch memory, none spills registers.
-- No instruction may be contracted, reassociated or less than correctly rounded. A fused multiply-add stands only where a
-  source says `fmaf`.
+The compiler is clang 22 with lld (on Debian 12: apt-get install clang-22 lld-22). ROCm is not needed. Images are
+compressed with Zstandard. Both commands check what the compiler makes:
+
+- Each image has the kernels of its source. No kernel uses scratch memory or spills registers.
+- No instruction may be contracted, reassociated or less than correctly rounded. There is a fused multiply-add only where
+  a source says `fmaf`.
 """
 
 import concurrent.futures
@@ -25,16 +27,16 @@ else:
 
 CLANG = "clang-22"
 VERSION = "22.1.8"
-# Files without images for AMD GPUs. Those of kinematics for 6 and 7 joints spill registers on gfx10 and gfx11.
+# Files without images for AMD GPUs. The kernels of kinematics for 6 and 7 joints spill registers on gfx10 and gfx11.
 WITHOUT_IMAGES = {"kinematics"}
 HERE = pathlib.Path(__file__).resolve().parent
 KERNELS = HERE.parent
-# A generic architecture stands for its whole family: fewer images, and a runtime of ROCm 6.4 or newer.
+# A generic architecture stands for its whole family, so that fewer images are needed. It needs ROCm 6.4 or newer.
 ARCHITECTURES = ["gfx90a", "gfx9-4-generic", "gfx10-3-generic", "gfx11-generic", "gfx12-generic"]
 OPTIONS = [
     *("-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib", "-std=c++17", "-O3"),
     "-ffp-contract=off",
-    # Else the image holds a name of the compilation, and no two are alike.
+    # Otherwise the image holds an id of the compilation, and no two images are equal.
     "-fuse-cuid=none",
     "-fdeclspec",
     *("-include", str(HERE / "hip.h"), f"-I{KERNELS}"),
@@ -49,7 +51,7 @@ def run(*command: object) -> subprocess.CompletedProcess[str]:
 
 
 def compiler_problem() -> str | None:
-    """The reason why the compiler that is installed can not be taken, if there is one."""
+    """Returns the reason why the installed compiler can't be used, or None."""
     allowed = f"(allowed: {VERSION}, whose images are checked in; on Debian 12: apt-get install clang-22 lld-22)"
     if shutil.which(CLANG) is None:
         return f"{CLANG} is not installed {allowed}"
@@ -58,7 +60,7 @@ def compiler_problem() -> str | None:
 
 
 def check_resources(source: pathlib.Path, arch: str, remarks: str) -> str:
-    """Refuses scratch memory and spilled registers. Returns a line on the kernels of a file."""
+    """Refuses scratch memory and spilled registers. Returns a summary of the file's kernels."""
     used = re.findall(
         r"Function Name: (\w+).*?VGPRs: (\d+).*?ScratchSize \[bytes/lane\]: (\d+).*?Occupancy \[waves/SIMD\]: (\d+)"
         r".*?VGPRs Spill: (\d+)",
@@ -78,12 +80,12 @@ def check_resources(source: pathlib.Path, arch: str, remarks: str) -> str:
 
 
 def check_arithmetic(source: pathlib.Path, arch: str) -> None:
-    """Refuses arithmetic that is not what the source says."""
+    """Refuses an image whose arithmetic may differ from the source's."""
     code = run(CLANG, *OPTIONS, f"--offload-arch={arch}", "-S", "-emit-llvm", "-o", "-", source).stdout
     loose = re.search(r"\b(?:fadd|fsub|fmul|fdiv|fcmp|call)\s+(?:fast|contract|reassoc|arcp|afn|nnan|ninf|nsz)\b.*", code)
     if loose or "!fpmath" in code:
         sys.exit(f"compile.py: {source.name} for {arch}: not as exact as written: {loose and loose[0]}")
-    # `fmaf` of resample_modes.cuh, the watch on values that are not finite.
+    # Only resample calls `fmaf`, to find values that are not finite.
     allowed = {"llvm.fma.f32"} if source.stem == "resample" else set()
     fused = set(re.findall(r"@(llvm\.fm[au]\w*\.f\d+)\(", code)) - allowed
     if fused:
@@ -91,7 +93,7 @@ def check_arithmetic(source: pathlib.Path, arch: str) -> None:
 
 
 def compile_image(source: pathlib.Path, arch: str) -> tuple[bytes, str]:
-    """The image of a file for a family, and a line on it."""
+    """Compiles a file for a family. Returns the image, and a summary of its kernels."""
     with tempfile.TemporaryDirectory() as folder:
         image = pathlib.Path(folder) / "image"
         remarks = run(

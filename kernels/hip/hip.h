@@ -1,9 +1,9 @@
-// The words and functions of CUDA that the kernels use, for AMD GPUs, over builtins of clang 22. No header and no library
-// of ROCm is needed. compile.py includes this before each .cu.
-//
-// In the sources a warp is 32 threads, on every device. A wave of 64 lanes (CDNA) holds two warps, and what the threads of
-// a warp do together stays within its half. No kernel knows how wide a wave is. As with CUDA, all threads of a warp must
-// come to such a call.
+// The words and functions of CUDA that the kernels use, for AMD GPUs, over builtins of clang 22. No header and no
+// library of ROCm is needed. compile.py includes this file before each .cu.
+
+// In the sources a warp is 32 threads, on every device. A wave of 64 lanes (CDNA) holds two warps, and a warp's
+// functions stay within its half. No kernel knows the width of a wave. As with CUDA, all threads of a warp must call
+// such a function together.
 #pragma once
 
 #ifndef __HIP_DEVICE_COMPILE__
@@ -28,7 +28,7 @@ typedef __SIZE_TYPE__ size_t;
 
 #define ROBOCACHE_DEVICE static __attribute__((device)) inline __attribute__((always_inline))
 
-// The indices of a thread. The sizes lie behind the kernel's own parameters, as of code object version 5.
+// Indices of a thread, and sizes of block and grid. The sizes lie behind the kernel's parameters, from code object version 5 on.
 
 #define ROBOCACHE_ARGUMENT(TYPE, FROM)                                                                                 \
     (*(const __attribute__((address_space(4))) TYPE *)(                                                                \
@@ -121,7 +121,7 @@ ROBOCACHE_DEVICE void __stcs(uint4 *at, uint4 value) {
     __builtin_nontemporal_store(__builtin_bit_cast(V, value), (V *)at);
 }
 
-// Relaxed, of one device, as CUDA's are.
+// Atomics: relaxed, and of one device, as in CUDA.
 #define ROBOCACHE_ATOMIC(NAME, T, FETCH)                                                                               \
     ROBOCACHE_DEVICE T NAME(T *at, T value) {                                                                          \
         return FETCH(at, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);                                           \
@@ -139,15 +139,15 @@ ROBOCACHE_ATOMIC(atomicMax, unsigned, __hip_atomic_fetch_max)
 
 namespace hip {
 
-// The lane in the wave, of which there are 32 or 64.
+// Returns the index of the lane in the wave, which has 32 or 64 lanes.
 ROBOCACHE_DEVICE unsigned lane() { return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0)); }
 
-// The lanes of this warp whose value is set. Of a wave of 32 lanes the upper half is 0.
+// Returns a bit for each lane of this warp whose value is set. For a wave of 32 lanes, the upper half of the ballot is 0.
 ROBOCACHE_DEVICE unsigned ballot(bool is_set) {
     return (unsigned)(__builtin_amdgcn_ballot_w64(is_set) >> (lane() & 32));
 }
 
-// The value that a lane of the wave has.
+// Returns the value of a lane of the wave.
 ROBOCACHE_DEVICE unsigned value_of(unsigned from, unsigned value) {
     return (unsigned)__builtin_amdgcn_ds_bpermute((int)(from << 2), (int)value);
 }
@@ -160,7 +160,7 @@ ROBOCACHE_DEVICE unsigned long long value_of(unsigned from, unsigned long long v
 } // namespace hip
 
 ROBOCACHE_DEVICE unsigned __ballot_sync(unsigned, bool is_set) { return hip::ballot(is_set); }
-// All lanes of the mask take part: none of them may be unset.
+// True if no lane of the mask is unset.
 ROBOCACHE_DEVICE int __all_sync(unsigned mask, bool is_set) { return (hip::ballot(!is_set) & mask) == 0; }
 ROBOCACHE_DEVICE int __any_sync(unsigned mask, bool is_set) { return (hip::ballot(is_set) & mask) != 0; }
 
@@ -179,7 +179,7 @@ template <class T> ROBOCACHE_DEVICE T __shfl_xor_sync(unsigned, T value, unsigne
     return hip::value_of(hip::lane() ^ bits, value);
 }
 
-// The lanes of a wave run together. The fences let each see what the others wrote.
+// The lanes of a wave run together. The fences make their writes visible to each other.
 ROBOCACHE_DEVICE void __syncwarp() {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
     __builtin_amdgcn_wave_barrier();
@@ -194,7 +194,7 @@ ROBOCACHE_DEVICE void __syncthreads() {
 
 namespace hip {
 
-// The number of threads of the block whose value is set. It is a barrier that all threads come to.
+// Counts the threads of the block whose value is set. This is a barrier: all threads call it.
 ROBOCACHE_DEVICE unsigned count(bool is_set) {
     __shared__ unsigned sum;
     __syncthreads();

@@ -19,21 +19,21 @@ Config = Mapping[str, Any] | str | os.PathLike[str]
 """The keys of an operation's section, or the path of a YAML file that has the section."""
 
 _DEVICES = {2: "cuda", 10: "hip"}
-"""The names of GPUs by DLPack's kind."""
+"""Names of GPU kinds by DLPack's numbers."""
 
 Taker = Callable[[_native.Tensor], Array]
-"""Makes a result an array."""
+"""Converts a result to an array of some library."""
 
 
 def source(section: str, config: Config) -> _native.Source:
-    """The text of a configuration, and what errors call it."""
+    """The text of a configuration, and the name that errors give its file."""
     if isinstance(config, str | os.PathLike):
         path = os.fspath(config)
         with open(path, encoding="utf-8") as file:
             return {"text": file.read(), "file": path}
     if not isinstance(config, Mapping):
         raise TypeError(f"`config` is {described(config)} (allowed: a dict, the path of a YAML file)")
-    # A whole file, as a YAML library reads it, or the section alone.
+    # The dict is a whole file, as a YAML library reads it, or the section alone.
     whole = config if isinstance(config.get(section), Mapping) or "plugins" in config else {section: config}
     return {"text": flow(whole), "file": "config"}
 
@@ -44,7 +44,7 @@ def described(value: object) -> str:
 
 
 def taker(like: Array) -> Taker:
-    """A function that makes a result an array of the library of `like`, on its device."""
+    """A function that converts a result to an array of the library of `like`, on its device."""
     device = device_of(like)
     from_dlpack = _from_dlpack_of(like)
 
@@ -59,7 +59,7 @@ def taker(like: Array) -> Taker:
 
 
 def host_taker(like: Array) -> Taker:
-    """As `taker`, but NumPy's if `like` is on a device: results are on the host."""
+    """The `taker` of results on the host: they become NumPy arrays if `like` is on a device."""
     return taker(like if device_of(like) is None else np.empty(0))
 
 
@@ -71,7 +71,7 @@ def device_of(array: Array) -> str | None:
 
 
 def library_of(array: Array) -> Any:
-    """The module of an array's library; NumPy if none is known that takes DLPack."""
+    """The module of an array's library; NumPy if the library is unknown or does not take DLPack."""
     for cls in type(array).__mro__:
         library = sys.modules.get(cls.__module__.partition(".")[0])
         if library is not None and library.__name__ != __package__ and hasattr(library, "from_dlpack"):
@@ -81,5 +81,5 @@ def library_of(array: Array) -> Any:
 
 def _from_dlpack_of(array: Array) -> Callable[[Any], Array]:
     library = library_of(array)
-    # What is on a device and of no library stays a Tensor.
+    # An array that is on a device and of no known library stays a Tensor.
     return library.from_dlpack if library is not np or device_of(array) is None else lambda tensor: tensor

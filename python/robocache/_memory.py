@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 
 def free_bytes() -> int:
-    """Bytes that this process can still take before one is stopped: the least of what the machine, its control group
-    and its own limit leave."""
+    """Bytes that this process can still allocate before the system stops a process: the least of what the machine, the
+    control group and the limit of the process leave."""
     return max(0, min(_left(), default=2**63 - 1))
 
 
@@ -22,7 +22,7 @@ def _left() -> Iterator[int]:
     ):
         try:
             limits = [pathlib.Path(folder, name).read_text() for name in (most, used)]
-            # Pages of files, such as of a recording, are given up if memory is short.
+            # Cached pages of files, such as of a recording, are freed if memory is short.
             pages = _fields(f"{folder}/memory.stat")
             cache = pages.get("active_file", 0) + pages.get("inactive_file", 0)
             yield int(limits[0]) - int(limits[1]) + cache

@@ -4,16 +4,16 @@ from typing import Any, TypedDict, final
 __version__: str
 
 class Source(TypedDict):
-    """The text of a configuration, and what errors call it."""
+    """The text of a configuration, and the name that errors give its file."""
 
     text: str
     file: str
 
 @final
 class Tensor:
-    """An array without a library: any takes it by DLPack, without a copy.
+    """An array that any library takes by DLPack, without a copy.
 
-    What is in it is there: nothing has to be waited for.
+    Its elements are ready: no stream has to be waited for.
     """
 
     @property
@@ -34,20 +34,21 @@ class Tensor:
 
     @staticmethod
     def from_dlpack(array: Any) -> Tensor:
-        """The array of another library. It is not copied, but where it lies on the host with gaps."""
+        """Takes an array of another library. It is copied only if it is on the host and has gaps."""
 
     def to(self, device: str) -> Tensor:
-        """A copy on another device: from `cpu` to `cuda:N` or `hip:N`, or back. The tensor itself, if it is there already."""
+        """Copies the tensor to a device: from `cpu` to `cuda:N` or `hip:N`, or back. Returns the tensor itself if it is there
+        already."""
 
     def reshape(self, shape: Sequence[int]) -> Tensor:
-        """The same memory with other dimensions, of as many elements."""
+        """The same memory with other dimensions for the same number of elements."""
 
     def fill(self, spans: Sequence[tuple[int, int]], number: float) -> None:
-        """Writes a number to the elements of each span `[begin, end)` of a tensor of a device, where it lies. Nobody else
-        may use the tensor yet."""
+        """Writes a number to the elements of each span `[begin, end)` of a tensor that is on a device. Nobody else may use
+        the tensor yet."""
 
     def bits(self) -> Tensor:
-        """The same memory with its elements seen as uint16: NumPy does not know bfloat16."""
+        """The same memory with its elements seen as uint16, since NumPy does not know bfloat16."""
 
     def __dlpack__(
         self,
@@ -61,7 +62,7 @@ class Tensor:
 
 @final
 class Observed:
-    """The observations of whole streams, row by row: a row that several windows show is there once."""
+    """The observations of whole streams, row by row: a row that several windows show is stored once."""
 
     @property
     def modalities(self) -> list[str]: ...
@@ -69,27 +70,27 @@ class Observed:
     def offsets(self) -> list[int]: ...
     @property
     def values(self) -> Tensor:
-        """`[U, D]`."""
+        """The rows, `[U, D]`."""
 
     @property
     def valid(self) -> Tensor:
-        """bool `[U, M]`."""
+        """Validity masks of the rows, bool `[U, M]`."""
 
     @property
     def age_ns(self) -> Tensor:
-        """int64 `[U, M]`."""
+        """Ages of the samples, ns, int64 `[U, M]`."""
 
     @property
     def timestamps_ns(self) -> Tensor:
-        """int64 `[U]`."""
+        """Targets of the rows, ns, int64 `[U]`."""
 
     @property
     def index(self) -> Tensor:
-        """int64 `[N, T]`: the rows of each window."""
+        """Indices of the rows of each window, int64 `[N, T]`."""
 
     @property
     def epoch(self) -> Tensor:
-        """int64 `[N]`."""
+        """Epochs of the observations, int64 `[N]`."""
 
     @property
     def late_samples(self) -> int: ...
@@ -97,26 +98,26 @@ class Observed:
     def dropped(self) -> list[tuple[str, str, int]]: ...
     @property
     def left_out(self) -> list[str]:
-        """The inputs that the configuration attaches, which are left out."""
+        """Inputs that the configuration attaches and the run left out."""
 
     @property
     def attached(self) -> list[tuple[str, str, Tensor, Tensor]]:
-        """Attached streams: the output and the stream of each, and, both int64 `[N, T]`, the number of the message that
-        a row has and the time from that to the row's target, ns; -1 where a row has none."""
+        """Attached streams: output and stream, then the number of each row's message and the time from the message to the
+        row's target, ns, both int64 `[N, T]`. A row without a message has -1."""
 
     @property
     def spans(self) -> list[tuple[str, int, int, int, int]]:
-        """For each stream with a stamp: its name, its least and greatest stamp, their number, and, if the last is
-        before the first, the number of stamps that are before their predecessor. Messages of several samples have one
-        stamp."""
+        """Name, least stamp, greatest stamp, and number of stamps of each stream that has stamps, then the number of stamps
+        that are less than the stamp before. The last number is 0 unless the last stamp is less than the first. A message
+        of several samples has one stamp."""
 
     @property
     def off(self) -> list[str]:
-        """Streams whose stamps are off from those of the others, in words."""
+        """Warnings about streams whose stamps are off from the stamps of other streams."""
 
     @property
     def by_arrival(self) -> bool:
-        """True if messages went in in the order in which they came, False if in that of their stamps."""
+        """True if messages went in by their arrival, False if by their stamps."""
 
 @final
 class Grid:
@@ -145,7 +146,7 @@ class Grid:
 
 @final
 class Messages:
-    """The messages of a recorded stream, the file `path`, in any order."""
+    """The messages of the recorded stream in the file `path`, read in any order."""
 
     def __new__(cls, path: str, uses_broken: bool = False) -> Messages: ...
     def __len__(self) -> int: ...
@@ -158,11 +159,11 @@ class Messages:
         """Arrival of each message, int64 `[N]`; `None` if the recording does not have it."""
 
     def message(self, index: int) -> tuple[int, dict[str, Any], dict[str, Tensor | list[str]]]:
-        """`(timestamp_ns, metadata, columns)` of a message. A column of text is a list."""
+        """Reads `(timestamp_ns, metadata, columns)` of a message. A column of text is a list."""
 
 @final
 class Chain:
-    """A chain of a robot, in both types that it computes in."""
+    """A kinematic chain of a robot, with a model for float32 and one for float64."""
 
     def __new__(
         cls,
@@ -178,27 +179,27 @@ class Chain:
     def joint_names(self) -> list[str]: ...
     @property
     def limits(self) -> Tensor:
-        """float64 `[n, 2]`."""
+        """Lower and upper limit of each joint, float64 `[n, 2]`."""
 
     @property
     def link_names(self) -> list[str]: ...
     @property
     def warnings(self) -> list[str]: ...
     def fk(self, q: Any, links: Sequence[str] | None = None) -> Tensor:
-        """`[..., 7]`; of links `[..., L, 7]`."""
+        """Poses `[..., 7]`; with `links` `[..., L, 7]`."""
 
     def jacobian(self, q: Any, frame: str) -> Tensor:
-        """`[..., 6, n]`."""
+        """Jacobians `[..., 6, n]`."""
 
     def velocity(self, q: Any, dq: Any, frame: str) -> Tensor:
-        """`[..., 6]`."""
+        """Twists `[..., 6]`."""
 
     def manipulability(self, q: Any) -> Tensor:
-        """`[...]`."""
+        """Manipulabilities `[...]`."""
 
 @final
 class InverseConfig:
-    """Choice of how joints are found."""
+    """Options of inverse kinematics."""
 
     def __new__(
         cls,
@@ -225,22 +226,22 @@ def convert_actions(
     frame: str,
     step_ns: int | None,
 ) -> Tensor:
-    """`[..., T, d]`."""
+    """Converts chunks of actions, `[..., T, d]`."""
 
 def ik(
     chain: Chain, poses: Any, seed: Any | None, config: InverseConfig
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """`joints`, `valid`, `position_error_m`, `rotation_error_rad`, `seed`, `iterations`."""
+    """Finds joints: `joints`, `valid`, `position_error_m`, `rotation_error_rad`, `seed`, `iterations`."""
 
 def ik_all(
     chain: Chain, poses: Any, seed: Any | None, config: InverseConfig
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The same of all answers, with an axis of the starts."""
+    """Finds all answers: the tensors of `ik` with an axis of starts."""
 
 def ik_path(
     chain: Chain, poses: Any, seed: Any | None, config: InverseConfig
 ) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]:
-    """The same, and `branch`."""
+    """Finds joints along trajectories: the tensors of `ik`, and `branch`."""
 
 def read_urdf(path: str) -> str: ...
 def observe(
@@ -303,26 +304,26 @@ class ProducerGone(RingError):
 
 @final
 class SlotPayload:
-    """A payload that was taken from a ring: its columns."""
+    """The columns of a payload that was taken from a ring."""
 
     @property
     def columns(self) -> dict[str, Tensor]:
-        """The elements of each column by its name: `[rows]`, `[rows, n]`, or all of them if rows differ in length.
-        The name of a flat array is empty."""
+        """The elements of each column by its name: `[rows]`, `[rows, n]`, or concatenated if rows differ in length. The
+        name of a flat array is empty."""
 
     @property
     def device(self) -> str:
         """`cpu`, `cuda:N` or `hip:N`."""
 
     def offsets(self, column: str) -> Tensor | None:
-        """The offsets of the rows of a column whose rows differ in length."""
+        """The offsets of the rows of a column; None unless rows differ in length."""
 
     @property
     def is_intact(self) -> bool:
         """True if the payload still is as it was published. A copy always is."""
 
 def take(ring: str, slot: int, generation: int, nbytes: int, *, copy: bool = True) -> SlotPayload:
-    """Takes a payload: a copy of it, or where it lies."""
+    """Takes a payload from a ring: a copy, or the memory of its slot if `copy` is False."""
 
 def ring_counters() -> dict[str, int]:
-    """Counts of this process: payloads `taken`, those that were `stale` or `torn`, and those `copied`."""
+    """Numbers of payloads in this process: `taken`, `stale`, `torn` and `copied`."""

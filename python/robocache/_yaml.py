@@ -1,4 +1,4 @@
-"""Values as YAML. JSON is nearly that, but has no word for NaN and infinity."""
+"""Values as YAML, since JSON has no words for NaN and infinity."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-# What YAML does not take for text.
+# Words that YAML does not read as text.
 _WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
 
 

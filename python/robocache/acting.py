@@ -24,21 +24,21 @@ class Gate:
     >>> if (why := gate.refusal(observation)) is not None:
     ...     hold(why)
 
-    It remembers the epoch and the sender: the first observation after a clock jump is refused, and so is that of a node
+    It remembers the epoch and the sender. It refuses the first observation after a clock jump, and the first one of a node
     that was started anew.
     """
 
     max_age_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    """The modalities that the newest row must have, and how old their sample may be at its target."""
+    """Modalities that the newest row must have, and the greatest age of their sample at its target, ms."""
     attached_max_age_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    """The attached streams of which the newest row must have a message, and how old that may be."""
+    """Attached streams of which the newest row must have a message, and the greatest age of the message, ms."""
     max_delay_ms: float | None = None
-    """How long ago the newest target may be, by the clock of this machine. It finds a front-end that says the same
-    again and again; the stamps must be on that clock."""
+    """Greatest time since the newest target, ms, by the clock of this machine, on which the stamps must be. It finds a
+    front-end that repeats the same observation."""
     epoch: int | None = None
-    """That of the last observation."""
+    """The epoch of the last observation."""
     sender: int | None = None
-    """The process that the last observation is of."""
+    """The process that sent the last observation."""
 
     def __post_init__(self) -> None:
         for key, limits in (("max_age_ms", self.max_age_ms), ("attached_max_age_ms", self.attached_max_age_ms)):
@@ -52,7 +52,7 @@ class Gate:
     def refusal(self, observation: Observation, now_ns: int | None = None) -> str | None:
         """The reason why the newest row must not be acted on; None if it may be.
 
-        What stands before the colon is one of a few kinds, to be counted: `force too old: 21.0 ms old (max_age_ms: 20.0)`.
+        The text before the colon is one of a few kinds, which can be counted: `force too old: 21.0 ms old (max_age_ms: 20.0)`.
         """
         if observation.error is not None:
             return observation.error
@@ -87,14 +87,14 @@ class Gate:
 
 
 def whole(key: str, value: int) -> int:
-    """A whole number, as any library has it."""
+    """Converts a whole number of any library to an int."""
     if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
         raise TypeError(f"{key} is {value!r}, expected a whole number")
     return operator.index(value)
 
 
 def real(key: str, value: float) -> float:
-    """A number, as any library has it."""
+    """Converts a number of any library to a float."""
     if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__float__"):
         raise TypeError(f"{key} is {value!r}, expected a number")
     return float(value)
@@ -118,15 +118,15 @@ class Steps:
     """The last n steps of some modalities, oldest first."""
 
     values: np.ndarray
-    """[n, D]."""
+    """Values, [n, D]."""
     valid: np.ndarray
-    """[n, M] bool."""
+    """Validity masks, [n, M] bool."""
     age_ns: np.ndarray
-    """[n, M] int64."""
+    """Ages of the samples, [n, M] int64, ns."""
     timestamps_ns: np.ndarray
-    """[n] int64."""
+    """Targets, [n] int64, ns."""
     padded: np.ndarray
-    """[n] bool: steps before the start, which repeat the oldest valid one."""
+    """[n] bool: True for steps before the start, which repeat the oldest valid step."""
 
 
 class History:
@@ -135,9 +135,9 @@ class History:
     >>> history = History(2)
     >>> steps = history.push(observation)       # steps.values is [2, D]
 
-    At the start, after each clock jump, and after the node was started anew, the oldest valid step is repeated, as
-    LeRobot and Diffusion Policy do: a step of zeros is one that no robot was ever in. `modalities` are those that the
-    policy takes, in its order; all of them where they are left out.
+    The oldest valid step is repeated at the start, after each clock jump, and after the node was started anew. LeRobot and
+    Diffusion Policy do the same, because no robot was ever in a step of zeros. The policy takes `modalities` in this order;
+    by default it takes all of them.
     """
 
     def __init__(self, steps: int, modalities: Sequence[str] | None = None):
@@ -158,7 +158,7 @@ class History:
         self._rows.clear()
 
     def push(self, observation: Observation) -> Steps:
-        """Takes the newest row of an observation, returns the last n of them."""
+        """Adds the newest row of an observation, and returns the last n rows."""
         if observation.error is not None:
             raise ValueError(f"an answer without an observation can't be a step: {observation.error}")
         names = observation.modalities if self._asked is None else tuple(self._asked)
@@ -178,19 +178,19 @@ class History:
 
 
 def pad_start(steps: Steps, missing: int) -> Steps:
-    """Puts `missing` steps before others, and repeats the oldest valid step there and where there were no samples yet.
+    """Puts `missing` steps before the given ones. The oldest valid step is repeated in all steps before the start.
 
-    A step is one before the start where a modality has neither a valid value nor a sample at or before the target
-    (`age_ns` -1). Without any valid step, nothing is repeated.
+    A step is before the start if a modality has neither a valid value nor a sample at or before the target (`age_ns` -1).
+    Nothing is repeated if no step is valid.
     """
 
     def before(array: np.ndarray, fill: float) -> np.ndarray:
         return np.concatenate([np.full((missing, *array.shape[1:]), fill, array.dtype), array])
 
     whole = np.flatnonzero(steps.valid.all(axis=1))
-    born = np.flatnonzero(np.all(steps.valid | (steps.age_ns >= 0), axis=1))
-    # Only the steps that nothing precedes: what is missing later is a drop-out.
-    lead = missing + (int(born[0]) if len(born) else len(steps.valid))
+    sampled = np.flatnonzero(np.all(steps.valid | (steps.age_ns >= 0), axis=1))
+    # Only the steps at the beginning are padded: a value that is missing later is a drop-out.
+    lead = missing + (int(sampled[0]) if len(sampled) else len(steps.valid))
     empty = np.nan if np.issubdtype(steps.values.dtype, np.floating) else 0
     values, valid, age_ns = before(steps.values, empty), before(steps.valid, 0), before(steps.age_ns, -1)
     stamps, padded = before(steps.timestamps_ns, 0), before(steps.padded, 1)
@@ -203,10 +203,10 @@ def pad_start(steps: Steps, missing: int) -> Steps:
 
 
 class Chunks:
-    """Temporal ensembling of action chunks, as in ACT: what was said earlier about a step is averaged in.
+    """Temporal ensembling of action chunks, as in ACT: the weighted mean of all predictions for a step.
 
-    The weight of a chunk is `decay` to the power of the steps since it was made: below 1 the newest counts most. ACT
-    trusts the oldest most; its exp(-0.01 i), i counted from the oldest chunk on, is `decay=math.exp(0.01)`.
+    The weight of a chunk is `decay` to the power of the steps since it was made: below 1 the newest chunk counts most. In
+    ACT the oldest chunk counts most: its exp(-0.01 i), with i counted from the oldest chunk on, is `decay=math.exp(0.01)`.
     """
 
     def __init__(self, period_ns: int, decay: float = 0.5):
@@ -226,9 +226,9 @@ class Chunks:
         self._history.clear()
 
     def add(self, timestamp_ns: int, chunk: np.ndarray) -> np.ndarray:
-        """Takes the chunk [horizon, A] made for `timestamp_ns`, returns the ensembled one of the same shape.
+        """Adds the chunk [horizon, A] made for `timestamp_ns`, and returns the ensembled chunk of the same shape.
 
-        Raises ValueError where its width is another than before, or a number in it is not finite.
+        Raises ValueError if the width of the chunk differs from the last one, or a number in it is not finite.
         """
         timestamp_ns = whole("timestamp_ns", timestamp_ns)
         # A copy: the caller may use the memory again.
@@ -246,9 +246,9 @@ class Chunks:
             step = round((timestamp_ns - made_ns) / self.period_ns)
             if 0 < step < len(earlier):
                 weight = self.decay**step
-                both = min(horizon, len(earlier) - step)
-                total[:both] += weight * earlier[step : step + both]
-                weights[:both] += weight
+                overlap = min(horizon, len(earlier) - step)
+                total[:overlap] += weight * earlier[step : step + overlap]
+                weights[:overlap] += weight
                 kept.append((made_ns, earlier))
         kept.append((timestamp_ns, chunk))
         self._history = kept

@@ -43,15 +43,16 @@ def convert(
     `reference` is what the policy saw, `[r]` for all chunks or `[..., r]`: values, or a pose x y z qx qy qz qw. It is needed but
     from `absolute` to `absolute` or `pose`, and from `pose` to `pose`.
 
-    `chain` leads from values, which are then its joints, to poses, and back. The reference is then a row of joints, from which
-    joints for poses are found as of `Chain.ik_path`, to 1e-12 m and rad or, for a chunk that has none, to 1e-8 (float32: 2e-6). If it
-    has none within the limits, joints up to 1e-6 past them are looked for, and put at the limits where their pose stays that near.
-    An arm with more joints than it needs then comes by other joints to the same poses.
+    `chain` leads from values, which are then its joints, to poses, and back. The reference is then a row of joints. Joints for poses
+    are found from it on as by `Chain.ik_path`, to 1e-12 m and rad or, for a chunk that has none, to 1e-8 (float32: 2e-6). If a chunk
+    has none within the limits, joints up to 1e-6 past them are tried, and put at the limits if their pose stays that near. An arm
+    with more joints than it needs then comes by other joints to the same poses.
 
     Convert the columns of a gripper by themselves: a pose has no others.
 
-    Raises `ValueError` with the place of the first number that is not finite, rotation without a direction, quaternion whose norm is off
-    by more than 1 %, or pose that the chain does not reach within 0.5 rad or m of the step before (`Chain.ik_path` gives masks instead).
+    Raises `ValueError` with the first place that can't be converted. It is a number that is not finite, a rotation without a
+    direction, or a quaternion whose norm is off by more than 1 %. Or it is a pose that the chain does not reach within 0.5 rad or m
+    of the step before (`Chain.ik_path` gives masks instead).
     """
     if not isinstance(chain, Chain | None):
         raise TypeError(f"`chain` is {described(chain)} (allowed: a Chain, None)")

@@ -23,21 +23,21 @@ class Attached:
     """
 
     name: str
-    """Of the output, such as `grids`."""
+    """Name of the output, such as `grids`."""
     index: np.ndarray
-    """[T] int64: which of the U messages a row has, -1 for none."""
+    """[T] int64: index of each row's message among the U messages, -1 for none."""
     age_ns: np.ndarray
     """[T] int64: the row's target minus the time of its message, -1 if it has none."""
     timestamps_ns: np.ndarray | None
-    """[U] int64, as they came; None if the messages came on an output of their own."""
+    """[U] int64: stamps of the messages as received; None if the messages came on an output of their own."""
     columns: Mapping[str, np.ndarray] | None
-    """Their columns, flat and stacked; one that has no name is ``""``."""
+    """Columns of the messages, flat and stacked; a column without a name is ``""``."""
     metadata: Mapping[str, Any]
-    """What is said of them alone: `shape`, `channels`, `grid_offsets` and so on."""
+    """Metadata of these messages alone: `shape`, `channels`, `grid_offsets` and so on."""
 
     @property
     def valid(self) -> np.ndarray:
-        """[T] bool: whether a row has a message."""
+        """[T] bool: True if the row has a message."""
         return self.index >= 0
 
     def at(self, row: int = -1) -> Voxels | Cloud | np.ndarray | None:
@@ -46,7 +46,7 @@ class Attached:
         return None if index < 0 else self.message(index)
 
     def message(self, index: int) -> Voxels | Cloud | np.ndarray:
-        """One of the U messages, oldest first."""
+        """The message with this index among the U messages, oldest first."""
         if self.columns is None or self.timestamps_ns is None:
             raise MessageError(
                 f"the messages are not in this observation: wire `observation`, or the output {self.name!r}"
@@ -80,7 +80,7 @@ class Attached:
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any], name: str = "grids", *, copy: bool = True) -> Attached:
-        """Takes a message of an attached output, which has the name `name`."""
+        """Reads a message of the attached output `name`."""
         value, metadata = messages.parts(event)
         value, copy = messages.on_host(value, metadata, copy)
         columns = messages.columns(value) if messages.is_columns(value) else {"": messages.flat(value)}
@@ -93,7 +93,7 @@ class Attached:
 def of_observation(
     metadata: Mapping[str, Any], columns: Mapping[str, np.ndarray] | None, rows: int
 ) -> dict[str, Attached]:
-    """Everything that is attached, by name; `columns` are those of an `observation`, None of `fused` alone."""
+    """The attached streams by name. `columns` are the columns of an `observation`, or None for a message of `fused`."""
     if "attached" not in metadata:
         return {}
     found = {}
@@ -129,7 +129,7 @@ def _of(
 
 
 def _rows(name: str, column: np.ndarray, total: int) -> np.ndarray:
-    """A column as [rows, ...]; in an `observation` all of its elements are one flat list."""
+    """A column as [rows, ...]. In an `observation` the elements of all rows are one flat list."""
     if column.ndim == 2 or column.size == total:
         return column
     if total == 0 or column.size % total:

@@ -6,8 +6,8 @@
     answers.joints[answers.valid]
 
 Arrays are of any library that speaks DLPack, on the host or on an NVIDIA GPU, float32 or float64, with any leading dimensions.
-Results are of the library and the type of what came in, and where that lies. The bits of a row depend neither on its batch nor on
-the number of threads, and are the same on a GPU.
+Results have the library, the type and the device of the inputs. The bits of a row depend neither on its batch nor on the number of
+threads, and are the same on a GPU.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from robocache.offline import names_of
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class JointAnswers:
-    """Joints for poses `[...]`, and the distance of each answer from its pose. Of all answers (`select="all"`) `[...]` ends in an axis
-    of the starts."""
+    """Joints for poses `[...]`, and the distance of each answer from its pose. With `select="all"`, the dimensions `[...]` end in
+    an axis of starts."""
 
     joints: Array
-    """`[..., n]`, within the limits. Where `valid` is False they are those of the least error that the steps from a start ended
-    with, or NaN for a pose or a seed that can't be used, and behind the last of all answers."""
+    """`[..., n]`, within the limits. If `valid` is False, they are the joints with the least error that any start led to. They are
+    NaN for a pose or a seed that can't be used, and after the last one of all answers."""
     valid: Array
     """bool `[...]`: True if both errors are within the tolerances."""
     position_error_m: Array
-    """`[...]`; NaN for a pose or a seed that can't be used, and behind the last of all answers."""
+    """`[...]`; NaN for a pose or a seed that can't be used, and after the last one of all answers."""
     rotation_error_rad: Array
     """`[...]`: the chord 2 sin(angle / 2), which is the angle itself where that is small."""
     seed: Array
-    """int64 `[...]`: the start that led to the joints; 0 is the one that was given, or the middle of the limits."""
+    """int64 `[...]`: index of the start that led to the joints; 0 is the given seed, or the middle of the limits."""
     iterations: Array
-    """int64 `[...]`: steps from that start, 0 if the start is an answer."""
+    """int64 `[...]`: number of steps from that start, 0 if the start is an answer."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -50,16 +50,16 @@ class JointPaths(JointAnswers):
     """Joints along trajectories `[..., T]`."""
 
     branch: Array
-    """int64 `[..., T]`: goes up by one at a row of which a joint is further than `max_joint_step` from the answer before. The first
+    """int64 `[..., T]`: goes up by one at a row with a joint further than `max_joint_step` from the answer before. The first
     answer has 0."""
 
 
 class Chain:
-    """The way from one link of a robot to another, as `from_urdf` reads it.
+    """A kinematic chain from one link of a robot to another, as `from_urdf` reads it.
 
-    A row of values has one for each of `joint_names`, radians or metres. A row with a value that is not finite, or larger than
-    8,192, is invalid, and its results are NaN. A chain never changes: threads may share it, and `pickle` takes it to other
-    processes, with the text of its file.
+    A row has a value for each of `joint_names`, radians or metres. A row is invalid, and its results are NaN, if a value is
+    not finite or is beyond 8,192. A chain never changes, so that threads may share it. It can be pickled, with the text of its
+    file.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class Chain:
         tool: Sequence[float] | None = None,
         limits: Mapping[str, Sequence[float]] | None = None,
     ) -> None:
-        """Reads a chain from the text of a URDF, such as of ROS' `robot_description`; the rest is as of `from_urdf`."""
+        """Reads a chain from the text of a URDF, such as of ROS' `robot_description`. Other arguments are as in `from_urdf`."""
         allowed = "allowed: the text of a URDF; `Chain.from_urdf` reads a file"
         if not isinstance(text, str):
             raise TypeError(f"`text` is {described(text)} ({allowed})")
         if "<" not in text:
             raise ValueError(f"`text` is {_start_of(text)} ({allowed})")
-        self._make(text, "urdf", base, tip, *_choices(joints, tool, limits))
-        self._tell(stacklevel=3)
+        self._make(text, "urdf", base, tip, *_checked_options(joints, tool, limits))
+        self._warn(stacklevel=3)
 
     @classmethod
     def from_urdf(
@@ -90,28 +90,28 @@ class Chain:
         tool: Sequence[float] | None = None,
         limits: Mapping[str, Sequence[float]] | None = None,
     ) -> Chain:
-        """Reads the chain from the link `base` to the link `tip`, which lies below it, from a URDF file.
+        """Reads the chain from the link `base` to the link `tip`, which is below `base` in the tree, from a URDF file.
 
-        `joints` names the joints in the order of a row of values; by default they stand from the base on. `tool` is the pose of
-        a tool in the frame of the tip, x y z qx qy qz qw; `fk` and the rest are then of the tool. `limits` has a lower and an
-        upper limit by the name of a joint, in place of the file's.
+        The list `joints` names the joints in the order of a row of values, which by default begins at the base. The pose
+        `tool` of a tool, x y z qx qy qz qw, is in the frame of the tip; `fk` and the other methods are then for the tool. The
+        dict `limits` replaces limits of the file: it has a lower and an upper limit by the name of a joint.
 
-        Warns of peculiarities of the file. Raises `OSError` where it can't be read, and `ValueError` where it gives no chain,
-        with file, line and joint, what came and what is allowed.
+        Warns of peculiarities of the file. Raises `OSError` if the file can't be read, and `ValueError` if it gives no chain:
+        the error names the file, line, joint, value and allowed values.
         """
         chain = cls.__new__(cls)
         file = os.fsdecode(path)
         if file.lstrip("\ufeff \t\r\n").startswith("<") and not os.path.exists(file):
             raise ValueError(f"`path` is {_start_of(file)} (allowed: the path of a URDF; `Chain` reads its text)")
-        chain._make(_native.read_urdf(file), file, base, tip, *_choices(joints, tool, limits))
-        chain._tell(stacklevel=3)
+        chain._make(_native.read_urdf(file), file, base, tip, *_checked_options(joints, tool, limits))
+        chain._warn(stacklevel=3)
         return chain
 
     def _make(self, *arguments: Any) -> None:
         self._arguments = arguments
         self._chain = _native.Chain(*arguments)
 
-    def _tell(self, stacklevel: int) -> None:
+    def _warn(self, stacklevel: int) -> None:
         for warning in self._chain.warnings:
             warnings.warn(warning, stacklevel=stacklevel)
 
@@ -127,8 +127,8 @@ class Chain:
 
     @property
     def limits(self) -> np.ndarray:
-        """The limits of each joint, float64 `[n, 2]`, radians or metres; -8,192 and 8,192 of a `continuous` joint. They can't be
-        written: `limits` of `from_urdf` takes others."""
+        """The limits of each joint, float64 `[n, 2]`, radians or metres; -8,192 and 8,192 for a `continuous` joint. The array is
+        read-only: to change limits, give `limits` to `from_urdf`."""
         limits: np.ndarray = np.from_dlpack(self._chain.limits)
         limits.flags.writeable = False
         return limits
@@ -142,7 +142,7 @@ class Chain:
         """Poses of the tip in the frame of the base: `[..., n]` gives `[..., 7]`, x y z in metres and the unit quaternion
         qx qy qz qw, with qw >= 0.
 
-        With `links` it gives the poses of these links, `[..., L, 7]`; a tool is then left out.
+        With `links` it gives the poses of these links, `[..., L, 7]`, without the tool.
         """
         poses = self._chain.fk(q, None if links is None else names_of("links", links))
         return taker(q)(poses)
@@ -160,12 +160,12 @@ class Chain:
         return taker(q)(self._chain.jacobian(q, frame))
 
     def velocity(self, q: Array, dq: Array, frame: str = "base") -> Array:
-        """The velocity of the tip, or twist: the Jacobian times the joints' velocities `dq`, `[..., n]` gives `[..., 6]`."""
+        """The velocity of the tip, or twist: the Jacobian times the joint velocities `dq`. `[..., n]` gives `[..., 6]`."""
         return taker(q)(self._chain.velocity(q, dq, frame))
 
     def manipulability(self, q: Array) -> Array:
-        """Yoshikawa's measure of the distance from a singularity, sqrt(det J J^T): `[..., n]` gives `[...]`. That of J^T J for
-        fewer than 6 joints."""
+        """Yoshikawa's measure of the distance from a singularity, sqrt(det J J^T): `[..., n]` gives `[...]`. For fewer than 6
+        joints it is sqrt(det J^T J)."""
         return taker(q)(self._chain.manipulability(q))
 
     def ik(
@@ -183,26 +183,29 @@ class Chain:
         posture: float | None = None,
         rest: Sequence[float] | None = None,
     ) -> JointAnswers:
-        """Joints for poses `[..., 7]`. Quaternions are of norm 1, to within 1 %: a row of others is not valid.
+        """Finds joints for poses `[..., 7]`. A row is not valid if the norm of its quaternion is off by more than 1 %.
 
-        Each pose is tried from the joints `seed` first, `[n]` or `[..., n]`, which are the middle of the limits by default, and
-        then from others that are spread over the limits, `seeds` in all, with at most `max_iterations` steps from each (16, or 24
-        for a tolerance below 1e-7). The same pose and seed give the same joints, whatever else is in the batch.
+        The first start of a search is the joints `seed`, `[n]` or `[..., n]`, by default the middle of the limits. Other starts
+        are spread over the limits, `seeds` in all. A search makes at most `max_iterations` steps from each start: by default 16,
+        or 24 for a tolerance below 1e-7.
+
+        The same pose and seed give the same joints, whatever else is in the batch.
 
         | key | is |
         |---|---|
         | `task` | `pose`; `position` alone; `position_axis`, where the tool may turn about its z axis |
-        | `weights` | of the three linear and the angular rows of the error; a row of weight 0 is not judged |
+        | `weights` | weights of the three linear and three angular rows of the error; a row of weight 0 does not count |
         | `select` | `first`: the first start that leads to an answer; `nearest`: of all answers the nearest to the seed; `all` |
-        | `posture` | the part of the way to the joints `rest` that each answer is pulled, above 0 up to 1 |
+        | `posture` | the fraction of the way to the joints `rest` that each answer is pulled, above 0 up to 1 |
         | `rest` | `[n]`, within the limits: their middle by default, 0 for a continuous joint |
 
-        `posture` needs more joints than the task has rows. It moves joints as far as the pose leaves them free, none by more than about
-        0.05 at the default tolerances. `select="all"` takes none.
+        A `posture` needs more joints than the task has rows. It moves joints as far as the pose leaves them free, each by at most
+        about 0.05 at the default tolerances. It can't be given with `select="all"`.
 
-        With `select="all"` the results have an axis of `seeds` behind the leading ones: joints `[..., seeds, n]`, the rest
-        `[..., seeds]`. The distinct answers stand first, in the order of their starts: each differs from those before by more than
-        1e-3 in some joint. Behind them joints and errors are NaN, and `valid` is False. More `seeds` find more of them.
+        With `select="all"` the results have an axis of `seeds` after the leading axes: joints are `[..., seeds, n]`, the other
+        results `[..., seeds]`. The distinct answers come first, in the order of their starts: each differs from the answers before
+        by more than 1e-3 in some joint. After them joints and errors are NaN, and `valid` is False. More `seeds` find more
+        answers.
         """
         has_all = select == "all"
         select = "first" if has_all else select
@@ -228,15 +231,17 @@ class Chain:
         posture: float | None = None,
         rest: Sequence[float] | None = None,
     ) -> JointPaths:
-        """Joints along trajectories of poses, `[..., T, 7]`: for each pose from the answer before it, for the first one from
-        `seed`, `[n]`, or `[..., n]` for each trajectory.
+        """Finds joints along trajectories of poses, `[..., T, 7]`. The search for a pose begins at the answer before it, for the
+        first pose at `seed`, `[n]`, or `[..., n]` for each trajectory.
 
-        If that leads to no answer, or moves a joint by more than `max_joint_step` (radians or metres), all starts are tried, too,
-        and the nearest of all answers is taken. `branch` goes up by one if a joint of it is further. For the first pose any answer
-        from `seed` will do; without one it is as of `ik`. After a pose without an answer the one before stays the start.
+        If that gives no answer, or moves a joint by more than `max_joint_step` (radians or metres), all starts are tried, too,
+        and the nearest of all answers is taken. If a joint of that answer is further away, too, `branch` goes up by one.
 
-        With `posture` an arm that has joints to spare comes back to the joints `rest`, a little with each row. Without it the elbow
-        wanders, and a path that is repeated ends at other joints each time.
+        For the first pose any answer from `seed` will do; without a seed the joints are found as by `ik`. After a pose without an
+        answer, the last answer stays the start.
+
+        With `posture` an arm that has joints to spare returns to the joints `rest`, a little with each row. Without it the elbow
+        drifts, and a path that is repeated ends at other joints each time.
         """
         config = _config(
             task,
@@ -262,7 +267,7 @@ class Chain:
 
 
 def _made_of(cls: type[Chain], arguments: tuple[Any, ...]) -> Chain:
-    """Makes a chain of the arguments of another, which has told its warnings."""
+    """Makes a chain from the arguments of another chain, without warning again."""
     chain = cls.__new__(cls)
     chain._make(*arguments)
     return chain
@@ -273,7 +278,7 @@ def _start_of(text: str) -> str:
     return repr(text) if len(text) <= 60 else f"{text[:60]!r}..."
 
 
-def _choices(
+def _checked_options(
     joints: Sequence[str] | None, tool: Sequence[float] | None, limits: Mapping[str, Sequence[float]] | None
 ) -> tuple[list[str] | None, list[float] | None, dict[str, list[float]]]:
     if limits is not None and not isinstance(limits, Mapping):
@@ -297,12 +302,12 @@ def _config(
     posture: float | None = None,
     rest: Sequence[float] | None = None,
 ) -> _native.InverseConfig:
-    of_rows = [1.0] * 6 if weights is None else _numbers("weights", weights, "6, linear and then angular")
+    row_weights = [1.0] * 6 if weights is None else _numbers("weights", weights, "6, linear and then angular")
     return _native.InverseConfig(
         task,
         position_tolerance_m,
         rotation_tolerance_rad,
-        of_rows,
+        row_weights,
         seeds,
         max_iterations,
         select,
@@ -313,7 +318,7 @@ def _config(
 
 
 def _numbers(name: str, numbers: Sequence[float], allowed: str) -> list[float]:
-    """A list of as many numbers as `allowed` begins with."""
+    """Converts numbers to a list of floats, and refuses any other count than the number that `allowed` begins with."""
     floats = _as_floats(name, numbers, allowed)
     if len(floats) != int(allowed.split(",")[0]):
         came = "1 number" if len(floats) == 1 else f"{len(floats)} numbers"

@@ -1,7 +1,7 @@
 """The payload and the metadata of a message, read and checked.
 
-A payload is whatever dora hands over, a pyarrow array, or anything else with the Arrow PyCapsule interface, or NumPy
-arrays. pyarrow comes with dora and is never imported before a payload of Arrow asks for it.
+A payload is a pyarrow array, as dora hands it over, another object with the Arrow PyCapsule interface, or NumPy arrays.
+The module pyarrow comes with dora. It is imported only when a payload of Arrow needs it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from robocache._native import SlotPayload, Tensor
 
 
 class MessageError(ValueError):
-    """A message that breaks the contract: names the key, what came and what is allowed."""
+    """A message that breaks the contract. The error names the key, its value and what is allowed."""
 
 
 def parts(event: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The payload and the metadata of an event of dora."""
     if not isinstance(event, Mapping):
-        raise MessageError(f"the event is a {type(event).__name__}, expected one of dora, which is a dict")
+        raise MessageError(f"the event is a {type(event).__name__}, expected an event of dora, a dict")
     kind = event.get("type", "INPUT")
     if kind != "INPUT" or "metadata" not in event:
         raise MessageError(f"the event is of type {kind!r}, expected 'INPUT' with a message")
@@ -40,8 +40,8 @@ def is_resident(metadata: Mapping[str, Any]) -> bool:
 
 
 def take(metadata: Mapping[str, Any], copy: bool) -> SlotPayload:
-    """The payload that is in a ring: a copy of it, or if it lies. Raises RingError if it can't be had any more."""
-    # What is wrong is looked for afterwards: if a process has just woken up, a look takes 20 us.
+    """Takes a payload from its ring: a copy, or the memory of its slot. Raises RingError if the payload can't be taken."""
+    # The metadata are checked only after a failure: a check takes 20 us in a process that has just woken up.
     try:
         ticket = metadata["ring"], metadata["slot"], metadata["generation"], metadata["nbytes"]
         if bool in map(type, ticket):
@@ -56,33 +56,33 @@ def take(metadata: Mapping[str, Any], copy: bool) -> SlotPayload:
 
 
 def on_host(value: Any, metadata: Mapping[str, Any], copy: bool) -> tuple[Any, bool]:
-    """The payload as it came, or NumPy arrays of what its ring holds, and whether it is still to be copied."""
+    """The payload as received, or as NumPy arrays if it is in a ring, and whether it must still be copied."""
     if not is_resident(metadata):
         return value, copy
     return host_arrays(take(metadata, copy)), False
 
 
 def host_arrays(resident: SlotPayload) -> np.ndarray | dict[str, np.ndarray]:
-    """The columns of a payload as NumPy arrays, or the only one of a flat array."""
+    """The columns of a payload as NumPy arrays, or the only column of a flat array."""
     columns = {name: host_array(tensor) for name, tensor in resident.columns.items()}
     return columns[""] if list(columns) == [""] else columns
 
 
 def host_array(tensor: Tensor) -> np.ndarray:
-    """A NumPy array on the memory of a tensor, or on a copy of one that is on a device. Of bfloat16 its bits."""
+    """A NumPy array on the memory of a tensor, or on a copy if the tensor is on a device. bfloat16 becomes its bits."""
     tensor = tensor.to("cpu")
     return np.from_dlpack(tensor.bits() if tensor.dtype == "bfloat16" else tensor)
 
 
 def get(metadata: Mapping[str, Any], key: str, where: str = "metadata") -> Any:
-    """The value of a key that must be there."""
+    """The value of a required key."""
     if key not in metadata:
         raise MessageError(f"{where} has no {key!r}")
     return metadata[key]
 
 
 def integer(metadata: Mapping[str, Any], key: str) -> int:
-    """An integer that must be there."""
+    """A required integer."""
     value = get(metadata, key)
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise MessageError(f"{key} is {value!r:.80}, expected an integer")
@@ -90,13 +90,13 @@ def integer(metadata: Mapping[str, Any], key: str) -> int:
 
 
 def integers(metadata: Mapping[str, Any], key: str, *shape: int) -> np.ndarray:
-    """A list of integers that must be there, int64 of this shape; of any length if none is given."""
+    """A required list of integers as int64 in this shape, or of any length if no shape is given."""
     value = get(metadata, key)
     try:
         values = np.asarray(value).reshape(-1)
     except (TypeError, ValueError, OverflowError):
         values = np.empty(1, object)
-    # An empty list says nothing of its type. Past int64 NumPy makes uint64, or floats, of a list.
+    # An empty list has no type. If a number is beyond int64, NumPy makes uint64 or floats of the list.
     if len(values) and (values.dtype.kind not in "iu" or values.dtype == np.uint64 and values.max() >= 2**63):
         raise MessageError(f"{key} is {value!r:.80}, expected a list of integers")
     if shape and len(values) != (length := math.prod(shape)):
@@ -105,7 +105,7 @@ def integers(metadata: Mapping[str, Any], key: str, *shape: int) -> np.ndarray:
 
 
 def dimensions(metadata: Mapping[str, Any], key: str) -> list[int]:
-    """A list of integers that must be there. Of dora's it is one already: NumPy takes 50 us for it if a process has
+    """A required list of integers. A list from dora is returned as it is: NumPy takes 50 us for it in a process that has
     just woken up."""
     value = get(metadata, key)
     if isinstance(value, list) and all(type(n) is int for n in value):
@@ -128,7 +128,7 @@ def floats(metadata: Mapping[str, Any], key: str, count: int) -> tuple[float, ..
 
 
 def text(metadata: Mapping[str, Any], key: str) -> str | None:
-    """A string, if one is there."""
+    """An optional string."""
     value = metadata.get(key)
     if value is not None and not isinstance(value, str):
         raise MessageError(f"{key} is {value!r:.80}, expected a string")
@@ -136,7 +136,7 @@ def text(metadata: Mapping[str, Any], key: str) -> str | None:
 
 
 def strings(metadata: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    """A list of strings that must be there."""
+    """A required list of strings."""
     value = get(metadata, key)
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(text, str) for text in value):
         raise MessageError(f"{key} is {value!r:.80}, expected a list of strings")
@@ -144,7 +144,7 @@ def strings(metadata: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 def shape_of(metadata: Mapping[str, Any], key: str, values: np.ndarray) -> tuple[int, ...]:
-    """The dimensions under `key`, which must be those of `values`; absent, their own."""
+    """The dimensions under `key`, which must fit the number of `values`; without the key, the shape of `values`."""
     if key not in metadata:
         return values.shape
     shape = tuple(dimensions(metadata, key))
@@ -190,7 +190,7 @@ def _column(column: Any) -> np.ndarray:
 def to_numpy(array: Any) -> np.ndarray:
     """The values of an array of pyarrow, without a copy if that is possible. A null becomes NaN.
 
-    pyarrow's own conversion imports pandas where that is installed: 0.3 s at the first message.
+    pyarrow's own conversion imports pandas if it is installed, which takes 0.3 s at the first message.
     """
     types = pyarrow().types
     is_plain = types.is_integer(array.type) or types.is_floating(array.type)
@@ -224,5 +224,5 @@ def rows(name: str, values: np.ndarray, *shape: int) -> np.ndarray:
 
 
 def pyarrow() -> Any:
-    """pyarrow, which dora brings."""
+    """The module pyarrow, which comes with dora."""
     return importlib.import_module("pyarrow")

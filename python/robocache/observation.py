@@ -1,4 +1,4 @@
-"""An observation: the window of a fused or aligned stream, what of it can be trusted, and what is attached to it."""
+"""An observation: the window of a fused or aligned stream, its validity masks, and the messages attached to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from robocache._native import Tensor
 from robocache.messages import MessageError
 from robocache.tensors import MessageTensor, owned
 
-# What an answer without an observation may say.
+# Numbers that an answer without an observation may have.
 _NUMBERS = ("epoch", "late_samples", "timestamp_ns")
 
 
@@ -28,18 +28,17 @@ class Observation:
     >>> observation["force"]            # [T, 6], a view of its columns, the newest row last
     >>> observation.valid[-1]           # [M], what of the newest row can be trusted
 
-    Entries that are not valid are NaN, unless another `invalid` was asked for: what a sensor did not say can't be
-    taken for a measurement.
+    Entries that are not valid are NaN, so that nobody takes them for measurements, unless another `invalid` was asked for.
     """
 
     tensor: MessageTensor
-    """[T, D], for PyTorch and whatever else speaks DLPack: `observation.tensor.torch()`."""
+    """[T, D], for PyTorch and other libraries that speak DLPack: `observation.tensor.torch()`."""
     valid: np.ndarray
-    """[T, M] bool."""
+    """Validity masks, [T, M] bool."""
     age_ns: np.ndarray
     """[T, M] int64: the target minus the newest sample at or before it, -1 if there is none."""
     timestamps_ns: np.ndarray
-    """[T] int64, the targets, newest last."""
+    """Targets, [T] int64, newest last."""
     modalities: tuple[str, ...]
     """M names, in the order of the columns."""
     offsets: tuple[int, ...]
@@ -47,30 +46,30 @@ class Observation:
     epoch: int
     """Goes up by one at each clock jump."""
     late_samples: int
-    """Samples that came too late, running count."""
+    """Running count of samples that came too late."""
     wait_ns: int | None
-    """How far the newest sample was past the target when that fell due."""
+    """Time from the target to the newest sample when the target fell due, ns."""
     trigger: str | None
     """`grid`, `stream`, `request` or `timer`."""
     error: str | None
-    """Why a request got no observation. There are no rows then, and no modalities."""
+    """The reason why a request got no observation. Rows and modalities are then empty."""
     attached: Mapping[str, Attached]
-    """What is tied to the rows, by the name of its output."""
+    """Messages that are tied to the rows, by the name of their output."""
     metadata: Mapping[str, Any]
-    """All of it, as it came: `frame_id`, `request_id`, `device`, `compute_us` and so on."""
+    """All metadata as received: `frame_id`, `request_id`, `device`, `compute_us` and so on."""
     invalid: float | None = None
-    """What entries that are not valid became; None: what the node wrote."""
+    """Number in entries that are not valid; None for the `fill_value` that the node wrote."""
     sender: int | None = None
-    """The process that published it: another one says that the node was started anew. None if the message does not say."""
+    """The process that published the message: another number shows that the node was started anew. None if it is not known."""
 
     @functools.cached_property
     def fused(self) -> np.ndarray:
-        """[T, D] as NumPy has it: bfloat16 is widened to float32. Of a device a copy."""
+        """[T, D] as a NumPy array, which is a copy if the tensor is on a device. bfloat16 is widened to float32."""
         return self.tensor.numpy()
 
     @property
     def timestamp_ns(self) -> int:
-        """The newest target; of an answer without an observation the stamp of the message."""
+        """The newest target; for an answer without an observation, the stamp of the message."""
         return int(self.timestamps_ns[-1]) if len(self.timestamps_ns) else int(self.metadata.get("timestamp_ns", 0))
 
     def __len__(self) -> int:
@@ -81,7 +80,7 @@ class Observation:
         return self.fused[:, self.offsets[m] : self.offsets[m + 1]]
 
     def index_of(self, modality: str) -> int:
-        """The column of a modality in `valid` and `age_ns`. Raises KeyError with the names that there are."""
+        """The column of a modality in `valid` and `age_ns`. Raises KeyError, which lists the modalities."""
         if modality not in self.modalities:
             why = f": {self.error}" if self.error else ""
             raise KeyError(f"no modality {modality!r}: modalities are {list(self.modalities)}{why}")
@@ -91,12 +90,13 @@ class Observation:
     def from_event(
         cls, event: Mapping[str, Any], *, invalid: float | None = math.nan, copy: bool = True
     ) -> Observation:
-        """Takes an event of dora.
+        """Reads an event of dora.
 
-        `invalid` is what entries become that are not valid: NaN, or a number for a network that is fed the mask beside
-        them; None leaves what the node wrote, its `fill_value`. The values are copied, because an array that is held
-        keeps the sender from using its memory again; `copy=False` keeps those that were received, read-only, and
-        needs `invalid=None`. Values that lie on a device are marked there.
+        Entries that are not valid become `invalid`: NaN, or a number for a network that is fed the mask, too. With None they
+        keep the `fill_value` that the node wrote. Values on a device are changed there.
+
+        The values are copied, because an array that is held keeps the sender from using its memory again. With `copy=False`
+        they are the received ones, read-only, which needs `invalid=None`.
 
         Raises MessageError if the message is not an observation or contradicts itself.
         """
@@ -106,7 +106,7 @@ class Observation:
     def from_message(
         cls, value: Any, metadata: Mapping[str, Any], *, invalid: float | None = math.nan, copy: bool = True
     ) -> Observation:
-        """The same of a payload and its metadata: an Arrow array, a NumPy array, or a dict of the columns."""
+        """Reads a payload and its metadata, as `from_event` does: an Arrow array, a NumPy array, or a dict of columns."""
         if not copy and invalid is not None:
             raise ValueError(f"copy=False with invalid={invalid}: received memory can't be written, pass invalid=None")
         if metadata.get("error") is not None:
@@ -190,13 +190,13 @@ class Observation:
 
 
 def _sender(metadata: Mapping[str, Any]) -> int | None:
-    """Other software may mean something else by that name."""
+    """The process that published a message; None if `sender` is not an integer, since other software may use that key."""
     sender = metadata.get("sender")
     return sender if isinstance(sender, int) and not isinstance(sender, bool) else None
 
 
 def _fill_on_device(tensor: Tensor, valid: np.ndarray, offsets: np.ndarray, number: float) -> None:
-    """The same in memory of a device, without the way over the host."""
+    """Writes a number into entries that are not valid, on a device and without a copy to the host."""
     dim = int(offsets[-1])
     spans = [(int(row * dim + offsets[m]), int(row * dim + offsets[m + 1])) for row, m in np.argwhere(~valid)]
     try:
@@ -206,7 +206,7 @@ def _fill_on_device(tensor: Tensor, valid: np.ndarray, offsets: np.ndarray, numb
 
 
 def _fill(values: np.ndarray, where: np.ndarray, number: float, dtype: str | None) -> None:
-    """Writes a number into entries; of bfloat16 its bits, rounded to the nearest as the nodes do."""
+    """Writes a number into entries; for bfloat16 its bits, rounded to the nearest as the nodes do."""
     if dtype == "bfloat16":
         bits = int(np.float32(number).view(np.uint32))
         values[where] = 0x7FC0 if math.isnan(number) else (bits + 0x7FFF + (bits >> 16 & 1)) >> 16

@@ -1,5 +1,6 @@
-"""The operations on whole arrays, with the bits of the nodes.
+"""The operations on whole arrays, with the same bits as the nodes.
 
+```python
     observations = rc.fuse(
         {"camera": (camera_ns, features), "wrench": (wrench_ns, forces)},
         config={
@@ -13,9 +14,10 @@
     )
     observations.fused      # [N, T, D]
     observations.valid      # [N, T, M]
+```
 
-Arrays are of any library that speaks DLPack, on the host or on a CUDA device. Results are of the library and on the
-device of what came in. NumPy has no bfloat16: its results are then uint16, the bits. Times are int64 nanoseconds.
+Arrays are of any library that speaks DLPack, on the host or on a CUDA device. Results have the library and the device of
+the inputs. NumPy has no bfloat16, and gets the bits as uint16. Times are int64 nanoseconds.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from robocache._arrays import Array, Config, Taker, described, host_taker, sourc
 from robocache._memory import free_bytes
 
 Streams = Mapping[str, tuple[Array, Array]]
-"""By the input of a modality: `times_ns` `[S]` int64, and values `[S, dim]` of any numbers, or `[S]` if `dim` is 1."""
+"""Samples by the input of a modality: `times_ns` `[S]` int64, and values `[S, dim]` of any numbers, or `[S]` if `dim` is 1."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +43,9 @@ class Observations:
     """All observations of some streams: N windows of T rows, D columns and M modalities."""
 
     fused: Array
-    """`[N, T, D]`, newest row last; what is not valid is NaN, or what `invalid` said."""
+    """`[N, T, D]`, newest row last; values that are not valid are NaN, or the number `invalid`."""
     valid: Array
-    """bool `[N, T, M]`: what can be trusted."""
+    """bool `[N, T, M]`: True if the modality is valid in the row."""
     age_ns: Array
     """int64 `[N, T, M]`: target minus the newest sample at or before it, -1 if there is none."""
     timestamps_ns: Array
@@ -55,12 +57,12 @@ class Observations:
     modalities: list[str]
     """M names."""
     late_samples: int
-    """Samples that came for a target already made, or sooner than `min_period_ms`, of all streams."""
+    """Number of samples of all streams that came after their target was made, or sooner than `min_period_ms`."""
     dropped: dict[str, dict[str, int]]
-    """Samples that could not be used, by modality and reason: `nonfinite`, `no_rotation`, `stamp_out_of_range`; of what is
-    attached also `max_held_mb`."""
+    """Numbers of samples that could not be used, by modality and reason: `nonfinite`, `no_rotation`, `stamp_out_of_range`; of
+    attached streams also `max_held_mb`."""
     order: str = "stamp"
-    """The order in which samples went in: `"stamp"`, or `"arrival"` as they came to the recorder."""
+    """The order in which samples went in: by `"stamp"`, or by `"arrival"` at the recorder."""
 
     def __len__(self) -> int:
         return len(self.epoch)
@@ -83,38 +85,40 @@ def fuse(
     device: str | None = None,
     stream: int | None = None,
 ) -> Observations:
-    """Puts streams on common timestamps, as one tensor with masks: every observation that a node `robocache-fuse`
-    makes of them, when they are replayed by stamp.
+    """Puts streams on common timestamps, as one tensor with masks: every observation that a node `robocache-fuse` makes
+    if the streams are replayed by stamp.
 
-    Of all streams the sample goes in first whose stamp is the least, or whose name sorts first. Those of one stream
-    go in in their order: where stamps go back, `reorder_ms` and `reset_ms` say what becomes of them, as in the node.
-    At the end all streams close.
+    Of all streams the sample with the least stamp goes in first; of equal stamps, the one of the stream whose name sorts
+    first. Samples of one stream keep their order: if stamps go back, `reorder_ms` and `reset_ms` apply, as in the node. At
+    the end all streams close.
 
-    `config` has the keys of the section `fuse:` of the nodes' YAML, or is such a file, whose `device:` is that of
-    nodes. What it attaches is left out, with a warning, and so is the waiting for it: the first observation may be
-    earlier than the node's. (Of a recording it is there: `RecordingDataset`.) Triggers are the grid and `stream`. With `max_wait_ms` a node may see the streams in
+    The argument `config` is a dict of the keys of the nodes' section `fuse:`, or the path of a YAML file that has this
+    section. Its `device:` is ignored. Triggers are the grid and `stream`. With `max_wait_ms` a node may see the streams in
     another order than by stamp, and mask other rows as late.
 
-    Where a modality is not valid, all of its columns are NaN: as of an `Observation`. `invalid` is another number, or
-    None for what the node writes, the `fill_value`.
+    Attached streams are left out, with a warning. Observations do not wait for them, so that the first observation may be
+    earlier than in a node. (`RecordingDataset` has the attached streams of a recording.)
 
-    `arrivals_ns` says when the samples of a stream arrived, int64 `[S]`, such as the log times of a bag. Streams whose
-    stamps are then 0.1 s or more off from those of the others are warned of, and from 1 s on refused. Those that
-    `allow_offset` names are taken as they are.
+    If a modality is not valid, all of its columns are NaN, as in an `Observation`. Give another number as `invalid`, or None
+    to keep the `fill_value` that the node writes.
 
-    `device` says where windows are made, `None` and `cpu`, `auto`, `cuda`, `cuda:N`, `hip` or `hip:N`. The CPU is quicker but for
-    very wide windows. Samples that are on a GPU are brought to the host, since a stream goes through sample by
-    sample; the rows go back there once each, and are gathered there.
+    The dict `arrivals_ns` has times at which the samples of a stream arrived, int64 `[S]`, such as the log times of a bag.
+    A stream whose stamps are 0.1 s or more off from the stamps of other streams is then warned of, and from 1 s on refused.
+    Streams that `allow_offset` names are taken as they are.
 
-    `stream` is a CUDA stream whose work is waited for, beside the one that the library says its arrays are on: 1 the
-    legacy default, 2 the thread's, or a handle.
+    Windows are made on `device`: `None` and `cpu`, `auto`, `cuda`, `cuda:N`, `hip` or `hip:N`. The CPU is quicker except for
+    very wide windows. Samples on a GPU are copied to the host, since streams are processed sample by sample. Each row is
+    copied back once, and windows are gathered on the GPU.
+
+    The call waits for the work in the CUDA stream `stream`, as well as for the stream that the library reports for its
+    arrays. 1 is the legacy default stream, 2 the thread's default stream, any other number a handle.
 
     Warns of a stream whose times are so close that they can't be nanoseconds, or go back, and of two streams that have no
     time in common.
 
-    Raises `ValueError` where the configuration or a shape is wrong, or times are of another unit, `TypeError` where a type is, and `MemoryError`, before
-    anything is computed, where the observations do not fit into the memory that is free: a stream whose clock was set, or
-    that was silent for a year, makes a target of every period in between.
+    Raises `ValueError` if the configuration or a shape is wrong, or times have another unit, and `TypeError` if a type is
+    wrong. Raises `MemoryError`, before anything is computed, if the observations do not fit into the free memory. A stream
+    whose clock was set, or that was silent for a year, makes a target of every period in between.
     """
     (observed,) = _observe("fuse", streams, config, invalid, device, stream, arrivals_ns, allow_offset)
     return gathered(observed, taker(next(iter(streams.values()))[1]))
@@ -128,7 +132,7 @@ def align(
     device: str | None = None,
     stream: int | None = None,
 ) -> dict[str, Observations]:
-    """As `fuse`, by the section `align:`, for each modality by itself: M is 1, and D its `dim`."""
+    """Aligns each modality by itself, by the section `align:`, as `fuse` does all of them: M is 1, and D its `dim`."""
     observed = _observe("align", streams, config, invalid, device, stream)
     return {each.modalities[0]: gathered(each, taker(streams[each.modalities[0]][1])) for each in observed}
 
@@ -154,32 +158,32 @@ def _observe(
             section, triples, text, free_bytes(), number_of(invalid), came, allowed, device, stream
         )
     except MemoryError as error:
-        raise too_many(error) from None
+        raise out_of_memory(error) from None
     return warned(observed, text)
 
 
 def number_of(invalid: float | None) -> float | None:
-    """The number that stands for values which are not valid."""
+    """Converts `invalid`, the number in place of values that are not valid, to a float or None."""
     if invalid is None or (hasattr(invalid, "__float__") and not isinstance(invalid, bool | np.bool_)):
         return None if invalid is None else float(invalid)
     raise TypeError(f"`invalid` is {described(invalid)} (allowed: a number, None for the `fill_value`)")
 
 
 def names_of(key: str, names: Sequence[str]) -> list[str]:
-    """A list of names of streams."""
+    """Checks that an argument is a list of names."""
     if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"`{key}` is {names!r} (allowed: a list of names)")
     return list(names)
 
 
-def too_many(error: MemoryError) -> Exception:
+def out_of_memory(error: MemoryError) -> Exception:
     """The error for observations that do not fit into memory: the cause is mostly the unit of a stream's times."""
     words, *spans = error.args or ("",)
-    doubts = list(_doubts(spans[0])) if spans else []
+    doubts = list(_doubtful_times(spans[0])) if spans else []
     return ValueError(f"{'; '.join(doubts)} ({words})") if doubts else MemoryError(words)
 
 
-# Why samples are dropped, in words, if whoever trains must know.
+# Reasons for which samples are dropped, of those that a user must know of.
 _DROPPED = {
     "wrong_length": "they do not have the length that the configuration says (`dim`)",
     "stamp_out_of_range": "their stamps are not times",
@@ -189,20 +193,20 @@ _DROPPED = {
 
 
 def warned(observed: list[_native.Observed], text: _native.Source) -> list[_native.Observed]:
-    """The same, once it is said what of the configuration was left out, and what of the streams."""
+    """Warns of dropped samples, of inputs that were left out, and of doubtful streams, and returns `observed`."""
     dropped = {each for output in observed for each in output.dropped if each[1] in _DROPPED}
     for name, reason, count in sorted(dropped):
         words = f"`{name}`: {count} samples are dropped: {_DROPPED[reason]}"
         warnings.warn(f"{text['file']}: fuse: {words}", stacklevel=4)
     if observed and observed[0].left_out:
         names = ", ".join(f"`{name}`" for name in observed[0].left_out)
-        left = "no such stream is there, and observations do not wait for it"
+        left = "the stream is missing, and observations do not wait for it"
         warnings.warn(f"{text['file']}: fuse: attach: {names} left out: {left}", stacklevel=4)
     for off in observed[0].off if observed else []:
         warnings.warn(off, stacklevel=4)
     if not observed:
         return observed
-    for doubt in _doubts(observed[0].spans, observed[0].index.shape[0]):
+    for doubt in _doubtful_times(observed[0].spans, observed[0].index.shape[0]):
         warnings.warn(doubt, stacklevel=4)
     late, samples = observed[0].late_samples, sum(span[3] for span in observed[0].spans)
     if 2 * late > samples:
@@ -213,18 +217,19 @@ def warned(observed: list[_native.Observed], text: _native.Source) -> list[_nati
 
 # Sound at 48 kHz has a sample every 20.8 us. Times in microseconds that are taken for nanoseconds are as close from 50 Hz on.
 _LEAST_STEP_NS = 20_001
-# Something on a robot is slower than 5 kHz. Times in microseconds that are taken for nanoseconds are as close from 5 Hz on.
+# At least one stream of a robot is slower than 5 kHz. Times in microseconds that are taken for nanoseconds are as close from
+# 5 Hz on.
 _LEAST_STEP_OF_ALL_NS = 200_001
 # Numbers of this size are times since 1970 in nanoseconds, and in no other unit.
 _SINCE_1970_NS = 10**17
 
 
-# Name, first and last time, samples, and those whose time is before the one before them.
+# Name, least and greatest time, number of samples, and number of samples whose time is less than the time before.
 Span = tuple[str, int, int, int, int]
 
 
-def _doubts(spans: Sequence[Span], observations: int | None = None) -> Iterator[str]:
-    """Signs that times are not nanoseconds, not of one clock, or out of order; or the times, if nothing was observed."""
+def _doubtful_times(spans: Sequence[Span], observations: int | None = None) -> Iterator[str]:
+    """Signs that times are not nanoseconds, not of one clock, or out of order; or the times, if there is no observation."""
     is_doubted = False
     # One sample, such as of a map that does not change, may be of any time.
     several = [span for span in spans if span[3] > 1]
@@ -232,7 +237,7 @@ def _doubts(spans: Sequence[Span], observations: int | None = None) -> Iterator[
     for (name, first, last, samples, back), step_ns in zip(several, steps, strict=True):
         if 2 * back > samples:
             yield (
-                f"stream `{name}`: {back} of {samples} times are before the one before them: are they in reverse? They are "
+                f"stream `{name}`: {back} of {samples} times are earlier than the previous one: are they in reverse? They are "
                 f"to ascend"
             )
         if last < _SINCE_1970_NS and (step_ns < _LEAST_STEP_NS or max(steps) < _LEAST_STEP_OF_ALL_NS):
@@ -242,14 +247,14 @@ def _doubts(spans: Sequence[Span], observations: int | None = None) -> Iterator[
                 f"nanoseconds?"
             )
     if several:
-        longest = max(several, key=_lasts)
+        longest = max(several, key=_duration_ns)
         for span in several:
-            unit = _unit_of(_lasts(span), _lasts(longest)) if span[2] < _SINCE_1970_NS else None
+            unit = _unit_of(_duration_ns(span), _duration_ns(longest)) if span[2] < _SINCE_1970_NS else None
             if unit and span[3] > 2:
                 is_doubted = True
                 yield (
-                    f"stream `{span[0]}` lasts {_lasts(span)} ns, stream `{longest[0]}` {_lasts(longest)} ns: are those of "
-                    f"`{span[0]}` {unit}? They are to be nanoseconds"
+                    f"stream `{span[0]}` lasts {_duration_ns(span)} ns, stream `{longest[0]}` {_duration_ns(longest)} ns: are "
+                    f"those of `{span[0]}` {unit}? They are to be nanoseconds"
                 )
         early, late = min(several, key=lambda span: span[2]), max(several, key=lambda span: span[1])
         if early[2] < late[1]:
@@ -263,7 +268,7 @@ def _doubts(spans: Sequence[Span], observations: int | None = None) -> Iterator[
         yield f"there is no observation: none is due where the streams are ({times})"
 
 
-def _lasts(span: Span) -> int:
+def _duration_ns(span: Span) -> int:
     return span[2] - span[1]
 
 
@@ -271,7 +276,7 @@ _UNITS = {"microseconds": 10**3, "milliseconds": 10**6, "seconds": 10**9}
 
 
 def _unit(early: Span, late: Span) -> str:
-    """The unit that the times of a stream seem to be in, in words."""
+    """A sentence that names the unit which the times of the early stream seem to have; empty if none is likely."""
     unit = _unit_of(early[1], late[1])
     return f" Those of `{early[0]}` seem to be {unit}: they are to be times {_UNITS[unit]}." if unit else ""
 
@@ -295,7 +300,7 @@ def _name(name: str) -> str:
 
 
 def gathered(observed: _native.Observed, take: Taker) -> Observations:
-    """All windows, from their rows."""
+    """Makes all windows from their rows."""
     index = take(observed.index)
     return Observations(
         fused=take(observed.values)[index],
@@ -323,15 +328,15 @@ def about(observed: _native.Observed) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Resampled:
-    """Trajectories at their targets. `values, valid = rc.resample(...)` takes it apart."""
+    """Trajectories at their targets, which can be unpacked: `values, valid = rc.resample(...)`."""
 
     values: Array
-    """The values at the targets, of the type that came; what is not valid is NaN, or what `invalid` said."""
+    """The values at the targets, in the type of the input; values that are not valid are NaN, or the number `invalid`."""
     valid: Array
-    """bool: which targets have a value."""
+    """bool: True for targets that have a value."""
     counters: dict[str, int | None]
-    """`dropped_nonfinite` samples with a NaN or an infinity, `dropped_overflow` targets whose value the type can't
-    hold, and `invalid` targets in all. `None` on a device, where they are dropped all the same and not counted."""
+    """Numbers of samples with a NaN or an infinity (`dropped_nonfinite`), of targets whose value the type can't hold
+    (`dropped_overflow`), and of all targets that are not valid (`invalid`). None on a device, where nothing is counted."""
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.values, self.valid))
@@ -348,7 +353,7 @@ def resample(
     stream: int | None = None,
     **keys: Any,
 ) -> Resampled:
-    """Values of trajectories at their targets, as a node `robocache-resample` gives them.
+    """Resamples trajectories at their targets, as a node `robocache-resample` does.
 
         values, valid = rc.resample(times_ns, joints, targets_ns, interpolation="linear", max_gap_ms=100)
 
@@ -356,16 +361,16 @@ def resample(
     batch: `[B, S]`, `[B, S]` or `[B, S, D]`, and `[B, T]`, or `[T]` for all alike, give `[B, T]` or `[B, T, D]`.
     Lists of arrays are trajectories of different lengths, and give lists.
 
-    What is not valid is NaN; `invalid` is another number, or None for the `fill_value`, as the node writes it. With
-    `groups`, those of them that have a value keep it.
+    Values that are not valid are NaN. Give another number as `invalid`, or None to keep the `fill_value` that the node
+    writes. With `groups`, a group that has a value keeps it.
 
-    Times are int64, ns, and ascend; values are float32, float64, float16 or bfloat16. The keys of the section
-    `resample:` are arguments, or stand in `config`, a dict or a YAML file. Arrays on a GPU are resampled there; of
-    lists, and with `device` `auto`, `cuda` or `hip` of arrays of the host, the results are on the host. `stream` as of
-    `fuse`.
+    Times are int64, ns, and ascend; values are float32, float64, float16 or bfloat16. The keys of the section `resample:`
+    are keyword arguments, or in `config`, a dict or the path of a YAML file.
 
-    Raises `ValueError` where times do not ascend, or a shape or the configuration is wrong, `TypeError` where a type
-    is.
+    Arrays on a GPU are resampled there. Results are on the host for lists, and for host arrays with `device` `auto`, `cuda`
+    or `hip`. The argument `stream` is as in `fuse`.
+
+    Raises `ValueError` if times do not ascend, or a shape or the configuration is wrong, and `TypeError` if a type is wrong.
     """
     if config is not None and keys:
         raise TypeError(f"`config` and {', '.join(f'`{key}`' for key in keys)} (allowed: one or the other)")
@@ -381,7 +386,7 @@ def resample(
             raise TypeError(f"`{name}` is {described(given)} (allowed with a list of `times_ns`: a list, too)")
     if not len(times_ns) == len(values) == len(targets_ns):
         lengths = f"{len(times_ns)} `times_ns`, {len(values)} `values` and {len(targets_ns)} `targets_ns`"
-        raise ValueError(f"lists of {lengths} (allowed: as many of each)")
+        raise ValueError(f"lists of {lengths} (allowed: lists of equal length)")
     rows = list(zip(times_ns, values, targets_ns, strict=True))
     got, valid, counted = _native.resample_ragged(rows, text, number_of(invalid), device)
     if not rows:
@@ -407,7 +412,7 @@ class Grid:
     """`points_in` is the sum of `points_kept`, `dropped_nonfinite`, `dropped_outside` and `dropped_overflow`;
     `saturated` values of a dense grid did not fit its type."""
     unusable: dict[str, int]
-    """For each field beside x, y and z: the values of kept points that its channels leave out."""
+    """Number of values of kept points that channels leave out, for each field beside x, y and z."""
     channels: list[str]
     """C names."""
     layout: str
@@ -433,8 +438,9 @@ def voxelize(
     device: str | None = None,
     stream: int | None = None,
 ) -> Grid:
-    """The voxel grid of a cloud, or of several, as a node `robocache-voxelize` makes it.
+    """Makes the voxel grid of one or more clouds, as a node `robocache-voxelize` does.
 
+    ```python
         grid = rc.voxelize(
             points,                                     # [N, 4]
             fields=["x", "y", "z", "intensity"],
@@ -444,18 +450,19 @@ def voxelize(
             },
         )
         grid.values                                     # [2, 200, 200, 40]
+    ```
 
-    `fields` are the names of the C columns, `x y z` where it is left out. A list of clouds makes one grid, each by
-    the `extrinsic` of its input: `inputs` names one for each. In a dict, the key `inputs` of the section may be left
-    out where clouds are in the frame of the grid.
+    The C columns have the names `fields`, by default `x y z`. A list of clouds makes one grid. The argument `inputs` then
+    names the input of each cloud, whose `extrinsic` applies. If `config` is a dict, its key `inputs` may be left out for
+    clouds in the frame of the grid.
 
-    A cloud `[N, C]` on a GPU is voxelized there. `device` and `stream` as of `resample`.
+    A cloud `[N, C]` on a GPU is voxelized there. The arguments `device` and `stream` are as in `resample`.
 
-    Raises `ValueError` where a field is missing or the configuration is wrong, `TypeError` where a type is.
+    Raises `ValueError` if a field is missing or the configuration is wrong, and `TypeError` if a type is wrong.
     """
     clouds = list(points) if isinstance(points, list | tuple) else [points]
     if not clouds:
-        raise ValueError("`points` is an empty list (allowed: a cloud, or at least one)")
+        raise ValueError("`points` is an empty list (allowed: a cloud, or a list of one or more)")
     for key, names in (("fields", fields), ("inputs", inputs)):
         if names is not None and (isinstance(names, str) or not isinstance(names, Sequence)):
             raise TypeError(f"`{key}` is {described(names)} (allowed: a list of names)")

@@ -25,12 +25,12 @@ from robocache._arrays import Config, source, taker
 from robocache._memory import free_bytes
 from robocache.attached import Attached
 from robocache.observation import Observation
-from robocache.offline import Observations, about, gathered, names_of, number_of, too_many, warned
+from robocache.offline import Observations, about, gathered, names_of, number_of, out_of_memory, warned
 from robocache.tensors import MessageTensor
 from robocache.voxels import Voxels
 
 Broken = Literal["refuse", "use"]
-"""What becomes of a stream that can't be read to its end."""
+"""Treatment of a stream that can't be read to its end."""
 Order = Literal["arrival", "stamp"]
 """The order in which the messages of a recording go in."""
 
@@ -42,9 +42,9 @@ class RecordedMessage:
     timestamp_ns: int
     """The capture time, ns."""
     columns: dict[str, np.ndarray]
-    """The columns of a struct, such as a cloud, by name; a tensor is the only one, by the name ``""``."""
+    """The columns of a struct, such as a cloud, by name; a tensor is a single column with the name ``""``."""
     metadata: dict[str, Any]
-    """All that was sent with it, by key, as in an event of dora."""
+    """All metadata of the message, by key, as in an event of dora."""
 
     @property
     def fields(self) -> list[str]:
@@ -52,14 +52,15 @@ class RecordedMessage:
         return list(self.metadata.get("fields", []))
 
     def observation(self, *, invalid: float | None = math.nan) -> Observation:
-        """A message of `fused`, of `observation`, or of an aligned stream, as a policy got it: `Observation.from_event`.
+        """The observation of a message of `fused`, of `observation`, or of an aligned stream, as `Observation.from_event` gave
+        it to a policy.
 
-        Raises MessageError if it is none.
+        Raises MessageError if the message is not an observation.
         """
         return Observation.from_message(self._payload(), self.metadata, invalid=invalid)
 
     def voxels(self) -> Voxels:
-        """A grid, as `Voxels.from_event` has it. Raises MessageError if it is none."""
+        """The grid, as `Voxels.from_event` reads it. Raises MessageError if the message is not a grid."""
         return Voxels.from_message(self._payload(), self.metadata)
 
     def _payload(self) -> np.ndarray | dict[str, np.ndarray]:
@@ -67,13 +68,13 @@ class RecordedMessage:
 
 
 class RecordedMessages(Sequence[RecordedMessage]):
-    """The messages of a stream, in the order in which they were recorded. Only what is asked for is loaded.
+    """The messages of a stream, in the order in which they were recorded. A message is loaded when it is asked for.
 
         clouds = recording.messages("lidar")
         cloud = clouds[np.searchsorted(clouds.timestamps_ns, stamp_ns)]
 
-    It can be pickled, and goes to workers that are forked or spawned: there the file is opened again. A message that is no
-    longer there, because the file was cut off meanwhile, raises `ValueError`.
+    The sequence can be pickled, and passed to workers that are forked or spawned, where the file is opened again. A message
+    that does not exist any more, because the file was cut off meanwhile, raises `ValueError`.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, broken: Broken = "refuse") -> None:
@@ -108,7 +109,7 @@ class RecordedMessages(Sequence[RecordedMessage]):
         if not -len(self) <= at < len(self):
             raise IndexError(f"{self._path}: message {at} of {len(self)}")
         timestamp_ns, metadata, arrays = self._read(at % len(self))
-        # A grid of bits has its cells as the shape, eight in a byte.
+        # The `shape` of a grid of bits counts its cells, eight in a byte.
         if (shape := metadata.get("shape")) and "" in arrays and arrays[""].size == math.prod(shape):
             arrays[""] = arrays[""].reshape(shape)
         return RecordedMessage(timestamp_ns, arrays, metadata)
@@ -124,7 +125,7 @@ class RecordedMessages(Sequence[RecordedMessage]):
         return timestamp_ns, metadata, arrays
 
     def attached(self, name: str, numbers: np.ndarray, age_ns: np.ndarray) -> Attached:
-        """The messages that the rows of a window have, by number, -1 for none: as an observation has them."""
+        """The attached messages of a window, as in an observation. `numbers` has the number of each row's message, or -1."""
         distinct = [int(number) for number in dict.fromkeys(numbers.tolist()) if number >= 0]
         place = {number: i for i, number in enumerate(distinct)}
         index = np.array([place.get(number, -1) for number in numbers.tolist()], np.int64)
@@ -132,7 +133,7 @@ class RecordedMessages(Sequence[RecordedMessage]):
             return Attached(name, index, age_ns, np.empty(0, np.int64), {"": np.empty(0, np.float32)}, {})
         read = [self._read(number) for number in distinct]
         _, metadata, first = read[0]
-        said = {key: metadata[key] for key in _SAID if key in metadata}
+        said = {key: metadata[key] for key in _OWN_METADATA if key in metadata}
         columns = {key: np.concatenate([arrays[key] for *_, arrays in read]) for key in first}
         fields: list[str] = metadata.get("fields", [])
         if "" not in first or fields:
@@ -145,14 +146,14 @@ class RecordedMessages(Sequence[RecordedMessage]):
 
 
 def _rows_of(arrays: dict[str, np.ndarray], shape: list[int], width: int) -> int:
-    """The rows of a struct, or of a flat array with `fields`, each of `width` elements."""
+    """Number of rows of a struct, or of a flat array with `fields`, whose rows have `width` elements."""
     if "" not in arrays:
         return len(next(iter(arrays.values())))
     return shape[0] if len(shape) > 1 else arrays[""].size // max(width, 1)
 
 
 def _reopened(path: str, count: int, checksum: int) -> RecordedMessages:
-    # What is broken was told.
+    # The first opening warned of broken parts.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         messages = RecordedMessages(path, broken="use")
@@ -172,20 +173,22 @@ def _uses(broken: Broken) -> bool:
 
 
 class Recording:
-    """A folder that `robocache-record`, or a program, wrote: a stream in each of its files.
+    """A folder that `robocache-record` or another program wrote, with a file for each stream.
 
+    ```python
         recording = rc.Recording("out/recording")
         recording.streams                           # ["camera", "force", "lidar"]
         times_ns, values = recording["force"]       # [S], [S, D]
         cloud = recording.messages("lidar")[7]      # cloud.columns["x"]
         observations = recording.windows("robocache.yml")
+    ```
 
-    Nothing is loaded before it is asked for, and of a stream only what is asked for.
+    Data are loaded only when they are asked for.
 
-    A stream that can't be read to its end, as after a crash or on a bad disk, raises `ValueError` where it is asked for. With
-    `broken="use"` what can be read of it is used, and a `UserWarning` says what can't. `problems()` has all of that.
+    A stream that can't be read to its end, as after a crash or on a bad disk, raises `ValueError` when it is asked for. With
+    `broken="use"` its readable part is used, and a `UserWarning` names the rest. The method `problems()` lists all such parts.
 
-    Raises `FileNotFoundError` where there is no such folder, `ValueError` where it holds no stream.
+    Raises `FileNotFoundError` if the folder does not exist, and `ValueError` if it has no stream.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, broken: Broken = "refuse") -> None:
@@ -197,18 +200,18 @@ class Recording:
 
     def __getitem__(self, stream: str) -> tuple[np.ndarray, np.ndarray]:
         """All samples of a stream: their stamps, int64 `[S]`, ns, and values `[S, D]`, in the order in which they were
-        recorded. Rows that a node masked are left out. bfloat16 comes as uint16, its bits."""
+        recorded. Rows that a node masked are left out. bfloat16 becomes uint16, its bits."""
         times, values = _native.read_samples(self._file(stream), self._uses_broken)
         take = taker(_HOST)
         return take(times), take(values)
 
     def messages(self, stream: str) -> RecordedMessages:
-        """The messages of a stream, such as clouds, in any order: a sequence, from which each is loaded when it is asked
-        for."""
+        """The messages of a stream, such as clouds, as a sequence. Each message is loaded when it is asked for, in any
+        order."""
         return RecordedMessages(self._file(stream), broken="use" if self._uses_broken else "refuse")
 
     def problems(self) -> list[str]:
-        """Parts that can't be read, a line for each, in the words of `robocache info`: empty if everything can. Reads
+        """A line for each part that can't be read, in the words of `robocache info`; empty if everything can be read. Reads
         every file."""
         return _native.recording_problems(os.fspath(self.path))
 
@@ -229,21 +232,21 @@ class Recording:
         device: str | None = None,
         order: Order | None = None,
     ) -> Observations:
-        """Every observation that `robocache-fuse` made on the robot, as `robocache.fuse` has them.
+        """Makes every observation that `robocache-fuse` made on the robot, in the form of `robocache.fuse`.
 
-        The messages go in in the order in which they came to the recorder, as with `order: arrival` of `robocache-replay`
-        and in `robocache try`: what came late is late, and a row has the attached message that was there. Recordings that
-        do not say for every stream when its messages came, or say one time for all, or times that go back, are read in the
-        order of stamps. `order="stamp"` or `order="arrival"` asks for one of them, and `order` of the result says which it
-        was.
+        By default messages go in by their arrival at the recorder, as with `order: arrival` of `robocache-replay` and in
+        `robocache try`. So a message that was late is late again, and a row has the attached message that was there.
 
-        `config`, `invalid` and `device` are those of `robocache.fuse`. `streams` says by which name an input was recorded,
-        where that is another one: `{"proprio": "arm_state"}`.
+        Messages go in by their stamps if a stream has no arrivals, if all arrivals are the same time, or if they go back. To
+        choose, give `order="stamp"` or `order="arrival"`; the result has the order that was used as `order`.
 
-        Where the recording says when messages came, streams whose stamps are 0.1 s or more off from those of the others
-        are warned of, and from 1 s on refused with a `ValueError`. Those that `allow_offset` names are taken as they are.
+        The arguments `config`, `invalid` and `device` are as in `robocache.fuse`. If an input was recorded by another name,
+        `streams` has that name: `{"proprio": "arm_state"}`.
 
-        What the configuration attaches is waited for where it was recorded; its messages are in a `RecordingDataset`.
+        If arrivals were recorded, a stream is warned of whose stamps are 0.1 s or more off from the stamps of other streams. From
+        1 s on it is refused with a `ValueError`. Streams that `allow_offset` names are taken as they are.
+
+        Observations wait for attached streams that were recorded. Their messages are in a `RecordingDataset`.
         """
         options = (streams, invalid, allow_offset, device, order)
         return gathered(self._observe(config, *options, is_gathered=True), taker(_HOST))
@@ -276,22 +279,22 @@ class Recording:
                 order,
             )
         except MemoryError as error:
-            raise too_many(error) from None
+            raise out_of_memory(error) from None
         return warned(observed, text)[0]
 
 
 class Item(dict[str, Any]):
-    """An observation of a dataset: a dict of arrays, which knows what their columns are."""
+    """An observation of a dataset: a dict of arrays, with the modalities and offsets of their columns."""
 
     modalities: tuple[str, ...]
     """M names, in the order of the columns."""
     offsets: tuple[int, ...]
     """M + 1: modality m is columns offsets[m] to offsets[m + 1]."""
     invalid: float | None
-    """What entries that are not valid are; None: what the node writes."""
+    """Number in entries that are not valid; None for the `fill_value` that the node writes."""
 
     def observation(self) -> Observation:
-        """The same as an `Observation`, as a policy gets it. Raises ValueError if it is several."""
+        """The item as an `Observation`, as a policy gets it. Raises ValueError if the item is several observations."""
         fused = self["fused"]
         if fused.ndim != 2:
             raise ValueError(f"there are {len(fused)} observations (allowed: one, such as dataset[7])")
@@ -321,21 +324,22 @@ class RecordingDataset:
         dataset[7]["fused"]             # [T, D]
         dataset[[7, 3, 12]]["fused"]    # [3, T, D]
 
-    `fused` `[T, D]`, `valid` bool `[T, M]`, `age_ns` int64 `[T, M]`, `timestamps_ns` int64 `[T]` and `epoch` are
-    those of `Recording.windows`, and of the node. What is not valid in `fused` is NaN, unless `invalid` says otherwise.
-    Where the configuration attaches streams that were recorded, `attached` has what an `Observation` has under that
-    name: `dataset[7]["attached"]["grids"].at(-1)`. Its messages are loaded with the item; several items at once have a
-    list of these. PyTorch's `default_collate` does not know them: give a `collate_fn`.
+    An item is a dict with `fused` `[T, D]`, `valid` bool `[T, M]`, `age_ns` int64 `[T, M]`, `timestamps_ns` int64 `[T]` and
+    `epoch`, as in `Recording.windows` and from the node. Values in `fused` that are not valid are NaN, unless `invalid` says
+    otherwise. The method `item.observation()` gives the `Observation`.
 
-    An item is a dict of these arrays, and goes to the `inputs` of a preset as an observation does: what a policy is
-    trained on is what it gets. `item.observation()` is the `Observation`.
+    If the configuration attaches streams that were recorded, an item has `attached`, as an `Observation` does:
+    `dataset[7]["attached"]["grids"].at(-1)`. The messages are loaded with the item; several items at once have a list.
+    PyTorch's `default_collate` does not know these objects: give a `collate_fn`.
 
-    `order` is that of `Recording.windows`: without one, messages go in as they came, if the recording has that. `broken` is that
-    of `Recording`, where the recording is given as a path.
+    The `inputs` of a preset take an item as they take an observation, so that a policy is trained on what it gets on the
+    robot.
 
-    The streams go through the engine once, here. A row that several windows show is kept once, so that the memory is
-    that of the rows. An item is a copy of its rows, to do with as one likes. Nothing is computed later, so
-    the dataset can be pickled, and goes to workers that are forked or spawned.
+    The argument `order` is as in `Recording.windows`. If the recording is given as a path, `broken` is as in `Recording`.
+
+    All observations are computed once, when the dataset is made. A row that several windows show is stored once. An item is
+    a copy of its rows, which the caller may change. The dataset can be pickled, and passed to workers that are forked or
+    spawned.
     """
 
     def __init__(
@@ -372,7 +376,7 @@ class RecordingDataset:
         }
 
     def _runs(self) -> list[int]:
-        """The first row of each window whose rows lie one after the other, else -1."""
+        """Index of the first row of each window whose rows are consecutive, else -1."""
         rows = self._index.shape[1]
         is_run = (self._index == self._index[:, :1] + np.arange(rows)).all(axis=1)
         return np.where(is_run, self._index[:, 0], -1).tolist()
@@ -381,7 +385,7 @@ class RecordingDataset:
         return len(self._first)
 
     def __getitem__(self, item: int | slice | Sequence[int] | np.ndarray) -> Item:
-        """An observation, or for several of them each array with one axis more in front."""
+        """An observation. For several observations, each array has one more axis in front."""
         if isinstance(item, tuple):
             item = list(item)
         try:
@@ -414,6 +418,6 @@ class RecordingDataset:
 
 
 _HOST = np.empty(0)
-# What an attached grid, cloud or tensor says of itself.
-_SAID = ("channels", "fields", "origin_m", "voxel_size_m", "grid_shape", "frame_id", "dtype")
+# Metadata that describe an attached grid, cloud or tensor.
+_OWN_METADATA = ("channels", "fields", "origin_m", "voxel_size_m", "grid_shape", "frame_id", "dtype")
 _ROWS = ("valid", "age_ns", "timestamps_ns")

@@ -1,14 +1,14 @@
-"""The functions of the library that the name robocache comes from, by their names and shapes.
+"""The functions of the library from which robocache has its name, with their names and shapes.
 
-New code has `robocache.resample` and `robocache.voxelize`, which give masks, ages and counters beside the values, and
-`robocache.Chain`. What differs from that library:
+New code uses `robocache.resample` and `robocache.voxelize`, which give masks and counters beside the values, and
+`robocache.Chain`. Differences from that library:
 
-- Times are float seconds there. They are rounded to nanoseconds here, and float32 has none left after a few
-  seconds: use float64. Times that do not ascend are refused.
+- Times are float seconds, which are rounded to nanoseconds. After a few seconds float32 can't tell nanoseconds apart: use
+  float64. Times that do not ascend are refused.
 - A sample with a NaN or an infinity is left out, and does not spread to its neighbours.
-- There is no fallback in PyTorch: `backend` is `None`, where the arrays are, or `"cuda"`.
-- Robots are chains of a URDF in place of tables of Denavit and Hartenberg's parameters. The rotation's rows of Jacobians are
-  there, and not 0, and poses have joints.
+- There is no fallback in PyTorch. The `backend` is `None`, for the device of the arrays, or `"cuda"`.
+- A robot is a chain of a URDF in place of a table of Denavit-Hartenberg parameters. The rotational rows of Jacobians are
+  computed, and not 0, and joints can be found for poses.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def resample_trajectories(
     *,
     clamp: bool = True,
 ) -> Array:
-    """Linear interpolation: `[B, S, D]`, times `[B, S]` and targets `[B, T]` give `[B, T, D]`.
+    """Interpolates linearly: `[B, S, D]`, times `[B, S]` and targets `[B, T]` give `[B, T, D]`.
 
-    A target before the first sample or after the last has that sample's value, as there; with `clamp=False` it is 0.
-    Which targets that concerns is in `valid` of `robocache.resample`.
+    A target before the first sample or after the last sample has the value of that sample, as in the library; with
+    `clamp=False` it is 0. The mask `valid` of `robocache.resample` tells these targets apart.
 
-    Raises `ValueError` where shapes do not fit or times do not ascend, `TypeError` where a type is wrong.
+    Raises `ValueError` if shapes do not fit or times do not ascend, and `TypeError` if a type is wrong.
     """
     times, targets = _nanoseconds("source_times", source_times), _nanoseconds("target_times", target_times)
     if clamp and len(times.shape) == 2 and times.shape[1] > 0:
@@ -56,7 +56,7 @@ def fuse_multimodal(
     *,
     clamp: bool = True,
 ) -> Array:
-    """Three streams at common targets, side by side: `[B, T, D1 + D2 + D3]`. Each is as of `resample_trajectories`.
+    """Three streams at common targets, side by side: `[B, T, D1 + D2 + D3]`. Each is resampled by `resample_trajectories`.
 
     `robocache.fuse` takes any number of streams, each by a rule of its own, and makes the targets.
     """
@@ -77,7 +77,7 @@ def voxelize_pointcloud(
     """A dense grid of points `[N, 3]`: `[X, Y, Z]` of `occupancy` or `count`, `[X, Y, Z, F]` of the `mean` or `max`
     of features `[N, F]`, float32. Empty cells are 0.
 
-    Points outside the grid are left out. There they count in the cell at the border.
+    Points outside the grid are left out; in that library they count in the cell at the border.
     """
     if mode in ("occupancy", "count"):
         names: list[str] = []
@@ -102,17 +102,17 @@ def voxelize_pointcloud(
 
 
 def forward_kinematics(joint_positions: Array, chain: Chain, *, links: Sequence[str] | None = None) -> Array:
-    """Poses `[B, 7]` of joints `[B, n]`: x y z qx qy qz qw. It is `chain.fk`."""
+    """Poses `[B, 7]` of joints `[B, n]`: x y z qx qy qz qw. The same as `chain.fk`."""
     return chain.fk(joint_positions, links)
 
 
 def batch_jacobian(joint_positions: Array, chain: Chain, *, frame: str = "base") -> Array:
-    """Jacobians `[B, 6, n]` of joints `[B, n]`, in the axes of the base. It is `chain.jacobian`."""
+    """Jacobians `[B, 6, n]` of joints `[B, n]`, by default in the axes of the base. The same as `chain.jacobian`."""
     return chain.jacobian(joint_positions, frame)
 
 
 def inverse_kinematics(target_poses: Array, chain: Chain, initial_guess: Array | None = None, **choices: Any) -> JointAnswers:
-    """Joints for poses `[B, 7]`, tried from `initial_guess` `[n]` or `[B, n]` first. It is `chain.ik`, whose keys it takes."""
+    """Joints for poses `[B, 7]`, with the first start `initial_guess`, `[n]` or `[B, n]`. It takes the keys of `chain.ik`."""
     return chain.ik(target_poses, initial_guess, **choices)
 
 
@@ -128,7 +128,7 @@ def convert_action_space(
     frame: str = "tool",
     step_ns: int | None = None,
 ) -> Array:
-    """Chunks of actions `[B, T, d]` in another of the spaces that `robocache.actions.convert` lists. It is that function."""
+    """Converts chunks of actions `[B, T, d]` to another space by `robocache.actions.convert`, which lists the spaces."""
     return actions.convert(
         action_chunks,
         kind=from_space,
@@ -153,5 +153,5 @@ def _nanoseconds(name: str, seconds: Array) -> Array:
         return (seconds.astype("float64") * 1e9).round().astype("int64")
     if not hasattr(seconds, "double"):
         raise TypeError(f"`{name}` is {described(seconds)} (allowed: an array of seconds)")
-    # PyTorch's.
+    # An array of PyTorch.
     return (seconds.double() * 1e9).round().long()

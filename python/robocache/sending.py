@@ -1,4 +1,4 @@
-"""Senders: arrays to messages, with their stamps, and no burst lost on the way."""
+"""Sends arrays as messages with their stamps, without loss of a burst."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from robocache import messages
 from robocache._arrays import described
 
 _OVERLAY = "DORA_ZENOH_CONFIG_OVERLAY"
-# What NumPy names the types that a message can have.
+# NumPy's names of the types that a message can have.
 _DTYPES = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 # Keys that dora uses by itself, and what to send in their place.
 _RESERVED = {"timestamp": "it takes the place of dora's own stamp: pass timestamp_ns"}
-# What the nodes take.
+# Greatest stamp that the nodes accept, ns.
 _LARGEST_STAMP = 2**61
 _warned = False
 
 
 def wait_for_consumers() -> None:
-    """Makes dora's transport wait for a consumer that is busy, instead of losing what a burst has too much.
+    """Makes dora's transport wait for a consumer that is busy, rather than drop messages of a burst.
 
         robocache.wait_for_consumers()      # before the node is made
         node = dora.Node()
 
-    By itself, dora drops without a word what can't be handed over within 1 ms. Nothing is done where
-    DORA_ZENOH_CONFIG_OVERLAY or ZENOH_CONFIG is set. `env:` of a dataflow can't do this: dora ignores it there.
+    By default dora silently drops messages that it can't hand over within 1 ms. The function does nothing if
+    DORA_ZENOH_CONFIG_OVERLAY or ZENOH_CONFIG is set. The `env:` of a dataflow can't replace it: dora ignores the variable
+    there.
     """
     if "ZENOH_CONFIG" not in os.environ:
         os.environ.setdefault(_OVERLAY, str(pathlib.Path(__file__).with_name("transport.json5")))
@@ -52,30 +53,34 @@ def send(
 
         robocache.send(node, "wrench", rows, timestamps_ns=stamps)      # [K, 6] with K stamps
 
-    `array` is a NumPy array, a tensor of PyTorch on the CPU (bfloat16, too), an Arrow array, or what else speaks DLPack
-    on the CPU. `timestamp_ns` is when it was measured, ns; with `timestamps_ns`, one for each row, it is the newest of
-    them unless it is given. `fields` names the last axis. Other keywords are metadata, such as `frame_id` or `valid`;
-    numbers of NumPy become those of Python, which dora would turn into text.
+    The array is a NumPy array, a tensor of PyTorch on the CPU (bfloat16, too), an Arrow array, or another array that speaks
+    DLPack on the CPU. The names of its last axis are `fields`.
 
-    Raises TypeError and ValueError where that can't be sent as it is: the array on another device, not contiguous, or
-    of a type that messages don't have; stamps that are not integers, or not one a row.
+    The time of measurement is `timestamp_ns`, ns. If rows have times of their own, `timestamps_ns`, it is by default the
+    newest of these.
+
+    Other keywords are metadata, such as `frame_id` or `valid`. NumPy's numbers become Python's, since dora would turn them
+    into text.
+
+    Raises TypeError or ValueError if the array is on another device, is not contiguous, or has a type that messages don't
+    have. Stamps must be integers, one for each row.
     """
     values, dtype = _host_array(output, array)
     values = np.atleast_1d(values)
-    said: dict[str, Any] = {"shape": list(values.shape)}
+    array_metadata: dict[str, Any] = {"shape": list(values.shape)}
     if dtype == "bfloat16":
-        said["dtype"] = dtype
-    said |= _stamps(output, timestamp_ns, timestamps_ns, len(values))
+        array_metadata["dtype"] = dtype
+    array_metadata |= _stamps(output, timestamp_ns, timestamps_ns, len(values))
     if fields is not None:
-        said["fields"] = _names(output, fields)
+        array_metadata["fields"] = _names(output, fields)
         if len(fields) != values.shape[-1]:
             raise ValueError(
                 f"{output}: {len(fields)} fields for an array {list(values.shape)}, expected one each of the last axis"
             )
-    # Of an observation there is one for each row and modality.
+    # The `valid` of an observation, with a flag for each row and modality, is sent as it is.
     if np.size(metadata.get("valid", ())) and "modalities" not in metadata:
         metadata["valid"] = _valid(output, metadata["valid"], len(values) if timestamps_ns is not None else 1)
-    _publish(node, output, _arrow(values), said, metadata)
+    _publish(node, output, _arrow(values), array_metadata, metadata)
 
 
 def send_cloud(
@@ -91,8 +96,8 @@ def send_cloud(
 
         robocache.send_cloud(node, "lidar", points, timestamp_ns=stamp, fields=["x", "y", "z", "intensity"])
 
-    `points` is an array [N, C] whose columns `fields` names, or a dict of columns [N] of any numeric type each, or a
-    structured NumPy array. x, y and z are in metres; `t_ns`, if there, counts from `timestamp_ns`.
+    The points are an array [N, C] with the columns `fields`, a dict of columns [N], each of any numeric type, or a structured
+    NumPy array. The fields x, y and z are in metres; `t_ns`, if present, counts from `timestamp_ns`.
     """
     names = getattr(getattr(points, "dtype", None), "names", None)
     if names:
@@ -119,11 +124,11 @@ def send_cloud(
 
 
 def drain(seconds: float = 0.5) -> None:
-    """Waits for what is still on its way: a process that ends takes it along. Call it after the last message."""
+    """Waits for messages in flight, which are lost if the process ends. Call it after the last message."""
     time.sleep(seconds)
 
 
-def _publish(node: Any, output: str, array: Any, said: dict[str, Any], metadata: Mapping[str, Any]) -> None:
+def _publish(node: Any, output: str, array: Any, array_metadata: dict[str, Any], metadata: Mapping[str, Any]) -> None:
     global _warned
     if not hasattr(node, "send_output"):
         raise TypeError(f"{output}: the node is {described(node)}, expected a dora.Node")
@@ -137,9 +142,11 @@ def _publish(node: Any, output: str, array: Any, said: dict[str, Any], metadata:
     for key in metadata:
         if key in _RESERVED:
             raise ValueError(f"{output}: {key!r} can't be sent, {_RESERVED[key]}")
-        if key in said:
-            raise ValueError(f"{output}: {key!r} is that of the array, it can't be given")
-    node.send_output(output, array, said | {key: _plain(output, key, value) for key, value in metadata.items()})
+        if key in array_metadata:
+            raise ValueError(f"{output}: {key!r} is set from the array, and can't be given")
+    node.send_output(
+        output, array, array_metadata | {key: _to_python(output, key, value) for key, value in metadata.items()}
+    )
 
 
 def _stamps(output: str, timestamp_ns: Any, timestamps_ns: Any, rows: int) -> dict[str, Any]:
@@ -173,7 +180,7 @@ def _column(place: str, column: Any) -> np.ndarray:
 
 
 def _names(output: str, fields: Sequence[str]) -> list[str]:
-    """Names of columns, each of them once."""
+    """Checks names of columns, which must be different."""
     if isinstance(fields, str) or not all(isinstance(name, str) for name in fields):
         raise TypeError(f"{output}: fields are {fields!r}, expected a list of names")
     if len(set(fields)) != len(fields):
@@ -226,7 +233,7 @@ def _host_array(output: str, array: Any) -> tuple[np.ndarray, str]:
     try:
         values = np.asarray(array)
     except ValueError as error:
-        raise ValueError(f"{output}: the array is {described(array)} that is none: {error}") from None
+        raise ValueError(f"{output}: the array is {described(array)} that can't be made an array: {error}") from None
     if values.dtype.name not in _DTYPES or not values.dtype.isnative:
         hint = ": pass array.astype(np.uint8)" if values.dtype == bool else ""
         raise TypeError(f"{output}: the array is {values.dtype}, expected one of {', '.join(_DTYPES)}{hint}")
@@ -241,14 +248,14 @@ def _arrow(values: np.ndarray) -> Any:
     return messages.from_numpy(values)
 
 
-def _plain(output: str, key: str, value: Any) -> Any:
-    """A value of metadata as Python has it: dora makes text of everything else."""
+def _to_python(output: str, key: str, value: Any) -> Any:
+    """Converts a value of metadata to a type of Python: dora turns all others into text."""
     if isinstance(value, np.generic):
         value = value.item()
     elif isinstance(value, np.ndarray):
         value = value.reshape(-1).tolist()
     elif isinstance(value, (list, tuple)):
-        value = [_plain(output, key, entry) for entry in value]
+        value = [_to_python(output, key, entry) for entry in value]
     if isinstance(value, list) and (not value or any(type(entry) is not type(value[0]) for entry in value)):
         raise ValueError(
             f"{output}: {key} is {value!r}, expected a list of one type with something in it: leave an empty one out"

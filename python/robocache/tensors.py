@@ -1,4 +1,4 @@
-"""Tensors of messages, where they lie, for NumPy, PyTorch, CuPy and whatever else speaks DLPack."""
+"""Tensors of messages for NumPy, PyTorch, CuPy and other libraries that speak DLPack."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ from robocache import messages
 from robocache._native import SlotPayload, Tensor, TornError
 from robocache.messages import MessageError
 
-# What DLPack calls GPUs of NVIDIA, and their legacy default stream.
+# DLPack's numbers for NVIDIA GPUs and their legacy default stream.
 _CUDA, _LEGACY_STREAM = 2, 1
 
 
 class MessageTensor:
-    """A tensor of a message, and a context manager: past its end, nothing can be taken from it.
+    """A tensor of a message, and a context manager: after its end, no array can be taken from it.
 
         with robocache.open_tensor(event) as tensor:
             tensor.torch()
 
-    Tensors that were taken before stay there. The numbers of a bfloat16 tensor are its bits, uint16, because NumPy does
-    not know the type: `numpy` widens them to float32, every other way hands on bfloat16.
+    Arrays that were taken before stay usable. NumPy does not know bfloat16: `numpy` widens it to float32, and every other
+    method hands on bfloat16.
 
-    A payload of a ring that was opened with `copy=False` is held for as long as anything of it is used, and its producer
-    overwrites it all the same where it has no other slot. The end of the `with` raises TornError then; what is used
-    past it may change without a word.
+    With `copy=False` a payload of a ring is held as long as an array of it is used. Its producer still overwrites it if it
+    has no other slot. The end of the `with` raises TornError then. An array that is used longer may change silently.
     """
 
     def __init__(self, array: np.ndarray | Tensor, dtype: str | None = None, resident: SlotPayload | None = None):
@@ -68,7 +67,7 @@ class MessageTensor:
         return self._resident is None or self._resident.is_intact
 
     def close(self) -> None:
-        """Gives up the memory of the message, once nothing that was taken from it is left."""
+        """Gives up the memory of the message. It is freed once no array that was taken from it is left."""
         self._array = self._resident = None
 
     def _open(self) -> np.ndarray | Tensor:
@@ -77,7 +76,7 @@ class MessageTensor:
         return self._array
 
     def numpy(self) -> np.ndarray:
-        """A NumPy array on the same memory; of bfloat16 a float32 array of its own, of a device a copy."""
+        """A NumPy array on the same memory; a copy if the tensor is on a device, or is bfloat16, which is widened to float32."""
         array = self._open()
         if isinstance(array, Tensor):
             array = messages.host_array(array)
@@ -92,7 +91,7 @@ class MessageTensor:
             return torch.from_dlpack(self)
         kind, ordinal = array.__dlpack_device__()
         if kind == _CUDA:
-            # Of an object, `from_dlpack` finds the current stream by 80 us of Python, if a process has just woken up.
+            # Given an object, `from_dlpack` finds the current stream in 80 us of Python if a process has just woken up.
             try:
                 stream = torch._C._cuda_getCurrentRawStream(ordinal)
                 return torch.from_dlpack(array.__dlpack__(stream=stream or _LEGACY_STREAM, max_version=(1, 0)))
@@ -101,7 +100,7 @@ class MessageTensor:
         return torch.from_dlpack(array)
 
     def cupy(self) -> Any:
-        """A `cupy.ndarray`: on the same memory if that is on a device, else a copy on the current one. The program must
+        """A `cupy.ndarray`: on the same memory if it is on a device, else a copy on the current device. The program must
         have imported cupy."""
         cupy = _imported("cupy")
         return cupy.asarray(self.numpy()) if self.device == "cpu" else cupy.from_dlpack(self)
@@ -124,7 +123,7 @@ class MessageTensor:
             return array.__dlpack__(stream=stream, **asked)
         try:
             capsule = array.__dlpack__(**asked)
-        except TypeError:  # NumPy before 2.1 knows none of them
+        except TypeError:  # NumPy before 2.1 knows none of the arguments
             capsule = array.__dlpack__()
         if self.dtype == "bfloat16":
             _retype(capsule)
@@ -136,14 +135,14 @@ def open_tensor(event: Mapping[str, Any], column: str | None = None, *, copy: bo
 
         window = robocache.open_tensor(event).torch()
 
-    They are the numbers that came: where an observation is not valid, its `fill_value`. `Observation.tensor` has NaN
-    there. By default they are copied, because an array that is held keeps the sender from using its memory again; with
-    `copy=False` they are those that were received, read-only.
+    The values are as received: those of an observation that are not valid are its `fill_value`. (`Observation.tensor` has
+    NaN there.) By default they are copied, because an array that is held keeps the sender from using its memory again. With
+    `copy=False` they are the received memory, read-only.
 
-    `column` names one of a payload that has several: `fused` (the default) or what is attached of an `observation`,
-    `coords` or `features` of a coo grid, a field of a cloud.
+    If a payload has several columns, `column` names one. This is `fused` (the default) or an attached stream of an
+    `observation`, `coords` or `features` of a coo grid, or a field of a cloud.
 
-    Raises MessageError where the message says what is not so.
+    Raises MessageError if the metadata contradict the payload.
     """
     value, metadata = messages.parts(event)
     if messages.is_resident(metadata):
@@ -192,7 +191,7 @@ def is_bits(array: np.ndarray, metadata: Mapping[str, Any]) -> bool:
 
 
 def owned(array: np.ndarray) -> np.ndarray:
-    """A copy that belongs to nobody else."""
+    """A copy whose memory belongs to nobody else."""
     return np.array(array, order="C", copy=True)
 
 
@@ -204,7 +203,7 @@ def _imported(name: str) -> Any:
 
 
 def _retype(capsule: Any) -> None:
-    """Makes a DLPack capsule of uint16 one of bfloat16. The capsule is new, so nobody has read it yet."""
+    """Changes the type in a DLPack capsule from uint16 to bfloat16. The capsule is new, so nobody has read it yet."""
     api = ctypes.pythonapi
     api.PyCapsule_IsValid.argtypes = api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
     api.PyCapsule_GetPointer.restype = ctypes.c_void_p

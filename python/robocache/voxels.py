@@ -19,7 +19,7 @@ _COUNTERS = ("points_in", "points_kept", "dropped_nonfinite", "dropped_outside",
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Voxels:
-    """A voxel grid in the layout in which it came.
+    """A voxel grid in the layout of its message.
 
     >>> grid = Voxels.from_event(event)
     >>> grid.dense()        # [C, X, Y, Z]
@@ -29,39 +29,39 @@ class Voxels:
     layout: str
     """`dense`, `bits` or `coo`."""
     channels: tuple[str, ...]
-    """The C names of the channels; of `bits` there is one, `occupancy`."""
+    """The names of the C channels; `bits` has one, `occupancy`."""
     grid_shape: tuple[int, int, int]
     """X, Y, Z."""
     origin_m: tuple[float, float, float]
-    """The corner with the least coordinates."""
+    """The corner with the least coordinates, metres."""
     voxel_size_m: tuple[float, float, float]
-    """The edges of a cell."""
+    """The edges of a cell, metres."""
     timestamp_ns: int
     values: np.ndarray | None = None
-    """Of `dense` [C, X, Y, Z]; of `bits` the bytes, uint8. bfloat16 is widened to float32."""
+    """`dense`: [C, X, Y, Z]. `bits`: the bytes, uint8. bfloat16 is widened to float32."""
     coords: np.ndarray | None = None
-    """Of `coo` [V, 3], int32, sorted by cell."""
+    """`coo`: [V, 3] int32, sorted by cell."""
     features: np.ndarray | None = None
-    """Of `coo` [V, C], float32."""
+    """`coo`: [V, C] float32."""
     counters: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """`points_in`, `points_kept`, `dropped_*` and `saturated`, as they came. A grid that is attached has none."""
+    """`points_in`, `points_kept`, `dropped_*` and `saturated`, as received. An attached grid has no counters."""
     unusable: tuple[int, ...] = ()
-    """For each field that channels are computed from, how many values of kept points were left out."""
+    """Number of values of kept points that were left out, for each field that channels are computed from."""
     inputs: tuple[str, ...] = ()
     inputs_valid: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
-    """For each input, whether a cloud of it is in the grid."""
+    """True for each input of which a cloud is in the grid."""
     inputs_age_ns: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
-    """`timestamp_ns` minus the stamp of the input's cloud, -1 if none is in the grid."""
+    """`timestamp_ns` minus the stamp of the input's cloud, -1 if the grid has no cloud of the input."""
     frame_id: str | None = None
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any], *, copy: bool = True) -> Voxels:
-        """Takes a message `voxels` of any layout; `copy=False` keeps the memory of the sender, read-only."""
+        """Reads a message `voxels` of any layout; `copy=False` keeps the memory of the sender, read-only."""
         return cls.from_message(*messages.parts(event), copy=copy)
 
     @classmethod
     def from_message(cls, value: Any, metadata: Mapping[str, Any], *, copy: bool = True) -> Voxels:
-        """The same of a payload, Arrow or NumPy, and its metadata."""
+        """Reads a payload, Arrow or NumPy, and its metadata, as `from_event` does."""
         value, copy = messages.on_host(value, metadata, copy)
         if messages.is_columns(value):
             columns = messages.columns(value)
@@ -73,7 +73,7 @@ class Voxels:
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, np.ndarray], metadata: Mapping[str, Any], timestamp_ns: int) -> Voxels:
-        """Reads `coords` and `features`, or one flat array by the name ``""``."""
+        """Makes a grid from the columns `coords` and `features`, or from one flat array by the name ``""``."""
         shape = tuple(int(n) for n in messages.integers(metadata, "grid_shape", 3))
         if min(shape) < 1:
             raise MessageError(f"grid_shape is {list(shape)}, expected 1 or more each")
@@ -101,7 +101,7 @@ class Voxels:
             outside = len(coords) and ((coords.min(axis=0) < 0) | (coords.max(axis=0) >= shape)).any()
             if outside:
                 first = coords[((coords < 0) | (coords >= shape)).any(axis=1)][0]
-                raise MessageError(f"coords has cell {first.tolist()}, expected those of a grid of {list(shape)} cells")
+                raise MessageError(f"coords has cell {first.tolist()}, expected cells of a grid of {list(shape)} cells")
             features = messages.get(columns, "features", "the payload")
             if features.size != len(coords) * len(channels):
                 raise MessageError(f"{features.size} features for {len(coords)} cells of channels {list(channels)}")
@@ -115,7 +115,7 @@ class Voxels:
         return cls(layout="dense", values=dense, **made)
 
     def dense(self) -> np.ndarray:
-        """The grid as [C, X, Y, Z]: as it came, or float32 made of bits or coo. Zero if there are no points."""
+        """The grid as [C, X, Y, Z]: as received, or float32 made from bits or coo. Cells without points are 0."""
         if self.layout == "dense":
             assert self.values is not None
             return self.values
@@ -182,7 +182,7 @@ class Cloud:
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any], *, copy: bool = True) -> Cloud:
-        """Takes a cloud in either form, a struct or a flat array [N, C] with `fields`."""
+        """Reads a cloud in either form, a struct or a flat array [N, C] with `fields`."""
         value, metadata = messages.parts(event)
         value, copy = messages.on_host(value, metadata, copy)
         columns = messages.columns(value) if messages.is_columns(value) else {"": messages.flat(value)}
@@ -192,7 +192,7 @@ class Cloud:
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, np.ndarray], metadata: Mapping[str, Any], timestamp_ns: int) -> Cloud:
-        """Reads a column for each field, or one flat array by the name ``""``."""
+        """Makes a cloud from a column for each field, or from one flat array by the name ``""``."""
         if "" in columns:
             fields = messages.strings(metadata, "fields") if "fields" in metadata else ("x", "y", "z")
             flat = MessageTensor(columns[""], messages.text(metadata, "dtype")).numpy()

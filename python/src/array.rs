@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// A host array that has gaps, another order or no alignment is copied. A device array like that is refused, since its own
 /// library can copy it (`contiguous()`, `ascontiguousarray`).
 pub struct Array {
-    memory: Held,
+    memory: Storage,
     address: u64,
     shape: Vec<usize>,
     element: Element,
@@ -24,7 +24,7 @@ pub struct Array {
 }
 
 /// Owner of the memory of the elements.
-enum Held {
+enum Storage {
     Borrowed(Imported),
     Copied(HostBuf),
     Own {
@@ -64,7 +64,7 @@ impl Array {
             shape: part.shape.iter().map(|&n| n as usize).collect(),
             element: part.element,
             place: part.place,
-            memory: Held::Own {
+            memory: Storage::Own {
                 _owner: tensor.owner().clone(),
                 is_read_only: part.is_read_only,
             },
@@ -75,7 +75,7 @@ impl Array {
     pub fn copied(self, copy: HostBuf) -> Self {
         Self {
             place: Place::Host,
-            memory: Held::Copied(copy),
+            memory: Storage::Copied(copy),
             ..self
         }
     }
@@ -106,7 +106,7 @@ impl Array {
                 shape,
                 element,
                 place,
-                memory: Held::Borrowed(imported),
+                memory: Storage::Borrowed(imported),
             });
         }
         let mut copy = HostBuf::default();
@@ -130,7 +130,7 @@ impl Array {
             shape,
             element,
             place,
-            memory: Held::Copied(copy),
+            memory: Storage::Copied(copy),
         })
     }
 
@@ -157,8 +157,8 @@ impl Array {
     /// The address of the first element.
     pub fn address(&self) -> u64 {
         match &self.memory {
-            Held::Borrowed(_) | Held::Own { .. } => self.address,
-            Held::Copied(copy) => copy.bytes().as_ptr() as u64,
+            Storage::Borrowed(_) | Storage::Own { .. } => self.address,
+            Storage::Copied(copy) => copy.bytes().as_ptr() as u64,
         }
     }
 
@@ -176,9 +176,9 @@ impl Array {
     /// True if the library of the array forbids writing it.
     fn is_read_only(&self) -> bool {
         match &self.memory {
-            Held::Borrowed(imported) => imported.flags() & dlpack::READ_ONLY != 0,
-            Held::Copied(_) => false,
-            Held::Own { is_read_only, .. } => *is_read_only,
+            Storage::Borrowed(imported) => imported.flags() & dlpack::READ_ONLY != 0,
+            Storage::Copied(_) => false,
+            Storage::Own { is_read_only, .. } => *is_read_only,
         }
     }
 

@@ -9,7 +9,7 @@ use robocache::device::Dtype;
 const FLOATS: [Dtype; 4] = [Dtype::Float32, Dtype::Float64, Dtype::Float16, Dtype::BFloat16];
 
 /// The form of a batch whose rows have equal numbers of samples and of targets.
-pub struct Form {
+pub struct BatchShape {
     /// Number of rows; `None` for one trajectory without an axis of rows.
     pub rows: Option<usize>,
     pub samples: usize,
@@ -21,7 +21,7 @@ pub struct Form {
     pub dtype: Dtype,
 }
 
-impl Form {
+impl BatchShape {
     /// Reads the form, and refuses arrays whose shapes or types do not fit together.
     pub fn of(times: &Array, values: &Array, targets: &Array) -> PyResult<Self> {
         times.expect_dtype(&"times_ns", &[Dtype::Int64])?;

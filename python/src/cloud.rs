@@ -123,7 +123,7 @@ impl CloudArrays {
 }
 
 /// A grid before it is handed to Python.
-pub struct Made {
+pub struct GridParts {
     /// The tensors `coords` and `features`, or `values` alone.
     pub tensors: Vec<Tensor>,
     pub counters: VoxelCounters,

@@ -238,7 +238,7 @@ impl Imported {
                 let major = (*managed).version[0];
                 if major != MAJOR {
                     return Err(PyBufferError::new_err(format!(
-                        "DLPack {major} came (allowed: {MAJOR})"
+                        "the capsule has DLPack version {major} (allowed: {MAJOR})"
                     )));
                 }
                 ffi::PyCapsule_SetName(object, USED_VERSIONED.as_ptr());

@@ -51,7 +51,7 @@ impl Iterator for Merge<'_> {
 }
 
 /// The part of a configuration that sets the number and the size of observations.
-pub struct Pace {
+pub struct ObservationEstimate {
     /// The stream whose samples are the targets, and the places of the older rows of a window.
     trigger: Option<(usize, Rows)>,
     /// Time between the observations of a grid, ns.
@@ -81,7 +81,7 @@ const JUMP_MS: f64 = 10_000.0;
 /// Default `reset_ms` of a stream.
 const RESET_MS: f64 = 1000.0;
 
-impl Pace {
+impl ObservationEstimate {
     pub fn new(config: &AlignConfig, aligner: &Aligner) -> Self {
         let timeline = aligner.timeline();
         let rows = aligner.outputs().iter().map(|output| {
@@ -193,9 +193,9 @@ impl Pace {
         }
         let names: Vec<String> = streams.iter().map(|stamps| format!("`{}`", stamps.name)).collect();
         Err(format!(
-            "{observations} observations of {window} rows are {}, and {} are free. The longest time without a sample of {} \
-             is {}, after {} ns (allowed: what fits; cut the streams there, or give `jump_ms`, a larger `emit_every` or a \
-             smaller `window`)",
+            "{observations} observations of {window} rows take {}, but {} are free. The longest time without a sample of {} \
+             is {}, after {} ns (allowed: observations that fit; cut the streams there, or give `jump_ms`, a larger \
+             `emit_every` or a smaller `window`)",
             size(bytes),
             size(most_bytes),
             names.join(", "),

@@ -2,8 +2,8 @@
 
 use crate::arrays::Arrays;
 use crate::config::{Source, placement, refusal};
-use crate::extent::{Pace, Stamps};
-use crate::observed::{About, Observed, observed, spans};
+use crate::extent::{ObservationEstimate, Stamps};
+use crate::observed::{Observed, StreamFacts, observed, spans};
 use crate::recording::{opened, unreadable};
 use crate::run::{Run, Samples};
 use pyo3::exceptions::{PyMemoryError, PyValueError};
@@ -18,11 +18,11 @@ use robocache::time::ms_to_ns;
 use std::collections::HashMap;
 
 /// The aligner of a section, with the facts that a run needs.
-struct Made {
+struct SectionAligner {
     aligner: Aligner,
     /// Inputs that the configuration attaches and the run leaves out.
     left_out: Vec<String>,
-    pace: Pace,
+    estimate: ObservationEstimate,
     /// Latency of each stream, ns.
     latencies: Vec<i64>,
     /// Selection of each stream, as a node reads it.
@@ -30,7 +30,7 @@ struct Made {
 }
 
 /// Options of a run beside its configuration.
-struct Asked<'a> {
+struct RunOptions<'a> {
     /// Most bytes that the observations may take.
     most_bytes: u64,
     /// True if the windows are made, too, and not only their distinct rows.
@@ -39,7 +39,7 @@ struct Asked<'a> {
     allowed: &'a [String],
 }
 
-impl Made {
+impl SectionAligner {
     /// Makes the aligner of a section. Of the inputs that it attaches, only those in `kept` stay.
     fn of(py: Python<'_>, source: &Source, section: &str, device: Option<&str>, kept: Vec<String>) -> PyResult<Self> {
         let placement = placement(device)?;
@@ -55,18 +55,18 @@ impl Made {
         stamps: &[Stamps<'_>],
         inputs: &[String],
         arrivals: &[Option<&[i64]>],
-        asked: &Asked<'_>,
-    ) -> PyResult<(Run, About)> {
+        asked: &RunOptions<'_>,
+    ) -> PyResult<(Run, StreamFacts)> {
         let streams = stamps.iter().zip(inputs).zip(&self.latencies).zip(arrivals);
         let judged =
             streams.map(|(((of, input), &latency), &came)| (input.as_str(), of.name, latency, of.stamps_ns, came));
-        let about = About {
+        let about = StreamFacts {
             off: judge(judged, asked.allowed)?,
             spans: spans(stamps),
             left_out: self.left_out,
             by_arrival: false,
         };
-        let most = self.pace.check(stamps, asked.most_bytes, asked.is_gathered);
+        let most = self.estimate.check(stamps, asked.most_bytes, asked.is_gathered);
         // The exception has the spans of the streams, too: Python looks there for the cause, such as a wrong unit.
         let most = most.map_err(|words| PyMemoryError::new_err((words, about.spans.clone())))?;
         Ok((Run::new(self.aligner, most)?, about))
@@ -74,7 +74,7 @@ impl Made {
 }
 
 /// Makes the aligner of a section. Refuses triggers by request or timer: offline there are no requests or ticks.
-fn made(source: &Source, section: &str, placement: Placement, kept: Vec<String>) -> Result<Made, AppError> {
+fn made(source: &Source, section: &str, placement: Placement, kept: Vec<String>) -> Result<SectionAligner, AppError> {
     let is_split = section == "align";
     let name = if is_split { "align" } else { "fuse" };
     let made = source.build(name, placement, move |app| {
@@ -89,8 +89,8 @@ fn made(source: &Source, section: &str, placement: Placement, kept: Vec<String>)
         let aligner = make(&config, app.placement()).map_err(|error| app.refused(&error))?;
         let modalities = config.modalities.iter().map(|it| it.latency_ms);
         let latencies = modalities.chain(config.attach.iter().map(|it| it.latency_ms));
-        Ok(Made {
-            pace: Pace::new(&config, &aligner),
+        Ok(SectionAligner {
+            estimate: ObservationEstimate::new(&config, &aligner),
             latencies: latencies.map(ms_to_ns).collect(),
             left_out: left_out.into_iter().map(|attach| attach.input).collect(),
             selections: config.selections().collect(),
@@ -100,7 +100,7 @@ fn made(source: &Source, section: &str, placement: Placement, kept: Vec<String>)
     let timeline: &Timeline = made.aligner.timeline();
     if timeline.trigger_input().is_some() {
         let words = format!(
-            "trigger: {}: not offered here (allowed: none, stream)",
+            "trigger: {}: not available offline (allowed: none, stream)",
             timeline.trigger()
         );
         return Err(source.refused(name, words));
@@ -147,7 +147,7 @@ fn check_allowed<'a>(allowed: &[String], known: impl Iterator<Item = &'a str> + 
             known.sort_unstable();
             known.dedup();
             Err(PyValueError::new_err(format!(
-                "`allow_offset` names `{unknown}`, no stream that is taken (allowed: {})",
+                "`allow_offset` names `{unknown}`, which is not a stream in use (allowed: {})",
                 list(known.into_iter())
             )))
         }
@@ -171,7 +171,7 @@ pub fn observe(
     device: Option<&str>,
     stream: Option<isize>,
 ) -> PyResult<Vec<Observed>> {
-    let made = Made::of(py, &config, section, device, Vec::new())?;
+    let made = SectionAligner::of(py, &config, section, device, Vec::new())?;
     let timeline = made.aligner.timeline();
     for (name, ..) in &streams {
         if timeline.inputs().all(|input| input != name) {
@@ -197,7 +197,7 @@ pub fn observe(
     check_allowed(&allowed, names.iter().map(String::as_str))?;
     if let Some((unknown, _)) = arrivals.iter().find(|(name, _)| !names.contains(name)) {
         let words = format!(
-            "`arrivals_ns` names `{unknown}`, no stream (allowed: {})",
+            "`arrivals_ns` names `{unknown}`, which is not a stream (allowed: {})",
             list(names.iter().map(String::as_str))
         );
         return Err(PyValueError::new_err(words));
@@ -227,7 +227,7 @@ pub fn observe(
             samples: samples.times.len(),
         })
         .collect();
-    let asked = Asked {
+    let asked = RunOptions {
         most_bytes,
         is_gathered: true,
         allowed: &allowed,
@@ -267,7 +267,7 @@ pub fn observe_recording(
     let renamed = streams.iter().filter(|(_, source)| recorded.contains(source));
     let kept = renamed.map(|(input, _)| input.clone());
     let kept = kept.chain(recorded.iter().filter(|name| !streams.contains_key(*name)).cloned());
-    let mut made = Made::of(py, &config, "fuse", device, kept.collect())?;
+    let mut made = SectionAligner::of(py, &config, "fuse", device, kept.collect())?;
     let inputs: Vec<String> = made.aligner.timeline().inputs().map(str::to_owned).collect();
     if let Some(unknown) = streams
         .keys()
@@ -275,7 +275,7 @@ pub fn observe_recording(
     {
         let allowed = list(inputs.iter().map(String::as_str));
         return Err(PyValueError::new_err(format!(
-            "`streams` names `{unknown}`, no input of a modality (allowed: {allowed})"
+            "`streams` names `{unknown}`, which is not an input of a modality (allowed: {allowed})"
         )));
     }
     let sources: Vec<String> = inputs
@@ -294,7 +294,7 @@ pub fn observe_recording(
     let mut indexed = indexed.collect::<PyResult<Vec<Indexed>>>()?;
     let by_arrival = is_by_arrival(order, &indexed, &sources, path)?;
     let selections = std::mem::take(&mut made.selections);
-    let asked = Asked {
+    let asked = RunOptions {
         most_bytes,
         is_gathered,
         allowed: &allowed,

@@ -50,7 +50,7 @@ pub type Span = (String, i64, i64, usize, usize);
 
 /// Facts about streams beside their observations.
 #[derive(Default)]
-pub struct About {
+pub struct StreamFacts {
     pub left_out: Vec<String>,
     pub spans: Vec<Span>,
     pub off: Vec<String>,
@@ -63,7 +63,7 @@ pub fn observed(
     py: Python<'_>,
     run: Run,
     sources: &[String],
-    about: &About,
+    about: &StreamFacts,
     invalid: Option<f32>,
 ) -> PyResult<Vec<Observed>> {
     let timeline = run.aligner.timeline();

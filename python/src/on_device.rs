@@ -1,8 +1,8 @@
 //! Operations on arrays that are on a GPU already.
 
 use crate::array::Array;
-use crate::batch::Form;
-use crate::cloud::{CloudArrays, Made, values_shape};
+use crate::batch::BatchShape;
+use crate::cloud::{CloudArrays, GridParts, values_shape};
 use crate::element::Element;
 use crate::stream::{DeviceStream, dtype, failed, refused};
 use crate::tensor::{Memory, Tensor};
@@ -24,7 +24,7 @@ impl Memory for Mutex<VoxelizeBatch> {}
 pub fn resample(
     stream: &DeviceStream,
     config: &ResampleConfig,
-    form: &Form,
+    form: &BatchShape,
     times: &Array,
     values: &Array,
     targets: &Array,
@@ -74,14 +74,14 @@ pub fn resample(
 }
 
 /// Checks on the host that times ascend, which the kernels rely on, and that they are in range.
-fn check_times(stream: &DeviceStream, form: &Form, times: &Array) -> PyResult<()> {
+fn check_times(stream: &DeviceStream, form: &BatchShape, times: &Array) -> PyResult<()> {
     let mut host = vec![0i64; times.len()];
     stream.fetch(times, bytemuck::cast_slice_mut(&mut host))?;
     for (row, times) in host.chunks_exact(form.samples.max(1)).enumerate() {
         if let Some(at) = times.windows(2).position(|pair| pair[0] > pair[1]) {
             let (before, came) = (times[at], times[at + 1]);
             return Err(PyValueError::new_err(format!(
-                "`times_ns`: row {row}: timestamp {} is {came}, after {before} (allowed: ascending timestamps, ties too)",
+                "`times_ns`: row {row}: timestamp {} is {came}, but the one before it is {before} (allowed: ascending timestamps, ties too)",
                 at + 1
             )));
         }
@@ -96,7 +96,7 @@ fn check_times(stream: &DeviceStream, form: &Form, times: &Array) -> PyResult<()
 }
 
 /// Makes the grid of a cloud `[N, C]` on its device.
-pub fn voxelize(stream: &DeviceStream, config: &VoxelizeConfig, cloud: &CloudArrays) -> PyResult<Made> {
+pub fn voxelize(stream: &DeviceStream, config: &VoxelizeConfig, cloud: &CloudArrays) -> PyResult<GridParts> {
     let array = &cloud.arrays[0];
     let (slice, dtype) = (stream.slice(array)?, dtype(array.element()));
     // The engine reads clouds from its own memory, so the cloud is copied within the device.
@@ -123,7 +123,7 @@ fn grid_of(
     points: &DeviceBuf,
     count: usize,
     fields: &[DeviceField<'_>],
-) -> PyResult<Made> {
+) -> PyResult<GridParts> {
     let words = |error: VoxelizeError| match error {
         VoxelizeError::Gpu(error) => failed(error),
         error => PyValueError::new_err(format!("`points`: {error}")),
@@ -164,7 +164,7 @@ fn grid_of(
         // SAFETY: the batch owns the grid, and the stream that wrote it is synchronized before anybody gets the tensor.
         unsafe { stream.tensor_of(address, dtype.into(), shape, owner.clone()) }
     });
-    Ok(Made {
+    Ok(GridParts {
         tensors: tensors.collect(),
         counters,
         saturated,

@@ -2,7 +2,7 @@
 
 use crate::array::Array;
 use crate::arrays::Arrays;
-use crate::batch::Form;
+use crate::batch::BatchShape;
 use crate::config::{Source, placement, refusal};
 use crate::element::{Element, Place};
 use crate::on_device;
@@ -18,7 +18,7 @@ use robocache::stream::{Cells, ColumnLayout, Layout, Message, Payload};
 type Resampled = (Tensor, Tensor, Vec<(&'static str, Option<u64>)>);
 
 /// The answer to a batch: values, masks, and counters.
-type Answer = (HostBuf, HostBuf, ResampleCounters);
+type BatchResult = (HostBuf, HostBuf, ResampleCounters);
 
 /// The columns of a batch of trajectories, on the host.
 #[derive(Default)]
@@ -32,7 +32,7 @@ struct Batch {
 }
 
 impl Batch {
-    fn regular(form: &Form, times: &Array, values: &Array, targets: &Array) -> PyResult<Self> {
+    fn regular(form: &BatchShape, times: &Array, values: &Array, targets: &Array) -> PyResult<Self> {
         let rows = form.rows.unwrap_or(1);
         let offsets = |step: usize| (0..=rows).map(|row| end(row * step)).collect::<PyResult<Vec<i32>>>();
         let mut batch = Self {
@@ -47,7 +47,7 @@ impl Batch {
         Ok(batch)
     }
 
-    fn run(&self, dtype: Dtype, mut resampler: Resampler) -> Result<Answer, String> {
+    fn run(&self, dtype: Dtype, mut resampler: Resampler) -> Result<BatchResult, String> {
         let values = self.values.len() / dtype.size();
         let column = |name: &'static str, dtype, len| ColumnLayout {
             name: name.into(),
@@ -148,7 +148,7 @@ pub fn resample(
     let times = arrays.take(&"times_ns", times)?;
     let values = arrays.take(&"values", values)?;
     let targets = arrays.take(&"targets_ns", targets)?;
-    let form = Form::of(&times, &values, &targets)?;
+    let form = BatchShape::of(&times, &values, &targets)?;
     let place = values.place();
     for (name, array) in [("times_ns", &times), ("targets_ns", &targets)] {
         if array.place() != place {
@@ -203,7 +203,7 @@ pub fn resample_ragged(
         let values = arrays.take_to_host(&format_args!("values[{row}]"), values)?;
         let targets = arrays.take_to_host(&format_args!("targets_ns[{row}]"), targets)?;
         let words = |error: PyErr| PyValueError::new_err(format!("row {row}: {}", error.value(py)));
-        let form = Form::of(&times, &values, &targets).map_err(words)?;
+        let form = BatchShape::of(&times, &values, &targets).map_err(words)?;
         let came = (form.dtype, form.dim);
         let &mut (dtype, dim) = first.get_or_insert(came);
         if form.rows.is_some() || came != (dtype, dim) {

@@ -41,7 +41,7 @@ create_exception!(
 );
 
 /// State with which a process reads rings.
-struct Own {
+struct ProcessState {
     pid: u32,
     readers: Mutex<Readers>,
     /// Buffers for copies. A large buffer that is allocated anew has page faults, which take longer than the copy.
@@ -52,7 +52,7 @@ struct Own {
 const MAX_FREE: usize = 2;
 
 /// State of this process, or of the process that it was forked from. It is never freed.
-static OWN: AtomicPtr<Own> = AtomicPtr::new(std::ptr::null_mut());
+static PROCESS_STATE: AtomicPtr<ProcessState> = AtomicPtr::new(std::ptr::null_mut());
 /// Number of payloads that were copied.
 static COPIED: AtomicU64 = AtomicU64::new(0);
 
@@ -82,9 +82,9 @@ impl Drop for HostCopy {
 
 /// State of this process. A forked process leaves its parent's state alone: the rings lease the parent's slots, and a
 /// thread of the parent may have held a lock.
-fn own() -> &'static Own {
+fn own() -> &'static ProcessState {
     let pid = std::process::id();
-    let mut found = OWN.load(Ordering::Acquire);
+    let mut found = PROCESS_STATE.load(Ordering::Acquire);
     loop {
         // SAFETY: the state is never freed.
         if let Some(own) = unsafe { found.as_ref() }
@@ -92,12 +92,12 @@ fn own() -> &'static Own {
         {
             return own;
         }
-        let made = Box::into_raw(Box::new(Own {
+        let made = Box::into_raw(Box::new(ProcessState {
             pid,
             readers: Mutex::default(),
             free: Mutex::default(),
         }));
-        match OWN.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire) {
+        match PROCESS_STATE.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => found = made,
             Err(other) => {
                 // SAFETY: `made` was allocated above, and nobody else has it.

@@ -5,7 +5,7 @@ use robocache::ops::align::{Aligner, Masks};
 use std::collections::{HashMap, TryReserveError};
 
 /// The distinct rows of one output, in the order in which windows first show them.
-pub struct Rows {
+pub struct DistinctRows {
     pub output: usize,
     pub columns: usize,
     pub modalities: usize,
@@ -19,7 +19,7 @@ pub struct Rows {
     row_bytes: usize,
 }
 
-impl Rows {
+impl DistinctRows {
     /// Makes an empty list with memory for `rows` rows and `observations` observations.
     pub fn new(aligner: &Aligner, output: usize, rows: usize, observations: usize) -> Result<Self, TryReserveError> {
         let of = &aligner.outputs()[output];

@@ -4,7 +4,7 @@ use crate::array::Array;
 use crate::arrays::Arrays;
 use crate::extent::{Merge, Stamps};
 use crate::recording::unreadable;
-use crate::rows::Rows;
+use crate::rows::DistinctRows;
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use robocache::device::{Dtype, Values};
@@ -17,7 +17,7 @@ use std::fmt::Display;
 /// An aligner, and its results so far.
 pub struct Run {
     pub aligner: Aligner,
-    pub rows: Vec<Rows>,
+    pub rows: Vec<DistinctRows>,
     pub epochs: Vec<i64>,
     pub late_samples: i64,
     /// Numbers of dropped samples or messages of each stream, by reason.
@@ -58,7 +58,7 @@ impl Run {
             PyMemoryError::new_err(format!("{observations} observations with {rows} rows: {error}"))
         };
         let outputs = 0..aligner.outputs().len();
-        let outputs = outputs.map(|output| Rows::new(&aligner, output, rows, observations));
+        let outputs = outputs.map(|output| DistinctRows::new(&aligner, output, rows, observations));
         let made = outputs.collect::<Result<Vec<_>, _>>().map_err(missing)?;
         let mut epochs = Vec::new();
         epochs.try_reserve_exact(observations).map_err(missing)?;

@@ -119,13 +119,13 @@ impl DeviceStream {
 /// Device memory that other libraries use. When the last array on it is dropped, the memory is given up once the work is done
 /// that was enqueued until then.
 struct InUse {
-    thing: Option<Thing>,
+    thing: Option<LentMemory>,
     gpu: Gpu,
     /// True for each kind of stream that uses the memory: the legacy default stream, a thread's default stream, any other stream.
     streams: Mutex<[bool; 3]>,
 }
 
-enum Thing {
+enum LentMemory {
     /// A payload in its slot.
     RingPayload(#[expect(dead_code, reason = "it is held until it is dropped")] Arc<RingPayload>),
     /// A copy of a payload, in a buffer that is used again.
@@ -133,7 +133,7 @@ enum Thing {
 }
 
 /// Things that are given up once the work of other libraries is done.
-static WAITING: Mutex<Vec<(Thing, Vec<Event>)>> = Mutex::new(Vec::new());
+static WAITING: Mutex<Vec<(LentMemory, Vec<Event>)>> = Mutex::new(Vec::new());
 /// Free buffers for copies.
 static FREE: Mutex<Vec<DeviceBuf>> = Mutex::new(Vec::new());
 /// Most free buffers that are kept.
@@ -175,7 +175,7 @@ impl Drop for InUse {
     }
 }
 
-impl Thing {
+impl LentMemory {
     fn give_up(self) {
         if let Self::Copy(memory) = self {
             let mut free = locked(&FREE);
@@ -218,9 +218,9 @@ pub fn lend(taken: &Arc<RingPayload>, copy: bool) -> Result<Lent, RingError> {
         drop(free);
         let mut memory = found.unwrap_or_else(|| DeviceBuf::new(&gpu, &Budget::new(None)));
         taken.copy_to_device(&mut memory)?;
-        (memory.pointer().raw(), Thing::Copy(memory))
+        (memory.pointer().raw(), LentMemory::Copy(memory))
     } else {
-        (address_of(taken), Thing::RingPayload(taken.clone()))
+        (address_of(taken), LentMemory::RingPayload(taken.clone()))
     };
     Ok(Lent {
         address,

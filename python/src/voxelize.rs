@@ -1,7 +1,7 @@
 //! Voxelize over clouds.
 
 use crate::arrays::Arrays;
-use crate::cloud::{CloudArrays, Given, Made, values_shape};
+use crate::cloud::{CloudArrays, Given, GridParts, values_shape};
 use crate::config::{Source, placement, refusal};
 use crate::element::Place;
 use crate::on_device;
@@ -116,7 +116,7 @@ pub fn voxelize(
     made.into_grid(py, &read)
 }
 
-impl Made {
+impl GridParts {
     fn into_grid(self, py: Python<'_>, config: &VoxelizeConfig) -> PyResult<Grid> {
         let mut tensors = self.tensors.into_iter().map(|tensor| Py::new(py, tensor));
         let mut next = || tensors.next().transpose();
@@ -193,7 +193,7 @@ fn on_host(
             };
             Tensor::of_host(memory, column.dtype, &shape)
         });
-        Ok(Made {
+        Ok(GridParts {
             tensors: tensors.collect(),
             counters,
             saturated,

@@ -1,5 +1,4 @@
-"""Recordings and an oracle that the package's tests share with those of the nodes; the oracle knows nothing of the
-engine."""
+"""Recordings and an oracle that the package's tests share with the tests of the nodes. The oracle does not use the engine."""
 
 import pathlib
 

@@ -39,7 +39,7 @@ GRID = {"origin_m": [0.0, 1.0, 2.0], "voxel_size_m": [0.5, 0.5, 1.0], "grid_shap
 
 
 def observation(columns: dict, t_ms=100, grids_ms=(), **more) -> dict:
-    """An event of `observation`: the older row has the first of the grids, the newest the last one."""
+    """An event of `observation`: the older row has the first grid, the newest row the last grid."""
     count = len(grids_ms)
     said = {
         "attached": ["grids"],

@@ -1,6 +1,6 @@
 """Arrays on a GPU of the kind that GPU names in the environment: test_devices.py runs this on the drivers of tests/emulator.
 
-`Device` stands for the arrays of a GPU library: whatever it holds lies on the first device, and its library is this module.
+A `Device` stands for an array of a GPU library: its memory is on the first device, and its library is this module.
 """
 
 import os
@@ -14,7 +14,7 @@ from made import snake
 
 N = 2000
 GPU = os.environ["GPU"]
-# By DLPack: the kind of its memory, its default stream, and a number that stands for no stream.
+# DLPack's kind of the memory, number of the default stream, and a number that is not a stream.
 DLPACK, DEFAULT_STREAM, NO_STREAM = {"cuda": (2, 1, 0), "hip": (10, 0, 1)}[GPU]
 
 
@@ -38,7 +38,7 @@ class Device:
 
 
 def from_dlpack(tensor) -> Device:
-    """Makes this module a library of arrays."""
+    """Makes an array of this module, which is a library of arrays by this function."""
     return Device(tensor)
 
 
@@ -141,7 +141,7 @@ def test_streams(rng):
     times, values = np.arange(10), rng.normal(size=10)
     Device.streams.clear()
     rc.resample(on_gpu(times), on_gpu(values), on_gpu(times), stream=DEFAULT_STREAM)
-    # The library is told of the stream that reads its arrays: a handle, and for all the same.
+    # The library gets the handle of the stream that reads its arrays, the same one for all of them.
     asked = [stream for stream in Device.streams if stream is not None]
     assert len(asked) == 3 and len(set(asked)) == 1 and asked[0] > 2
     with pytest.raises(ValueError, match=f"stream {NO_STREAM} "):
@@ -152,7 +152,7 @@ def test_what_is_refused(rng):
     times, values = np.arange(10), rng.normal(size=10)
     with pytest.raises(ValueError, match=f"`times_ns` is on cpu, `values` on {GPU}:0"):
         rc.resample(times, on_gpu(values), on_gpu(times))
-    with pytest.raises(ValueError, match="row 0: timestamp 1 is 8, after 9"):
+    with pytest.raises(ValueError, match="row 0: timestamp 1 is 8, but the one before it is 9"):
         rc.resample(on_gpu(times[::-1]), on_gpu(values), on_gpu(times))
     with pytest.raises(ValueError, match=r"out of range \(allowed: \+-2\^61\)"):
         rc.resample(on_gpu(times + 2**62), on_gpu(values), on_gpu(times))
@@ -184,17 +184,17 @@ def test_what_is_not_valid_is_marked_where_it_lies(monkeypatch, dtype):
     import types
 
     values = np.arange(1, 7, dtype=np.float32)
-    # NumPy has no bfloat16.
+    # NumPy has no bfloat16, so the values come from fuse.
     config = {"rate_hz": 50, "dtype": "bfloat16", "modalities": [{"input": "a", "dim": 1, "interpolation": "previous"}]}
     streams = {"a": (np.arange(6) * 20_000_000, values)}
-    brain = rc.offline._observe("fuse", streams, config, None, None, None)[0].values.reshape([6])
+    bfloat16_values = rc.offline._observe("fuse", streams, config, None, None, None)[0].values.reshape([6])
     metadata = {
         "shape": [2, 3], "timestamps_ns": [0, 20], "modalities": ["camera", "force"], "offsets": [0, 2, 3], "valid": [1, 0, 0, 1],
         "age_ns": [0, 0, 0, 0], "epoch": 0, "late_samples": 0, "dtype": dtype, "residence": "cuda",
     }  # fmt: skip
 
     def observed(**keywords) -> rc.Observation:
-        tensor = brain if dtype == "bfloat16" else rc.Tensor.from_dlpack(values.astype(dtype))
+        tensor = bfloat16_values if dtype == "bfloat16" else rc.Tensor.from_dlpack(values.astype(dtype))
         tensor = tensor.to(f"{GPU}:0")
         resident = types.SimpleNamespace(device=f"{GPU}:0", columns={"": tensor})
         monkeypatch.setattr("robocache.messages.take", lambda metadata, copy: resident)
@@ -216,7 +216,7 @@ def test_what_is_not_valid_is_marked_where_it_lies(monkeypatch, dtype):
         rc.Tensor.from_dlpack(np.zeros(4, np.float32)).to(f"{GPU}:0").fill([(3, 5)], 1.0)
 
 
-# One with kernels for its number of joints, one without.
+# A chain whose number of joints has kernels, and a chain without.
 @pytest.mark.parametrize("joints", [7, 3])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_kinematics(rng, joints, dtype):

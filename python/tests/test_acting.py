@@ -43,9 +43,9 @@ def test_the_first_observation_of_a_node_that_was_started_anew_is_refused():
     gate = Gate()
     senders = [({"sender": sender} if sender else {}) for sender in (7, 7, 8, 8, None, 9)]
     refusals = [gate.refusal(at(**sender)) for sender in senders]
-    # Where nothing says who sent it, nothing says that it is another one.
+    # A message without `sender` does not count as a change of the sender.
     assert refusals == [None, None, "sender changed", None, None, None]
-    # Other software may have a key of that name.
+    # Other software may use the key `sender` for something else.
     assert [gate.refusal(at(sender="camera")), gate.refusal(at(sender=1.5))] == [None, None]
 
 
@@ -118,7 +118,7 @@ def test_a_history_forgets_what_was_before_a_restart():
     history = History(2)
     history.push(row(100, 1.0, sender=7))
     assert column(history.push(row(120, 2.0, sender=7))) == [1, 2]
-    # Its stamps go on, and its epoch is 0 again.
+    # The stamps of the new node go on, and its epoch is 0 again.
     assert column(history.push(row(140, 3.0, sender=8))) == [3, 3]
     assert column(history.push(row(160, 4.0, sender=8))) == [3, 4]
 
@@ -135,9 +135,9 @@ def test_a_history_of_some_modalities():
 def test_chunks_average_what_was_said_about_the_same_step():
     chunks = Chunks(period_ns=20, decay=0.5)
     assert chunks.add(0, np.array([[1.0], [2.0], [3.0]], np.float32)).tolist() == [[1.0], [2.0], [3.0]]
-    # One step later the first chunk says 2, 3 with half the weight; nothing earlier reaches the last step.
+    # One step later the first chunk predicts 2, 3 with half the weight, and does not reach the last step.
     assert np.allclose(chunks.add(20, np.array([[5.0], [6.0], [7.0]], np.float32)), [[4.0], [5.0], [7.0]])
-    # Four steps later all of it has run out.
+    # Four steps later no earlier chunk reaches the steps.
     assert chunks.add(100, np.array([[9.0], [9.0], [9.0]], np.float32)).tolist() == [[9.0], [9.0], [9.0]]
     assert len(chunks) == 1
 
@@ -150,7 +150,7 @@ def test_chunks_of_different_lengths():
 
 
 def test_the_weights_of_act():
-    """exp(-0.01 i), i from the oldest chunk on: huggingface/lerobot@7427f318, modeling_act.py, ACTTemporalEnsembler."""
+    """The weights are exp(-0.01 i), i counted from the oldest chunk on: huggingface/lerobot@7427f318, modeling_act.py, ACTTemporalEnsembler."""
     chunks, said = Chunks(period_ns=20, decay=math.exp(0.01)), [1.0, 5.0, 9.0]
     for i, value in enumerate(said):
         got = chunks.add(20 * i, np.full((4, 1), value))

@@ -32,7 +32,7 @@ def velocity(*kinds) -> dict:
 
 
 def test_values_of_two_joints():
-    """Exact in binary: the robot was at (1, 2), and steps are half a second apart."""
+    """The numbers are exact in binary: the robot was at (1, 2), and steps are half a second apart."""
     all_kinds = {
         "absolute": [[1.5, 2], [1.25, 3], [1.25, 2]],
         "relative": [[0.5, 0], [0.25, 1], [0.25, 0]],
@@ -91,7 +91,7 @@ def test_there_and_back(rng, chain, kind, to):
     actions = rc.actions.convert(walk, kind="absolute", to=kind, to_rotation="rot6d_rows", **keys, **velocity(kind))
     there = rc.actions.convert(actions, kind=kind, to=to, rotation="rot6d_rows", to_rotation="rotvec", **keys, **velocity(kind, to))
     back = rc.actions.convert(there, kind=to, to=kind, rotation="rotvec", to_rotation="rot6d_rows", **keys, **velocity(kind, to))
-    # From poses joints are found to 1e-12 m and rad.
+    # Joints are found for poses to 1e-12 m and rad.
     scale = 1e9 / STEP_NS if kind == "velocity" else 1
     assert np.abs(back - actions).max() < 1e-7 * scale
     absolute = rc.actions.convert(there, kind=to, to="absolute", rotation="rotvec", **keys, **velocity(to))

@@ -45,7 +45,7 @@ def test_a_start_in_this_century_costs_no_precision():
 
 
 def test_the_output_is_that_of_attention_written_out(network):
-    """Softmax of q k / sqrt(width) over valid keys and the one that belongs to no sensor, in NumPy."""
+    """Computes softmax of q k / sqrt(width) over the valid keys and the key that belongs to no sensor, in NumPy."""
     got = observe(valid=(1, 0, 1, 1), age_ms=(5, 1, 30, 0))
     weights = {name: value.detach().double().numpy() for name, value in network.state_dict().items()}
     linear = lambda x, name: x @ weights[f"{name}.weight"].T + weights.get(f"{name}.bias", 0)  # noqa: E731
@@ -101,7 +101,7 @@ def test_a_batch_is_its_observations(network):
 
 
 def test_each_sample_once():
-    """The camera's sample of 75 ms stands in both rows."""
+    """The camera's sample of 75 ms is in both rows."""
     sent = metadata(age_ms=(5, 1, 25, 1))
     got = Observation.from_message(np.arange(6, dtype=np.float32), sent)
     assert Tokens.of([got]).valid.all()

@@ -1,4 +1,4 @@
-"""Recordings that can't be read to their end: refused, or with broken="use" told."""
+"""Recordings that can't be read to their end: refused, or with broken="use" read with a warning."""
 
 import json
 import os
@@ -76,7 +76,7 @@ def test_what_can_be_read_is_used_on_request_and_the_rest_is_told(folder):
     words = r"force\.arrow: no valid footer.*what can be read is used"
     with pytest.warns(UserWarning, match=words):
         times, _ = recording["force"]
-    # Whole batches, then what the recorder wrote when it had been started again.
+    # Whole batches are read, then the messages that the recorder wrote after it was started again.
     first = len(times) - 100
     assert 0 < first < 500 and first % 50 == 0 and times[first:].tolist() == [i * 10_000_000 for i in range(500, 600)]
     with pytest.warns(UserWarning, match=words):
@@ -148,7 +148,7 @@ def test_a_file_that_can_not_be_opened_again_gives_no_messages_of_another(folder
         assert messages[555].timestamp_ns == 5_550_000_000
     (folder / "force.arrow").write_bytes(whole)
     assert messages[3].timestamp_ns == 30_000_000
-    # Another file under its name.
+    # Writes another file under the same name.
     write(folder / "force.arrow.2", 300, 100)
     assert messages[3].timestamp_ns == 30_000_000
     with pytest.raises(ValueError, match=r"force\.arrow\.2: .*the file was written over while it was read"):

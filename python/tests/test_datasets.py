@@ -1,4 +1,4 @@
-"""Items of a dataset: with what the configuration attaches, and as the input of a policy, as an observation is."""
+"""Items of a dataset: with attached streams, and as the input of a policy in place of an observation."""
 
 import pickle
 import warnings
@@ -23,12 +23,12 @@ CONFIG = {
 }
 ARM = np.r_[0:400:20, 600:1000:20] * MS
 CAMERA = np.arange(0, 1000, 33) * MS
-# Nobody waits for these: what has the time of a target comes too late for it.
+# Observations do not wait for these streams: a message with the time of a target comes too late for it.
 CLOUD, VOXELS = np.arange(5, 1000, 100) * MS, np.arange(7, 960, 120) * MS
 
 
 def write(folder, name: str, stamps: np.ndarray, columns: dict, metadata: str = "") -> None:
-    """A stream of a recording, by the page of formats."""
+    """Writes a stream of a recording, as the page of formats describes it."""
     schema = {"metadata": metadata} if metadata else {}
     table = pa.table({"timestamp_ns": pa.array(stamps), **columns}).replace_schema_metadata(schema)
     with pa.OSFile(str(folder / f"{name}.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
@@ -93,7 +93,7 @@ def test_an_item_has_what_is_attached_as_an_observation_has_it(recording):
 
 def test_what_was_not_recorded_is_left_out_with_a_warning(recording):
     config = CONFIG | {"attach": [*CONFIG["attach"], {"input": "depth", "output": "depth"}]}
-    with pytest.warns(UserWarning, match="config: fuse: attach: `depth` left out: no such stream is there"):
+    with pytest.warns(UserWarning, match="config: fuse: attach: `depth` left out: the stream is missing"):
         dataset = rc.RecordingDataset(recording, config)
     assert set(dataset[5]["attached"]) == {"top", "points", "grids"}
     renamed = CONFIG | {"attach": [{"input": "depth", "output": "depth"}]}

@@ -1,4 +1,4 @@
-"""Joints for poses, answer by answer: all of them, with weights, and of chains whose joints follow others."""
+"""Inverse kinematics: all answers to a pose, with weights, and of chains with joints that mimic others."""
 
 import math
 
@@ -37,12 +37,12 @@ def uniform(rng, chain, count) -> np.ndarray:
 
 
 def test_a_point_is_reached_with_the_elbow_on_either_side(planar):
-    """(1, 0.5) is reached by 0 and 90 degrees, and by its mirror image about the line to the point, which has atan(0.5)."""
+    """The point (1, 0.5) is reached by 0 and 90 degrees, and by the mirror image about the line to it, at an angle of atan(0.5)."""
     aside = 2 * math.atan(0.5)
     points = np.array([[1, 0.5, 0, 0, 0, 0, 1], [1.5, 0, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 0, 1]])
     answers = planar.ik(points, task="position", select="all", seeds=8, position_tolerance_m=1e-9)
     assert answers.joints.shape == (3, 8, 2) and answers.valid.shape == answers.seed.shape == (3, 8)
-    # Stretched out there is one posture, and further out none.
+    # The stretched arm has one posture, and a point further out has none.
     assert answers.valid[0].tolist() == [True] * 2 + [False] * 6 and answers.valid[1, 0] and not answers.valid[2].any()
     found = answers.joints[0, :2]
     assert np.abs(found[found[:, 1].argsort()] - [[aside, -90 * DEG], [0, 90 * DEG]]).max() < 1e-8
@@ -66,7 +66,7 @@ def test_all_answers_begin_with_the_first_and_differ(dtype, rng):
     assert every.valid.sum(axis=-1).max() > 2 and np.argwhere(~every.valid.any(axis=-1)).tolist() == [[1, 2, 3]]
     for name, of_first in vars(chain.ik(poses, seed=q, seeds=9)).items():
         np.testing.assert_array_equal(getattr(every, name)[:, :, :, 0], of_first)
-    # The valid ones stand together, in the order of their starts.
+    # The valid answers come first, in the order of their starts.
     assert (np.diff(every.valid.astype(int), axis=-1) <= 0).all()
     assert (np.diff(every.seed)[every.valid[..., 1:]] > 0).all()
     for joints, valid in zip(every.joints.reshape(-1, 9, 6), every.valid.reshape(-1, 9), strict=True):
@@ -77,7 +77,7 @@ def test_all_answers_begin_with_the_first_and_differ(dtype, rng):
 
 
 def test_every_posture_of_a_ur5_is_found(data, rng):
-    """2, 4, 6 or 8 postures a pose; to 1e-8 the answers are those, once each."""
+    """A pose has 2, 4, 6 or 8 postures. At a tolerance of 1e-8 the answers are these postures, once each."""
     file = data / "urdf_fk/ur5.urdf"
     chain = rc.Chain.from_urdf(file, "base_link", "tool0")
     arm = ur5.Arm(file, chain.fk(np.zeros(6)))
@@ -87,7 +87,7 @@ def test_every_posture_of_a_ur5_is_found(data, rng):
     counts = set()
     for made_of, pose, joints, valid in zip(q, poses, answers.joints, answers.valid, strict=True):
         postures = arm.postures(pose)
-        # The oracle is right: all have the pose, and the joints that it came from are among them.
+        # The oracle is right: all postures have the pose, and the joints that made the pose are among them.
         assert np.abs(chain.fk(postures)[:, :3] - pose[:3]).max() < 1e-8
         assert np.abs(postures - made_of).max(axis=1).min() < 1e-6
         apart = np.abs(postures[:, None] - joints[valid]).max(axis=-1)
@@ -159,7 +159,7 @@ def test_rows_of_weight_0_are_free(rng):
     assert not chain.ik(shifted, seeds=64).valid.any()
 
 
-# b follows a, and c follows b: b = -0.5 a + 0.1 and c = 2 b + 0.2 = -a + 0.4.
+# Joint b mimics a, and c mimics b: b = -0.5 a + 0.1 and c = 2 b + 0.2 = -a + 0.4.
 def arm_of(mimics: bool) -> rc.Chain:
     follows = ['<mimic joint="a" multiplier="-0.5" offset="0.1"/>', '<mimic joint="b" multiplier="2" offset="0.2"/>']
     follows = follows if mimics else [LIMIT, LIMIT]
@@ -180,7 +180,7 @@ def arm_of(mimics: bool) -> rc.Chain:
 
 
 def test_joints_that_follow_followers(rng):
-    """The chain with followers is the one without, whose joints are given the values that follow."""
+    """The chain with mimic joints has the poses of the free chain whose joints get the mimicked values."""
     chain, free = arm_of(mimics=True), arm_of(mimics=False)
     assert chain.joint_names == ("a", "d", "e") and free.joint_names == ("a", "b", "d", "c", "e")
 
@@ -191,13 +191,13 @@ def test_joints_that_follow_followers(rng):
     q = uniform(rng, chain, 400)
     poses = chain.fk(q)
     assert np.abs(poses - free.fk(driven(q))).max() < 1e-14
-    # Three joints for three coordinates.
+    # The position has three coordinates, and the chain three joints.
     answers = chain.ik(poses, task="position", seeds=64, position_tolerance_m=1e-9, rotation_tolerance_rad=1e-9)
     assert answers.valid.all()
     assert apart(free.fk(driven(answers.joints)), poses)[0].max() <= 1.001e-9
     lower, upper = chain.limits.T
     assert ((lower <= answers.joints) & (answers.joints <= upper)).all()
-    # From the joints themselves, the whole pose; and the joints of the pose are among all answers.
+    # The whole pose is found from near joints, and the joints of the pose are among all answers.
     near = chain.ik(poses, seed=q + 0.01)
     assert near.valid.all() and max(map(np.max, apart(free.fk(driven(near.joints)), poses))) < 1e-3
     every = chain.ik(poses, task="position", select="all", seeds=64, position_tolerance_m=1e-9)

@@ -1,4 +1,4 @@
-"""Invalid values are the same live and offline: NaN, a number, or the node's own."""
+"""Invalid values are the same live and offline: NaN, a number, or the node's `fill_value`."""
 
 import math
 
@@ -10,7 +10,7 @@ import robocache as rc
 S = 1_000_000_000
 TIMES = np.arange(0, S, S // 10)
 VALUES = np.arange(20, dtype=np.float32).reshape(10, 2) + 1
-# Every second target is too old, and so is what is before the start.
+# Every second target has a sample that is too old, and targets before the start have none.
 CONFIG = {
     "rate_hz": 20,
     "window": 2,
@@ -42,7 +42,7 @@ def test_fuse_and_align_mark_whole_modalities(dtype, invalid, wanted):
 
 
 def test_what_is_partly_valid_is_marked_as_live():
-    """Marks a modality with groups as one: `valid` speaks of all of them."""
+    """Marks all groups of a modality at once: `valid` is for the whole modality."""
     groups = [
         {"channels": [0, 1], "interpolation": "previous", "max_age_ms": 20},
         {"channels": [1, 2], "interpolation": "previous"},

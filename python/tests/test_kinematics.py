@@ -1,4 +1,4 @@
-"""Chains of robots on arrays."""
+"""Kinematic chains on arrays."""
 
 import concurrent.futures
 import copy
@@ -16,7 +16,7 @@ from test_processes import in_a_fork
 
 DEG = math.pi / 180
 
-# The position in the plane of x and y alone.
+# Only the position in the plane of x and y counts.
 IN_PLANE = dict(task="position", weights=[1, 1, 0, 0, 0, 0])
 
 
@@ -107,7 +107,7 @@ def test_joints_of_two_links_in_a_plane(planar):
     assert answers.valid.tolist() == [True, False, False, False] and answers.valid.dtype == bool
     assert np.abs(answers.joints[0] - [90 * DEG, -90 * DEG]).max() < 1e-3
     assert answers.position_error_m[0] < 1e-4 and answers.rotation_error_rad[0] < 1e-3
-    # Stretched out towards a pose that is 1.5 m too far.
+    # The arm is stretched towards a pose that is 1.5 m too far away.
     assert abs(answers.position_error_m[1] - 1.5) < 1e-2 and np.isfinite(answers.joints[1]).all()
     for bad in (2, 3):
         assert np.isnan([*answers.joints[bad], answers.position_error_m[bad], answers.rotation_error_rad[bad]]).all()
@@ -122,7 +122,7 @@ def test_a_start_that_is_an_answer_is_kept(planar):
 
 
 def test_elbows_by_their_seed(planar):
-    """Two postures reach a point; the seed chooses. A row for each pose, or one for all of them."""
+    """Two postures reach a point, and the seed chooses. The seed is a row for each pose, or one row for all poses."""
     up, down = np.array([0.2, 1.0]), np.array([1.0, -1.0])
     point = np.stack([planar.fk(up)] * 2)
     keys = dict(task="position", select="nearest")
@@ -137,7 +137,7 @@ def test_a_seed_that_is_not_finite_makes_its_row_invalid(planar):
     seeds[1, 0] = np.nan
     answers = planar.ik(planar.fk(q), seed=seeds)
     assert answers.valid.tolist() == [True, False, True] and np.isnan(answers.joints[1]).all()
-    # Beyond its limits it is brought inside.
+    # A seed beyond the limits is brought inside.
     far = planar.ik(planar.fk(q), seed=np.array([9.0, 1.0]))
     assert far.valid.all() and (np.abs(far.joints) <= 3).all()
 
@@ -161,19 +161,19 @@ def test_paths_go_on_from_the_last_answer(planar):
 
 
 def test_a_posture_turns_joints_that_the_tool_does_not_need(three):
-    """Links along x, y and -x are three sides of a parallelogram: as its joints turn by (1, -1, 1) the tip stays."""
+    """Links along x, y and -x are three sides of a parallelogram: if the joints turn by (1, -1, 1), the tip stays."""
     q = np.array([0, 90 * DEG, 90 * DEG])
     pose = three.fk(q)
     answers = three.ik(pose, seed=q, **IN_PLANE, posture=0.1, rest=q + [0.3, 0, 0])
     assert np.abs(answers.joints - q - 0.01 * np.array([1, -1, 1])).max() < 1e-9
     assert answers.valid and answers.seed == answers.iterations == 0
     assert_same(three.ik(pose, seed=q, **IN_PLANE).joints, q)
-    # Held, it comes as near to rest as the tip lets it.
+    # With the tip held, the arm comes as near to rest as the tip allows.
     held = three.ik_path(np.tile(pose, (300, 1)), seed=q, **IN_PLANE, posture=0.1, rest=np.array([0.3, 90 * DEG, 90 * DEG]))
     assert held.valid.all() and not held.branch.any()
     assert np.abs(held.joints[-1] - q - 0.1 * np.array([1, -1, 1])).max() < 1e-3
     assert (np.diff(np.linalg.norm(held.joints - q - [0.3, 0, 0], axis=-1)) <= 1e-12).all()
-    # Without `rest` that is the middle of the limits, 0 for each joint.
+    # The default of `rest` is the middle of the limits, 0 for each joint.
     middle = three.ik(pose, seed=q, **IN_PLANE, posture=0.1)
     assert_same(middle.joints, three.ik(pose, seed=q, **IN_PLANE, posture=0.1, rest=[0, 0, 0]).joints)
 
@@ -268,7 +268,7 @@ def test_arrays_as_they_lie(rng, planar):
     kept.flags.writeable = False
     assert_same(planar.fk(kept), planar.fk(q))
     assert kept.tobytes() == q.tobytes()
-    # A tensor of the package has no library: NumPy's is taken.
+    # A tensor of the package has no library, so the result is a NumPy array.
     assert_same(planar.fk(rc.Tensor.from_dlpack(q)), planar.fk(q))
 
 
@@ -341,7 +341,7 @@ def test_tools_limits_and_orders():
     chain = rc.Chain(PLANAR, "base", "tip", joints=["elbow", "shoulder"], tool=[0, 0, 0.2, 0, 0, -half, half], limits={"elbow": (0, 1)})
     assert chain.joint_names == ("elbow", "shoulder") and chain.limits.tolist() == [[0, 1], [-3, 3]]
     assert np.abs(chain.fk(np.array([0, 90 * DEG])) - [0, 1.5, 0.2, 0, 0, 0, 1]).max() < 1e-15
-    # Links have no tool.
+    # Poses of links are without the tool.
     assert np.abs(chain.fk(np.array([0, 90 * DEG]), links=["tip"]) - [0, 1.5, 0, 0, 0, half, half]).max() < 1e-15
 
 
@@ -386,7 +386,7 @@ def test_forks_and_threads(rng):
 
 
 def test_other_threads_go_on_meanwhile(rng):
-    """The interpreter is free while a chain computes: another thread then takes turns with it."""
+    """The GIL is released while a chain computes, so that another thread runs meanwhile."""
     chain = snake_of(16)
     poses = chain.fk(within_limits(rng, chain, 3000))
     poses[:, 0] += 100
@@ -538,7 +538,7 @@ def test_limits_are_read(planar):
     with pytest.raises(ValueError, match="read-only"):
         planar.limits[0] = (-1, 1)
     assert planar.limits.tolist() == [[-3, 3], [-3, 3]]
-    # Limits that are open are the largest ones, and no degrees.
+    # Infinite limits become the largest ones, and do not look like degrees.
     with pytest.warns(UserWarning) as told:
         chain = rc.Chain(PLANAR, "base", "tip", limits={"elbow": (-math.inf, math.inf)})
     assert [str(each.message).partition("`elbow`: ")[2] for each in told] == [

@@ -1,4 +1,4 @@
-"""Refuses data that do not fit before they are made, and reads parts of recordings that are larger than memory."""
+"""Data that do not fit into memory are refused before they are made; parts of large recordings can be read."""
 
 import os
 import pickle
@@ -32,8 +32,8 @@ def streams(days: float) -> dict:
 
 
 WORDS = (
-    r"157680.... observations of 16 rows are \d+\.\d GB, and .*B are free\. The longest time without a sample of `camera`, "
-    r"`wrench` is 365\.0 days, after 1700000001990000000 ns \(allowed: what fits; cut the streams there"
+    r"157680.... observations of 16 rows take \d+\.\d GB, but .*B are free\. The longest time without a sample of `camera`, "
+    r"`wrench` is 365\.0 days, after 1700000001990000000 ns \(allowed: observations that fit; cut the streams there"
 )
 
 
@@ -65,13 +65,13 @@ def test_a_trigger_makes_no_targets_in_a_silence():
 
 
 def test_what_fits_is_what_was_said(monkeypatch):
-    """The bytes of the refusal are no less than what there is in the end."""
+    """The bytes in a refusal are not less than the bytes of the result."""
     given = streams(0)
     made = rc.fuse(given, FUSE)
     assert len(made) == 200
     bytes_made = sum(getattr(made, name).nbytes for name in ("fused", "valid", "age_ns", "timestamps_ns", "epoch"))
     monkeypatch.setattr("robocache.offline.free_bytes", lambda: bytes_made)
-    with pytest.raises(MemoryError, match="^200 observations of 16 rows are"):
+    with pytest.raises(MemoryError, match="^200 observations of 16 rows take"):
         rc.fuse(given, FUSE)
     monkeypatch.setattr("robocache.offline.free_bytes", lambda: 2 * bytes_made)
     assert len(rc.fuse(given, FUSE)) == len(made)
@@ -79,7 +79,7 @@ def test_what_fits_is_what_was_said(monkeypatch):
 
 @pytest.mark.parametrize("believed", ["free_bytes()", "1 << 62"])
 def test_the_limit_of_the_process_ends_in_a_memory_error(believed):
-    """Limits memory even if the free memory was stated wrongly, as it may change at any time."""
+    """A limit of memory holds even if the free memory was estimated wrongly, since it may change at any time."""
     program = f"""
 import resource, sys
 sys.path.insert(0, {os.path.dirname(__file__)!r})
@@ -99,13 +99,13 @@ for days in (0.05, 0.2, 0.5, 1, 30):
 
 
 def resident() -> int:
-    """Pages of files count, too."""
+    """Resident memory of the process, pages of files included."""
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """128 MB of images in batches of eight, and of each the number in its first pixel; beside them a short stream."""
+    """128 MB of images in batches of eight, each with its number in the first pixel, and a short stream beside them."""
     import pyarrow as pa
 
     folder = tmp_path_factory.mktemp("large")
@@ -154,7 +154,7 @@ def test_messages_in_any_order(large):
     assert images[-1].timestamp_ns == images[127].timestamp_ns == 127 * 33 * MS
     assert [int(image.columns[""][0, 0]) for image in images[3:20:8]] == [3, 11, 19]
     assert sum(1 for _ in images) == 128
-    # What was taken is one's own.
+    # An image that was taken belongs to the caller.
     image = images[5].columns[""]
     image[:] = 0
     assert images[5].columns[""][0, 0] == 5
@@ -184,7 +184,7 @@ def test_messages_in_any_order(large):
     ],
 )
 def test_the_observations_are_counted_beforehand(monkeypatch, order, keys):
-    """As many as there are then, but for those that the start and the end lack."""
+    """The estimate is the number of observations, apart from those missing at the start and the end."""
     given = {name: (order(stamps), values) for name, (stamps, values) in streams(0).items()}
     made = len(rc.fuse(given, FUSE | keys))
     monkeypatch.setattr("robocache.offline.free_bytes", lambda: 0)
@@ -200,7 +200,7 @@ def anonymous() -> int:
 
 
 def test_windows_hold_no_batch_of_the_recording(large):
-    """Reads a recording of another writer, which puts all into one batch."""
+    """Reads a recording of another writer, which puts all messages into one batch."""
     import pyarrow as pa
 
     whole = pa.ipc.open_file(large / "camera.arrow").read_all().combine_chunks()
@@ -215,13 +215,13 @@ def test_windows_hold_no_batch_of_the_recording(large):
     before = anonymous()
     dataset = rc.RecordingDataset(folder, config | {"rate_hz": 0.5}, streams={"x": "camera"})
     assert [int(dataset[i]["fused"][0, 0]) for i in range(len(dataset))] == [0, 60, 121]
-    # Three rows of 4 MiB, as many as the stream's history holds, and the window at hand.
+    # Memory has three rows of 4 MiB, as many in the stream's history, and the window in progress.
     grown = anonymous() - before
     assert grown < 64 << 20, f"{grown} bytes more, the file has {(folder / 'camera.arrow').stat().st_size}"
 
 
 def test_one_stream_for_two_modalities(large):
-    """Each has all of its samples."""
+    """Each modality gets all samples of the stream."""
     rule = {"dim": 1, "interpolation": "previous"}
     config = {"rate_hz": 100, "modalities": [{"input": "a", **rule}, {"input": "b", "latency_ms": 10, **rule}]}
     windows = rc.Recording(large).windows(config, streams={"a": "force", "b": "force"})

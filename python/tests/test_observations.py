@@ -34,7 +34,7 @@ def check(observations: rc.Observations, wanted: dict[str, np.ndarray]) -> None:
 
 
 def check_dataset(dataset: rc.RecordingDataset, observations: rc.Observations) -> None:
-    """One by one, in any order and several at once."""
+    """Checks items one by one, in any order and several at once."""
     names = ("fused", "valid", "age_ns", "timestamps_ns", "epoch")
     assert len(dataset) == len(observations)
     order = np.random.default_rng(3).permutation(len(dataset))
@@ -54,7 +54,7 @@ def check_dataset(dataset: rc.RecordingDataset, observations: rc.Observations) -
 def test_real_recordings(data, tmp_path, name):
     folder, config = FUSED[name]
     streams = convert.SOURCES[folder](data / folder)
-    # The oracle is slow.
+    # The oracle is slow, so it gets the first samples.
     streams = {key: convert.Stream(s.stamps[:2400], s.values[:2400], s.batch) for key, s in streams.items()}
     arrays = {key: (stream.stamps, stream.values) for key, stream in streams.items()}
     config = config | {"dtype": "float32"}
@@ -65,7 +65,7 @@ def test_real_recordings(data, tmp_path, name):
     check(windows, {key: getattr(fused, key) for key in ("fused", "valid", "age_ns", "timestamps_ns", "epoch")})
     check_dataset(rc.RecordingDataset(recording, config, invalid=None), fused)
     if all(stream.batch == 1 for stream in streams.values()):
-        # What is late depends on the order of the streams: that of a replay by stamp.
+        # Late samples depend on the order of the streams, which is that of a replay by stamp.
         impatient = config | {"max_wait_ms": 2}
         waited, fused_so = recording.windows(impatient, invalid=None), rc.fuse(arrays, impatient, invalid=None)
         assert waited.fused.tobytes() == fused_so.fused.tobytes() and waited.age_ns.tobytes() == fused_so.age_ns.tobytes()
@@ -82,7 +82,7 @@ def test_real_recordings(data, tmp_path, name):
 
 
 def random_case(rng: np.random.Generator) -> tuple[dict, dict]:
-    """A rig of one to four streams with gaps and NaNs, and a configuration. There are no ties: the second of two samples may
+    """Makes one to four streams with gaps and NaNs, and a configuration. No two stamps are equal: the second of two samples may
     come too late, which the oracle does not know."""
     modalities, streams = [], {}
     for m in range(rng.integers(1, 5)):
@@ -115,7 +115,7 @@ def random_case(rng: np.random.Generator) -> tuple[dict, dict]:
 
 
 def check_marked(observations: rc.Observations, plain: rc.Observations) -> None:
-    """The same bits, but for NaN in every column of a modality that is not valid."""
+    """Checks for the same bits, apart from NaN in every column of a modality that is not valid."""
     for name in ("valid", "age_ns", "timestamps_ns", "epoch"):
         assert getattr(observations, name).tobytes() == getattr(plain, name).tobytes(), name
     wanted, is_invalid = plain.fused.copy(), np.repeat(~plain.valid, np.diff(plain.offsets), axis=2)
@@ -169,7 +169,7 @@ def test_a_dataset_goes_to_other_processes(tmp_path):
 
 
 def test_a_clock_that_goes_back():
-    """Keeps rows twice: a window shows a time before the jump and after it differently."""
+    """Rows are kept twice, since windows before and after the jump have different values for the same time."""
     stamps = np.concatenate([np.arange(0, 2000, 10), np.arange(0, 1000, 10)]) * 1_000_000
     values = np.arange(300, dtype=np.float32)
     config = {"rate_hz": 100, "window": 3, "modalities": [{"input": "a", "dim": 1, "interpolation": "previous"}]}

@@ -1,4 +1,4 @@
-"""Streams whose stamps are off from those of the others, by when they arrived; times of another unit, or in reverse."""
+"""Streams whose stamps are off from those of the others, judged by their arrival; times of another unit, or in reverse."""
 
 import json
 import warnings
@@ -56,7 +56,7 @@ def test_a_clock_that_is_off_is_no_training_data(tmp_path, stream, ahead_ms, sid
 
 @pytest.mark.parametrize("key", ["capture_s", "timestamp"])
 def test_a_stamp_in_the_metadata_is_read_from_a_recording_as_a_node_reads_it(tmp_path, key):
-    """A recorder of its own process knows no `from:`, and has the time of publication as the stamp, 0.3 s after the capture."""
+    """A recorder in its own process does not know `from:`, and stamps the time of publication, 0.3 s after the capture."""
     recorded(tmp_path / "r", {})
     table = pa.ipc.open_file(tmp_path / "r/force.arrow").read_all()
     table = table.set_column(0, "timestamp_ns", pa.array(TIMES + 300 * MS))
@@ -71,13 +71,13 @@ def test_a_stamp_in_the_metadata_is_read_from_a_recording_as_a_node_reads_it(tmp
         warnings.simplefilter("error")
         windows = rc.Recording(tmp_path / "r").windows(config)
     assert windows.valid.mean() > 0.9
-    # Values are numbers of captures: those of one instant go together.
+    # Values are numbers of captures, which must agree in a row.
     arm, force = windows.fused[windows.valid.all(axis=-1)].T
     assert np.abs(arm - force).max() <= 1
 
 
 def test_a_little_is_a_warning_and_nothing_is_none(tmp_path):
-    with pytest.warns(UserWarning, match="`force`: its stamps are 0.300 s ahead of those of `arm`, `camera`, by when they arrived"):
+    with pytest.warns(UserWarning, match="`force`: its stamps are 0.300 s ahead of those of `arm`, `camera`, judged by their arrival"):
         recorded(tmp_path / "r", {"force": 300}).windows(CONFIG)
     for i, (ahead, arrivals) in enumerate([({"force": 50}, TIMES), ({}, TIMES), ({"force": 2500}, None), ({"force": 2500}, TIMES[0] + np.arange(500))]):
         with warnings.catch_warnings():
@@ -118,12 +118,12 @@ def test_arrays_with_arrivals():
     with pytest.raises(ValueError, match="`arm`: its stamps are 2.500 s behind"):
         rc.fuse(streams, config, arrivals_ns=arrivals)
     rc.fuse(streams, config, arrivals_ns=arrivals, allow_offset=["force"])
-    # Of one stream alone nothing is known.
+    # The arrivals of one stream alone tell nothing.
     rc.fuse(streams, config, arrivals_ns={"force": arrivals["force"]})
     for keywords, error, match in (
-        ({"allow_offset": ["gps"]}, ValueError, r"`allow_offset` names `gps`, no stream that is taken \(allowed: arm, force\)"),
+        ({"allow_offset": ["gps"]}, ValueError, r"`allow_offset` names `gps`, which is not a stream in use \(allowed: arm, force\)"),
         ({"allow_offset": "arm"}, TypeError, "`allow_offset` is 'arm'"),
-        ({"arrivals_ns": {"gps": TIMES}}, ValueError, r"`arrivals_ns` names `gps`, no stream \(allowed: arm, force\)"),
+        ({"arrivals_ns": {"gps": TIMES}}, ValueError, r"`arrivals_ns` names `gps`, which is not a stream \(allowed: arm, force\)"),
         ({"arrivals_ns": {"arm": TIMES[1:]}}, ValueError, r"`arm: arrivals_ns` has shape \[499\] \(allowed: \[500\]"),
         ({"arrivals_ns": {"arm": TIMES.astype(float)}}, TypeError, "arm: arrivals_ns"),
     ):
@@ -142,9 +142,9 @@ def test_times_of_another_unit_or_in_reverse_are_named():
     for unit, ns in (("microseconds", 10**3), ("milliseconds", 10**6), ("seconds", 10**9)):
         with pytest.raises(ValueError, match=rf"Those of `force` seem to be {unit}: they are to be times {ns}"):
             rc.fuse({"arm": arm, "force": (TIMES // ns, np.zeros(500))}, config)
-    with pytest.warns(UserWarning, match="stream `force`: 499 of 500 times are before the one before them: are they in reverse"):
+    with pytest.warns(UserWarning, match="stream `force`: 499 of 500 times are earlier than the previous one: are they in reverse"):
         rc.fuse({"arm": arm, "force": (TIMES[::-1].copy(), np.zeros(500))}, config)
-    # Each step back is a clock that was set, and has all targets again.
+    # Each step back is a clock jump, after which all targets come again.
     far = START + np.arange(0, 2_000_000, 1_000) * MS * 3_600
-    with pytest.raises(ValueError, match="`force`: 1999 of 2000 times are before .*in reverse.*2000 observations|are free"):
+    with pytest.raises(ValueError, match="`force`: 1999 of 2000 times are earlier than .*in reverse.*2000 observations|are free"):
         rc.fuse({"arm": (far, np.zeros(2000)), "force": (far[::-1].copy(), np.zeros(2000))}, config | {"rate_hz": 1000})

@@ -94,7 +94,7 @@ def test_random_clouds(layout):
             clouds.append(points)
         given = {name: dict(zip("xyzi", points.T, strict=True)) for name, points in zip(names, clouds, strict=True)}
         wanted = oracle.voxelize(config, given)
-        # As a tensor or field by field.
+        # Clouds are given as a tensor or field by field.
         points = [points if rng.random() < 0.5 else dict(zip("xyzi", points.T, strict=True)) for points in clouds]
         one = len(points) == 1
         got = rc.voxelize(

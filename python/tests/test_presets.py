@@ -1,5 +1,4 @@
-"""The input of each policy: names, shapes, types, order and polarity, against the policy's own code, which tests
-name."""
+"""The input of each policy: names, shapes, types, order and polarity, against the policy's own code. Each test names it."""
 
 import json
 import subprocess
@@ -35,8 +34,8 @@ OLDER, NEWEST = [10, 11, 12, 13], [20, 21, 22, 23]
 def observe(
     values=(OLDER, NEWEST), invalid=(), unborn=(), images=None, modalities=(("arm", 3), ("gripper", 1))
 ) -> Observation:
-    """`invalid` and `unborn` name (row, modality) without a value; `images` has for each stream the fill of each row's
-    image, or None."""
+    """Makes an observation. A (row, modality) in `invalid` or `unborn` has no value; `images` has for each stream the fill of
+    each row's image, or None."""
     values, names = np.array(values, np.float32), [name for name, _ in modalities]
     rows, count = len(values), len(names)
     valid, age = np.ones((rows, count), int), np.full((rows, count), MS)
@@ -88,7 +87,7 @@ def test_act():
 
 def test_lerobot_diffusion():
     """LEROBOT, src/lerobot/policies/diffusion/modeling_diffusion.py, generate_actions: `observation.state` [B,
-    n_obs_steps, D], images [B, n_obs_steps, cameras, C, H, W] stacked on dimension -4 of what the batch has by
+    n_obs_steps, D], images [B, n_obs_steps, cameras, C, H, W] stacked on dimension -4 from the images of each
     camera."""
     batch = lerobot_diffusion.inputs(observe(images=BOTH), state=["arm", "gripper"], images={"a": "top", "b": "wrist"})
     assert batch["observation.state"].tolist() == [[OLDER, NEWEST]]
@@ -99,7 +98,7 @@ def test_lerobot_diffusion():
 
 def test_the_start_repeats_the_oldest_valid_row():
     """LEROBOT, src/lerobot/policies/utils.py, populate_queues; real-stanford/diffusion_policy@5ba07ac6,
-    gym_util/multistep_wrapper.py, stack_last_n_obs: the first observation fills what is before it."""
+    gym_util/multistep_wrapper.py, stack_last_n_obs: the first observation fills the rows before it."""
     got = observe(
         values=[[0] * 4, [5] * 4, OLDER, NEWEST], unborn=[(0, "arm"), (1, "arm")], images={"top": [None, None, 50, 100]}
     )
@@ -260,7 +259,7 @@ def test_groot_n17(tmp_path):
 
 def test_octo():
     """octo-models/octo@241fb3514b7c40957a86d869fecb7c7fc353f540: octo/data/traj_transforms.py, chunk_act_obs:
-    timestep_pad_mask is True from the first step of the trajectory on; data/obs_transforms.py: what is masked is
+    timestep_pad_mask is True from the first step of the trajectory on; data/obs_transforms.py: masked entries are
     zeros; model/components/tokenizers.py, generate_proper_pad_mask: without every key in pad_mask_dict nothing is
     masked."""
     got = observe(images={"top": [50, 100], "wrist": [51, None]})
@@ -391,7 +390,7 @@ def test_images_are_refused_held_or_black():
             ValueError,
             "window has 2 rows, the policy takes 3: set `window`",
         ),
-        (lambda o: act.inputs(o, state=["arm"], images={"a": "rear"}), KeyError, "nothing attached is named 'rear'"),
+        (lambda o: act.inputs(o, state=["arm"], images={"a": "rear"}), KeyError, "there is no attached stream 'rear'"),
         (lambda o: peract.inputs(o, gripper=["arm"], step=5, episode_length=5), ValueError, "step is 5 of 5"),
         (lambda o: lerobot_diffusion.config({"arm": 3}, rate_hz=25, fps=10), ValueError, "multiple of fps"),
     ],
@@ -460,7 +459,7 @@ ALL = {
 
 
 def state_of(made: dict) -> np.ndarray:
-    """The newest row of the state, by whichever name."""
+    """The newest row of the state, under any of its names."""
     for key in ("observation.state", "state", "agent_pos", "proprio"):
         if key in made:
             found = made[key]["arm"] if isinstance(made[key], dict) else made[key]
@@ -470,7 +469,7 @@ def state_of(made: dict) -> np.ndarray:
 
 @pytest.mark.parametrize("name", ALL)
 def test_whatever_is_not_valid_is_refused_held_or_filled(name):
-    """Three rows: two for the policies that take two, and one to look back on."""
+    """Uses three rows: two for policies that take two, and one to look back on."""
     rows, images = [OLDER, NEWEST, [30, 31, 32, 33]], {"top": [1, 2, 3]}
     masked = observe(rows, invalid=[(2, "arm")], images=images)
     with pytest.raises(InvalidObservation, match="'arm' is not valid in row -1 of the window.*500 ms old"):
@@ -536,7 +535,7 @@ def test_keys_of_groot_may_share_columns():
 
 @pytest.mark.parametrize("copy", [False, True])
 def test_whatever_the_memory_of_the_message_is_like(copy):
-    """bfloat16, read-only, and not contiguous; what the policy gets is its own."""
+    """The memory is bfloat16, read-only, or not contiguous. The policy gets a copy."""
     wanted = act.inputs(observe(), state=["arm", "gripper"])["observation.state"]
     plain = observe()
     bits = (np.array([OLDER, NEWEST], np.float32).view(np.uint32) >> 16).astype(np.uint16)

@@ -1,4 +1,4 @@
-"""Threads, and processes that were forked, as the workers of a DataLoader are."""
+"""Threads, and forked processes such as the workers of a DataLoader."""
 
 import concurrent.futures
 import multiprocessing
@@ -21,7 +21,7 @@ FUSE = {"rate_hz": 100, "window": 4, "modalities": [{"input": "a", "dim": 32, "i
 
 
 def work(images) -> tuple:
-    """Enough to be shared among threads."""
+    """Does enough work to be shared among threads."""
     times = np.tile(TIMES, (len(VALUES), 1))
     resampled = rc.resample(times, VALUES, TIMES[::4], interpolation="linear").values
     fused = rc.fuse({"a": (TIMES, VALUES[0])}, FUSE).fused
@@ -36,7 +36,7 @@ def images(tmp_path_factory):
 
 
 def in_a_fork(task) -> bool:
-    """True if the task ends and says true; one that does not end within minutes never will."""
+    """True if the task returns True in a forked process. A task that takes minutes is taken to never end."""
     child = os.fork()
     if child == 0:
         status = 1

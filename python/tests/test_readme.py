@@ -16,7 +16,7 @@ def programs(page: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A recording as the pages have it, and the configuration of the demo beside it."""
+    """A folder with the recording that the pages use, and the configuration of the demo."""
     rng = np.random.default_rng(2)
     stamps = {"camera": np.arange(0, 2000, 33), "force": np.arange(0, 2000, 2), "proprio": np.arange(0, 2000, 4)}
     dims = {"camera": 128, "force": 6, "proprio": 15}
@@ -34,7 +34,7 @@ def test_the_packages_page(folder, capsys):
     exec(first, names := {})
     assert names["windows"].fused.shape[1:] == (16, 134) and len(names["windows"]) > 90
     assert "134" in capsys.readouterr().out
-    # Ten lines from the import to tensors, as they stand there.
+    # The program has ten lines from the import to tensors, as the page says.
     assert len([line for line in first.splitlines() if line and not line.startswith("print")]) <= 11
     exec(training.splitlines()[0], names)
     assert names["dataset"][[3, 1, 4]]["fused"].shape[:2] == (3, 16)

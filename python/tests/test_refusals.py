@@ -95,7 +95,7 @@ REFUSED = {
         ValueError,
         "config: resample: fill_value: `-inf` (allowed: a finite float32 or .nan)",
     ),
-    "a timer": (lambda: fuse(config={**FUSE, "trigger": {"timer": "x"}}), ValueError, "config: fuse: trigger: timer: not offered"),
+    "a timer": (lambda: fuse(config={**FUSE, "trigger": {"timer": "x"}}), ValueError, "config: fuse: trigger: timer: not available offline"),
     "attach of align": (
         lambda: rc.align({"a": (TIMES, VALUES)}, {**FUSE, "attach": [{"input": "x"}]}),
         ValueError,
@@ -109,7 +109,7 @@ REFUSED = {
     "unsorted": (
         lambda: rc.resample(TIMES[::-1], VALUES, TIMES),
         ValueError,
-        "`times_ns`: row 0: timestamp 1 is 30000000, after 40000000 (allowed: ascending",
+        "`times_ns`: row 0: timestamp 1 is 30000000, but the one before it is 40000000 (allowed: ascending",
     ),
     "out of range": (lambda: rc.resample(TIMES + 2**62, VALUES, TIMES), ValueError, "out of range (allowed: +-2^61)"),
     "integers": (lambda: rc.resample(TIMES, VALUES.astype(int), TIMES), TypeError, "`values` is int64 (allowed: float32, float64, "),
@@ -175,7 +175,7 @@ def test_a_file_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"robot\.yml: fuse: modalities\[0\]\.latency: unknown key `latency`"):
         fuse(config=path)
     path.write_text(path.read_text().replace("latency", "latency_ms"))
-    # `device:` of the file is that of nodes.
+    # The `device:` of a file is for nodes, and ignored here.
     assert len(fuse(config=path)) == len(fuse(config=str(path))) == 4
     with pytest.raises(ValueError, match=r"robot\.yml: configuration: the section `align:` is missing"):
         rc.align({"a": (TIMES, VALUES)}, path)
@@ -215,7 +215,7 @@ def test_times_that_are_no_nanoseconds_are_doubted(unit):
 
 @pytest.mark.parametrize("rate_hz", [6, 10, 30])
 def test_microseconds_of_slow_streams_are_doubted(rate_hz):
-    """Two streams of a robot, for a minute: none is as fast as both seem to be."""
+    """Two streams of a robot, for a minute: no robot has streams that are both as fast as these seem to be."""
     config = {**FUSE, "modalities": [MODALITY, MODALITY | {"input": "b"}]}
     times = [np.arange(60 * rate) * 1_000_000 // rate for rate in (rate_hz, 500)]
     streams = {name: (t, np.zeros((len(t), 2))) for name, t in zip("ab", times, strict=True)}
@@ -256,7 +256,7 @@ def test_a_recording_is_doubted_too(tmp_path):
 
 
 def test_what_is_all_right_is_not_doubted(recwarn):
-    """Rates from a second to 48 kHz, spans that overlap a little, and a map that came once, long ago."""
+    """Rates from 1 Hz to 48 kHz, spans that overlap a little, and a map that came once, long ago."""
     config = {
         "rate_hz": 10,
         "modalities": [{"input": name, "dim": 1, "interpolation": "previous"} for name in ("audio", "slow", "map")],
@@ -340,7 +340,7 @@ def test_what_can_not_be_used_is_counted():
     times[4] = 2**62
     fused = fuse(times=times, values=values)
     assert fused.dropped == {"a": {"nonfinite": 2, "stamp_out_of_range": 1}}
-    # They are left out: 0 and 20 ms are there.
+    # Dropped samples are left out; those at 0 and 20 ms remain.
     assert fused.valid[:, 0, 0].tolist() == [True, True, True]
 
 
@@ -349,7 +349,7 @@ def resident() -> int:
 
 
 def test_refusals_leak_nothing():
-    """Arrays large enough that one which is kept would show."""
+    """The arrays are so large that one leaked array would show."""
     times, values = np.arange(5000), np.ones((5000, 3), np.float32)
 
     def refused():
@@ -374,7 +374,7 @@ def test_refusals_leak_nothing():
 
 
 def test_what_is_handed_out_comes_back():
-    """Capsules that nobody took, arrays that were made of them, and results."""
+    """Memory is freed of capsules that nobody took, of arrays made from capsules, and of results."""
     values = np.ones((1 << 18, 1), np.float32)
     times = np.arange(len(values)) * 10_000_000
 

@@ -1,4 +1,4 @@
-"""Payloads of rings from a producer that is written here, byte by byte, and not by the library."""
+"""Payloads of rings from a producer that is written here, byte by byte, without the library."""
 
 import fcntl
 import gc
@@ -20,7 +20,7 @@ STRIDE = 4096
 
 
 class Producer:
-    """A ring of shared memory: `robocache.ring/1` as the control page and the socket have it."""
+    """A ring of shared memory in the format `robocache.ring/1`: its control page and its socket."""
 
     def __init__(self, slots: int = 4) -> None:
         self.name = f"robocache.test/{os.getpid()}/{secrets.token_hex(8)}"
@@ -165,7 +165,7 @@ def test_views_outlive_all_else():
 
 
 def test_a_fifth_consumer_gets_copies_and_no_views(producer):
-    """Nothing would hold the slot of a view, and nothing would tell that it was overwritten."""
+    """Views are refused: without a lease nothing would hold the slot, or tell that it was overwritten."""
     producer.peers += [socket.socket() for _ in range(4)]
     ticket = producer.publish(5)
     with pytest.raises(robocache.RingError, match=r"4 other consumers can hold its slots, and this one can't \(allowed: a copy\)"):

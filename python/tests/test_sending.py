@@ -1,4 +1,4 @@
-"""Senders: what reaches dora, and what is refused."""
+"""Sending: the messages that reach dora, and refusals."""
 
 import os
 import pathlib
@@ -126,7 +126,7 @@ def test_an_array_of_another_device_is_refused(node):
         ("text", TypeError, "array is <U4"),
         (pa.array([[1]]), TypeError, "array is list"),
         (None, TypeError, "array is object"),
-        ([[1], [2, 3]], ValueError, "array is a list that is none"),
+        ([[1], [2, 3]], ValueError, "array is a list that can't be made an array"),
         (np.ma.masked_array([1.0], [True]), TypeError, "array is masked, .*: pass array.filled"),
     ],
 )
@@ -150,7 +150,7 @@ def test_what_is_no_tensor_is_refused(node, array, error, named):
         ({"timestamps_ns": [1, 2], "valid": [1, 2]}, ValueError, r"valid is \[1, 2\], expected 0 or 1 for each of 2 samples"),
         ({"timestamps_ns": [1, 2], "valid": [1]}, ValueError, r"valid is \[1\], expected 0 or 1 for each of 2 samples"),
         ({"timestamp_ns": 1, "timestamp": 1}, ValueError, "'timestamp' can't be sent"),
-        ({"timestamp_ns": 1, "shape": [6]}, ValueError, "'shape' is that of the array"),
+        ({"timestamp_ns": 1, "shape": [6]}, ValueError, "'shape' is set from the array"),
         ({"timestamp_ns": 1, "frame_id": None}, TypeError, "frame_id is None.*leave out"),
         ({"timestamp_ns": 1, "valid": []}, ValueError, r"valid is \[\].*leave an empty one out"),
         ({"timestamp_ns": 1, "mixed": [1, "a"]}, ValueError, "expected a list of one type"),

@@ -1,4 +1,4 @@
-"""The stubs of the native part say what is there: names, arguments, defaults."""
+"""The stubs of the native part have its names, arguments and defaults."""
 
 import ast
 import inspect
@@ -8,14 +8,14 @@ import robocache
 from robocache import _native
 
 STUBS = ast.parse((pathlib.Path(robocache.__file__).parent / "_native.pyi").read_text())
-# What only type checkers see.
+# Types that only type checkers see.
 TYPES = {"Source"}
 # Python gives every class these.
 IGNORED = {"__module__", "__doc__", "__new__", "__repr__", "__dict__", "__weakref__", "__iter__", "__next__"}
 
 
 def arguments(function: ast.FunctionDef) -> list[tuple[str, bool, bool]]:
-    """Name, whether it may be left out, whether it is by keyword alone."""
+    """Name of each argument, True if it has a default, and True if it is keyword-only."""
     of = function.args
     optional = [False] * (len(of.args) - len(of.defaults)) + [True] * len(of.defaults)
     plain = [(each.arg, has, False) for each, has in zip(of.args, optional, strict=True) if each.arg not in ("self", "cls")]

@@ -1,4 +1,4 @@
-"""Tensors of messages, for whatever speaks DLPack."""
+"""Tensors of messages, for libraries that speak DLPack."""
 
 import ctypes
 import sys

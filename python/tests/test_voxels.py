@@ -58,7 +58,7 @@ def test_the_cells_are_the_same_in_every_layout(sent):
     assert np.argwhere(grid.dense()[0]).tolist() == CELLS
     if sent is not bits:
         assert [grid.channel("mean_z")[*cell] for cell in CELLS] == [5, 6, 7]
-    # origin 0, 1, 2; edges 0.5, 0.5, 1: the middle of cell 0, 0, 2 is at 0.25, 1.25, 4.5.
+    # With the origin 0, 1, 2 and edges 0.5, 0.5, 1 the middle of cell 0, 0, 2 is at 0.25, 1.25, 4.5.
     assert grid.centres_m()[0].tolist() == [0.25, 1.25, 4.5]
     assert grid.timestamp_ns == 9 * MS
     counters = dict(grid.counters)

@@ -1,4 +1,4 @@
-"""The wheel, where there is nothing but it and NumPy: `make python` builds it."""
+"""The wheel works with nothing but NumPy beside it: `make python` builds it."""
 
 import pathlib
 import subprocess

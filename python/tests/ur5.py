@@ -1,7 +1,7 @@
-"""Every posture of a UR5 for a pose, by its closed form: the oracle knows the file's lengths, and nothing of the solver.
+"""Every posture of a UR5 for a pose, in closed form: an oracle that has the lengths of the file, and does not use the solver.
 
-The axes of joints 2, 3 and 4 are parallel, so that a pose gives joint 1, then 5 and 6, and what is left is two links in a plane:
-Hawkins, Analytic Inverse Kinematics for the Universal Robots UR-5/UR-10 Arms, 2013. A pose has up to 8 postures.
+The axes of joints 2, 3 and 4 are parallel, so that a pose gives joint 1, then 5 and 6, and then two links in a plane remain. A pose
+has up to 8 postures. See Hawkins, Analytic Inverse Kinematics for the Universal Robots UR-5/UR-10 Arms, 2013.
 """
 
 import math
@@ -16,7 +16,7 @@ class Arm:
         at = {joint.get("name"): [float(number) for number in joint.find("origin").get("xyz").split()] for joint in joints}
         self.height = at["shoulder_pan_joint"][2]
         self.upper, self.fore = at["elbow_joint"][2], at["wrist_1_joint"][2]
-        # Of the wrist from the plane of the shoulder's axis.
+        # Distance of the wrist from the plane of the shoulder's axis.
         self.side = at["shoulder_lift_joint"][1] + at["elbow_joint"][1] + at["wrist_2_joint"][1]
         self.wrist, self.tool = at["wrist_3_joint"][2], at["wrist_3_link-tool0_fixed_joint"][1]
         self.at_zero = matrix(pose_at_zero)
@@ -49,7 +49,7 @@ class Arm:
 
 
 def matrix(pose: np.ndarray) -> np.ndarray:
-    """The rotation of a pose."""
+    """The rotation matrix of a pose."""
     x, y, z, w = pose[3:]
     return np.array(
         [

@@ -43,7 +43,7 @@ fn check_readings(graph: &Graph) -> Result<(), String> {
     match inputs.find(|&(external, _)| graph.selection(external).is_none()) {
         None => Ok(()),
         Some((_, (input, _))) => Err(format!(
-            "operations differ about where things stand in the messages of input `{input}` (needed: an input of its own for \
+            "operations read the messages of input `{input}` in different ways (needed: an input of its own for \
              each, which may have the same source)"
         )),
     }

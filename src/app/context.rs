@@ -181,7 +181,7 @@ impl<'a> BuildContext<'a> {
     /// The limit that they exceed.
     pub fn check_message_size(&self, output: &str, bytes: usize) -> Result<(), String> {
         if host_memory().is_some_and(|memory| bytes > memory) {
-            return Err("more than this machine has memory".to_owned());
+            return Err("more than the memory of this machine".to_owned());
         }
         match &self.surroundings.limit {
             Some(limit) => limit(&self.output_name(output), bytes),

@@ -233,7 +233,7 @@ impl Outbox<'_> {
                     route.fault_site,
                     "residence",
                     1,
-                    format_args!("{error}; it goes by the host"),
+                    format_args!("{error}; the payload goes by the host"),
                 ),
             }
         }

@@ -101,17 +101,17 @@ Usage:
 
 Options:
   --config FILE   the configuration
-  --check         checks the configuration and says what it comes to, without dora
-  -h, --help      says this
-  -V, --version   says which version it is
+  --check         checks the configuration and lists its operations, without dora
+  -h, --help      prints this text
+  -V, --version   prints the version
 
 Environment:
-  ROBOCACHE_CONFIG            the configuration, where --config is not given
-  ROBOCACHE_STATUS            the folder of status files, where the configuration
+  ROBOCACHE_CONFIG            the configuration, if --config is not given
+  ROBOCACHE_STATUS            the folder of status files, if the configuration
                               has no `status:`
   RUST_LOG                    filter of the log, which goes to standard error
                               (default: {FILTER})
-  DORA_ZENOH_CONFIG_OVERLAY,  settings of dora's transport; where there is neither,
+  DORA_ZENOH_CONFIG_OVERLAY,  settings of dora's transport; if neither is set,
   ZENOH_CONFIG                the node gives bursts more room than dora does
 
 Exit codes:

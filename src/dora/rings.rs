@@ -109,7 +109,7 @@ impl OutputRing {
                 self.by_host.add(1);
                 if self.by_host.is_due(now, WARN_EVERY) {
                     let (output, counts) = (&self.output, self.by_host.counts(now));
-                    tracing::warn!("output `{output}`: {error}; it goes by the host ({counts})");
+                    tracing::warn!("output `{output}`: {error}; the payload goes by the host ({counts})");
                 }
                 return match is_made {
                     true => SendOutcome::Staged,

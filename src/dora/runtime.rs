@@ -175,7 +175,7 @@ fn work(
                 break;
             }
             Some(Item::NotesLost(count)) => {
-                tracing::error!("{count} lines for the log or live parameters came while there was no time for them");
+                tracing::error!("{count} log lines or live parameters were dropped: more than 1024 waited");
             }
         }
         graph.wake(now, false, sender)?;

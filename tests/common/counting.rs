@@ -16,7 +16,7 @@ static OF_ALL: AtomicU64 = AtomicU64::new(0);
 
 fn count() {
     OF_ALL.fetch_add(1, Relaxed);
-    // Gone while its thread ends, when nobody counts any more.
+    // The counter is gone while its thread ends, when nobody counts any more.
     let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
 }
 
@@ -37,12 +37,12 @@ pub fn allocations_of_all() -> u64 {
     OF_ALL.load(Relaxed)
 }
 
-/// The bytes that this thread has allocated more than it has freed.
+/// Bytes that this thread has allocated, less those that it has freed.
 pub fn held() -> isize {
     HELD.with(Cell::get)
 }
 
-/// The most that they ever were since they were last [reset](reset_most_held).
+/// Peak of `held()` since the last [reset](reset_most_held).
 pub fn most_held() -> isize {
     MOST_HELD.with(Cell::get)
 }
@@ -68,7 +68,7 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn realloc(&self, at: *mut u8, block: Block, size: usize) -> *mut u8 {
         count();
-        // Both are there while one is copied to the other.
+        // The old and the new block exist side by side while the bytes are copied.
         hold(size as isize);
         hold(-(block.size() as isize));
         // SAFETY: as the caller promised.

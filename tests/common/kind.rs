@@ -2,7 +2,7 @@
 
 use robocache::device::gpu::{Kind, device_count};
 
-/// The first kind that has a device here. The emulator is one or the other by the library that is found.
+/// Returns the first kind that has a device here. The emulator stands for the kind whose library is loaded.
 pub fn kind() -> Kind {
     let mut kinds = Kind::ALL.into_iter();
     kinds.find(|&kind| device_count(kind).is_ok()).unwrap_or(Kind::Cuda)

@@ -1,7 +1,6 @@
-//! Helpers of the tests: a graph of operations that is fed by hand, and the messages that it publishes; folders that go
-//! with their test.
+//! Helpers of the tests: a graph of operations that is fed by hand, the messages that it publishes, and temporary folders.
 
-// Each test takes a part of it.
+// Each test uses some of the helpers.
 #![allow(dead_code)]
 
 pub mod kind;
@@ -17,12 +16,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 pub const MS: i64 = 1_000_000;
 
-/// A graph of all of robocache's plugins that the configuration lists; every output is published.
+/// Builds the graph of a configuration from all of robocache's plugins. Every output is published.
 pub fn graph(config: &str) -> Result<Graph, AppError> {
     graph_of(config, |_| true)
 }
 
-/// A graph whose outputs are published as `is_published` says.
+/// Builds a graph whose outputs are published if `is_published` says so.
 pub fn graph_of(config: &str, is_published: impl Fn(&str) -> bool) -> Result<Graph, AppError> {
     let config = Config::parse(Path::new("robot.yml"), config)?;
     App::new()
@@ -31,12 +30,12 @@ pub fn graph_of(config: &str, is_published: impl Fn(&str) -> bool) -> Result<Gra
         .build(is_published)
 }
 
-/// The place of an input of the dataflow.
+/// Returns the index of an input of the dataflow.
 pub fn input(graph: &Graph, name: &str) -> usize {
     graph.external_inputs().position(|(input, _)| input == name).unwrap()
 }
 
-/// Number of faults at a place, such as "fuse: input `a`".
+/// Returns the number of faults at a place, such as "fuse: input `a`".
 pub fn faults(graph: &Graph, place: &str) -> u64 {
     graph.faults().find(|(name, _)| *name == place).unwrap().1
 }
@@ -85,13 +84,13 @@ impl Sent {
         }
     }
 
-    /// The newest target, ms.
+    /// Stamp of the message, ms; for an observation the newest target.
     pub fn ms(&self) -> f64 {
         self.header.timestamp_ns.get().unwrap() as f64 / MS as f64
     }
 }
 
-/// Keeps what is published.
+/// Sink that keeps the values and headers of published messages.
 #[derive(Default)]
 pub struct Recorder {
     pub sent: Vec<Sent>,
@@ -123,7 +122,7 @@ impl Sink for Recorder {
     }
 }
 
-/// Keeps what is published as it is, of any form.
+/// Sink that keeps published messages whole, of any form.
 #[derive(Default)]
 pub struct Keeper(pub Vec<(String, Message)>);
 
@@ -148,7 +147,7 @@ impl Sink for Keeper {
     }
 }
 
-/// Writes what is published over what was published before, and counts it.
+/// Sink that counts published messages, and writes each over the one before.
 #[derive(Default)]
 pub struct Overwrite {
     pub sent: u64,
@@ -168,8 +167,7 @@ impl Sink for Overwrite {
     }
 }
 
-/// Values that `of` makes of each message of a reader, given the place of its stream, and the reader's problems with
-/// the rest.
+/// Reads all messages. Returns what `of` makes of each, given the index of its stream, and the reader's errors.
 pub fn read_all<T, E: ToString>(
     mut next: impl FnMut(&mut Message) -> Result<Option<usize>, E>,
     mut of: impl FnMut(usize, &Message) -> T,
@@ -184,7 +182,7 @@ pub fn read_all<T, E: ToString>(
     }
 }
 
-/// A folder of its own that goes when the test ends.
+/// A temporary folder, removed when the value is dropped.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -192,7 +190,7 @@ impl Folder {
         Self::below(&std::env::temp_dir())
     }
 
-    /// One that no disk slows down, for thousands of files.
+    /// Creates a folder in memory, for tests with thousands of files.
     pub fn in_memory() -> Self {
         Self::below(Path::new("/dev/shm"))
     }
@@ -205,7 +203,7 @@ impl Folder {
         Self(path)
     }
 
-    /// The file of a stream of a recording.
+    /// Path of the file of a recorded stream.
     pub fn file(&self, stream: &str) -> PathBuf {
         self.0.join(format!("{stream}.arrow"))
     }
@@ -217,7 +215,7 @@ impl Drop for Folder {
     }
 }
 
-/// A process that runs this test of this binary alone, and says all that it prints.
+/// Command that runs one test of this binary in a process of its own, and shows all that it prints.
 pub fn process_of(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]);

@@ -1,6 +1,6 @@
 //! Random numbers (SplitMix64, Steele, Lea and Flood 2014) that are the same on every machine.
 
-// Each test takes a part of it.
+// Each test uses some of the methods.
 #![allow(dead_code)]
 
 pub struct Random(pub u64);

@@ -1,7 +1,6 @@
-//! The cases of resampling, whatever the backend: timelines that can be checked by hand, then an oracle that is
-//! obviously right.
+//! Cases of resampling for every backend: timelines that can be checked by hand, and a simple oracle.
 
-// Each test takes a part of it.
+// Each test uses some of the helpers.
 #![allow(clippy::unwrap_used, dead_code)]
 
 use bytemuck::Pod;
@@ -100,7 +99,7 @@ pub fn message<T: Kind>(rows: &[Row], dim: usize) -> Message {
     message
 }
 
-/// Values and validity over all rows.
+/// Resamples the rows. Returns the values and the validity of all targets, and the counters.
 fn resample<T: Kind>(
     place: Place,
     config: &ResampleConfig,
@@ -129,7 +128,7 @@ fn resample<T: Kind>(
     )
 }
 
-/// The answer to a batch, every byte of which was something else before.
+/// Resamples a batch into memory that was filled with other bytes before.
 pub fn run(resampler: &mut Resampler, batch: &Trajectories<'_>) -> (Message, ResampleCounters, Device) {
     let (mut answer, mut layout) = (Message::default(), Layout::default());
     batch.layout_into(&mut layout);
@@ -210,7 +209,7 @@ pub fn a_sample_with_a_nan_or_an_infinity_is_as_if_it_were_not_there(place: Plac
     assert_eq!(values, [1.0, 10.0, 1.5, 15.0, 3.0, 30.0]);
     assert_eq!(valid, [1, 1, 1]);
     assert_eq!(counters.dropped_nonfinite, 2);
-    // The later one of two is dropped: the earlier one is what there is.
+    // The later of two samples with the same time is dropped, so that the earlier one counts.
     let rows = [row(&[5, 5], &[2.0, nan], &[5]), row(&[5], &[nan], &[5])];
     let (values, valid, counters) = resample::<f64>(place, &config(Previous), &rows, 1);
     assert_eq!((values, valid), (vec![2.0, -1.0], vec![1, 0]));
@@ -232,7 +231,7 @@ pub fn rows_may_be_of_any_length_and_empty(place: Place) {
     assert_eq!(counters, ResampleCounters::default());
 }
 
-/// A line from the largest number to its negative: what is not a sample can't be held, unless float32 is wide enough.
+/// Interpolates from `end` to `-end`. The value in the middle `holds` if their difference does not overflow.
 fn a_line_of_ends<T: Kind>(place: Place, end: f64, holds: bool) {
     let rows = [row(&[0, 100], &[end, 1.0, -end, 3.0], &[0, 50, 100])];
     let (values, valid, counters) = resample::<T>(place, &config(Linear), &rows, 2);
@@ -254,7 +253,7 @@ pub fn a_result_that_the_type_cannot_hold_is_filled_and_not_valid(place: Place) 
     a_line_of_ends::<f32>(place, 1e38, true);
 }
 
-/// The rows in the middle make no sense; the others are answered as if those were not there.
+/// Rows 1, 2 and 4 are malformed. The others are answered as if they were alone.
 pub fn a_row_that_makes_no_sense_is_answered_as_not_valid(place: Place) {
     let good = || row(&[0, 100], &[0.0, 10.0, 1.0, 20.0], &[25, 100]);
     let rows = [
@@ -271,7 +270,7 @@ pub fn a_row_that_makes_no_sense_is_answered_as_not_valid(place: Place) {
     assert_eq!(
         said,
         [
-            "row 1: timestamp 2 is 6, after 7 (allowed: ascending timestamps, ties too)",
+            "row 1: timestamp 2 is 6, but the one before it is 7 (allowed: ascending timestamps, ties too)",
             "row 2: 3 values for 2 timestamps (allowed: 2 times `dim` 2)",
             "row 4: 4 values for 1 timestamps (allowed: 1 times `dim` 2)",
         ]
@@ -291,14 +290,14 @@ pub fn times_at_the_ends_of_int64_do_not_overflow(place: Place) {
     assert_eq!((values, valid), (vec![0.0, 0.0, 1.0], vec![1, 1, 1]));
     let (values, valid, _) = resample::<f64>(place, &config(Linear), &rows, 1);
     assert_eq!((values[1], valid), (0.5, vec![0, 1, 0]));
-    // Further from 1970 differences of times would overflow.
+    // Further from 1970, differences of times would overflow.
     for times in [[-END - 1, 0], [0, END + 1], [i64::MIN, i64::MAX]] {
         let (_, valid, counters) = resample::<f64>(place, &config(Linear), &[row(&times, &[0.0, 1.0], &targets)], 1);
         assert_eq!((valid, counters.invalid), (vec![0; 3], 3), "{times:?}");
     }
 }
 
-/// The value of a plain mode at a target, by looking at every sample. tests/modes.rs has the others.
+/// Finds the value of a plain mode at a target by looking at every sample. tests/modes.rs covers the other modes.
 fn oracle<T: Kind>(row: &Row, dim: usize, config: &ResampleConfig, target: i64) -> Option<Vec<T>> {
     let samples: Vec<(i64, Vec<T>)> = row
         .times
@@ -381,7 +380,7 @@ fn rows(dim: usize) -> impl Strategy<Value = Vec<Row>> {
         1 => Just(f32::MIN.into()),
         1 => Just(f64::MIN),
     ];
-    // Half of the rows are all finite and without ties: the fast path.
+    // Half of the rows are finite and without ties, for the fast path.
     let sample = (
         prop_oneof![1 => Just(0i64), 6 => 1..3 * MS],
         prop::collection::vec(value, dim),
@@ -421,7 +420,7 @@ fn rows(dim: usize) -> impl Strategy<Value = Vec<Row>> {
     prop::collection::vec(row, 0..6)
 }
 
-/// Random batches of every type.
+/// Compares random batches of every type with the oracle.
 pub fn every_type_agrees_with_a_linear_scan(place: Place, cases: u32) {
     let settings = (
         prop::sample::select(vec![Previous, Nearest, Linear]),
@@ -436,7 +435,7 @@ pub fn every_type_agrees_with_a_linear_scan(place: Place, cases: u32) {
     };
     let checked = TestRunner::new(config).run(&(batch, settings), |((dim, rows), settings)| {
         let (interpolation, max_gap_ms, max_age_ms, extrapolate_ms) = settings;
-        // Whole nanoseconds, so that the oracle compares the same number.
+        // Rounds to whole nanoseconds, so that the oracle compares the same number.
         let whole = |ms: Option<f64>| ms.map(|ms| (ms * 1e6).round() / 1e6);
         let used = |key, ms| whole(ms).filter(|_| interpolation.limits().contains(&key));
         let config = ResampleConfig {
@@ -456,7 +455,7 @@ pub fn every_type_agrees_with_a_linear_scan(place: Place, cases: u32) {
     checked.unwrap();
 }
 
-/// A test for each case.
+/// Defines a test for each case.
 macro_rules! resample_cases {
     ($place:expr, $random:expr) => {
         resample_cases!($place;

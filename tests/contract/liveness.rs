@@ -1,10 +1,12 @@
-//! Nothing silences the node and nothing floods it: the two bounds of the page, from what was sent to the engine and what
-//! came out of it.
+//! Checks that nothing silences the node and nothing floods it: the two bounds of docs/semantics.md, judged by what the engine
+//! got and what it sent.
 //!
-//! Reading: silence is told at the samples of each stream that is waited for, from the last observation on, or from when
-//! its own clock jumped; with ticks at a tick that makes none, with requests while one without a time waits, and both from
-//! when the due time last went on by a period. Of pauses, the gaps between stamps count by themselves, as nothing is told
-//! within one; those of catching up need G, which the naive version says, as it does the due time.
+//! Reading: silence is judged at the samples of each stream that is waited for. It counts from the last observation, or from a
+//! clock jump of that stream. With ticks it is judged at a tick without an observation, with requests while one without a time
+//! waits. With both it also counts from when the due time last went on by a period.
+//!
+//! A gap between the stamps of a stream needs no rule, as silence is not judged within it. Catching up after a pause needs G,
+//! which the oracle gives, as it gives the due time.
 
 use crate::oracle::{Observation, PushOutcome, nanos};
 use crate::scenario::{Event, Modality, Scenario, Trigger};
@@ -18,26 +20,27 @@ struct StreamProgress {
     wait: bool,
     jump: i128,
     reset: i128,
-    /// Since the last observation: its samples, and how far they went on.
+    /// Number of samples since the last observation that count.
     samples: u32,
+    /// Time by which these samples advanced, ns.
     advance: i128,
-    /// Steps of G at each sample of others since its last one.
+    /// Steps of G by samples of other streams since the last sample of this one.
     steps: Vec<i128>,
     catches_up_to: i128,
 }
 
 impl StreamProgress {
-    fn anew(&mut self) {
+    fn reset_counts(&mut self) {
         (self.samples, self.advance, self.catches_up_to) = (0, 0, i128::MIN);
         self.steps.clear();
     }
 
-    /// Takes a sample, with which it may have jumped; G was `clock` before it.
+    /// Takes a sample, which may have been a jump. G was at `clock` before it.
     fn push(&mut self, time: i128, jumped: bool, clock: Option<i128>) {
         let steps = std::mem::take(&mut self.steps);
         let pause = steps.iter().sum::<i128>() - steps.iter().max().unwrap_or(&0);
         if jumped {
-            self.anew();
+            self.reset_counts();
             self.newest = None;
         } else if pause > 0 {
             let caught_up = self.newest.unwrap_or(time) + pause.min(self.jump);
@@ -59,11 +62,11 @@ pub struct Liveness {
     period: i128,
     step: i128,
     max_wait: Option<i128>,
-    /// Upper bound on the targets that are settled at once, beside those that jumps and waits make due.
+    /// Bound on the time, ns, over which one sample settles targets, beside those that jumps and waits make due.
     settles: i128,
-    /// The longest `max_wait_ms` since the last observation: what a sample has not been judged by does not count.
+    /// The longest `max_wait_ms` in force since the last observation.
     longest_wait: i128,
-    /// With ticks and requests: what was due when samples were last counted anew, since a clock jumped.
+    /// Time that was due when samples were last counted anew, with ticks and requests; `None` after a clock jump.
     was_due: Option<i128>,
     streams: Vec<StreamProgress>,
 }
@@ -97,8 +100,8 @@ impl Liveness {
         }
     }
 
-    /// Takes an event (a sample only if the engine took it), G before and after it, what is due then, what was sent, and
-    /// whether a request without a time waits.
+    /// Checks the bounds after an event. If the engine took a sample, `came` is its outcome. The `clock` is G before and after the
+    /// event, and `due` is the time that is due then. A request without a time waits if `is_asked`.
     pub fn event(
         &mut self,
         event: &Event,
@@ -133,7 +136,7 @@ impl Liveness {
                 let had_none = self.max_wait.is_none();
                 self.max_wait = ms.map(nanos);
                 if had_none || ms.is_none() {
-                    self.streams.iter_mut().for_each(StreamProgress::anew);
+                    self.streams.iter_mut().for_each(StreamProgress::reset_counts);
                 }
             }
             _ => {}
@@ -172,7 +175,7 @@ impl Liveness {
             return Ok(());
         };
         let stream = &self.streams[i];
-        // Where targets begin, a second may be caught up with, a period, or what a first sample is late by.
+        // Where targets begin, they may catch up with a second, a period, or the lateness of a first sample.
         let caught_up = SECOND.max(self.period).max(stream.reset);
         let most = stream.jump.max(caught_up) + wait + self.settles;
         if sent.len() as i128 > most / self.step + 1 {
@@ -185,19 +188,20 @@ impl Liveness {
     }
 }
 
-/// Observations that a trigger asks for come once `max_wait_ms` has passed, by the stamps alone.
+/// Checks that the observations that a trigger asks for come once `max_wait_ms` has passed, by the stamps alone.
 pub struct TriggerBound {
     trigger: Trigger,
     max_wait: Option<i128>,
     streams: Vec<StreamProgress>,
-    /// Since the last clock jump: the first time from which a leader's samples are targets for sure, and these samples.
-    certain: Option<i128>,
-    led: Vec<i128>,
-    /// Requests that wait, by their numbers.
+    /// The time since the last clock jump from which samples of the leader are certainly targets.
+    certain_from: Option<i128>,
+    /// Times of the leader's samples since the last clock jump that are not due yet.
+    leader_times: Vec<i128>,
+    /// Requests that wait, each with its number and the time that it asks for.
     waiting: Vec<(u64, Option<i128>)>,
     has_begun: bool,
-    /// Position of the newest closed stream.
-    was_at: Option<i128>,
+    /// Greatest G from which closing a stream took G back.
+    clock_before_close: Option<i128>,
     sent: Option<i128>,
 }
 
@@ -208,11 +212,11 @@ impl TriggerBound {
             trigger: scenario.trigger,
             max_wait,
             streams,
-            certain: None,
-            led: Vec::new(),
+            certain_from: None,
+            leader_times: Vec::new(),
             waiting: Vec::new(),
             has_begun: false,
-            was_at: None,
+            clock_before_close: None,
             sent: None,
         }
     }
@@ -222,8 +226,8 @@ impl TriggerBound {
         self.waiting.first().is_some_and(|(_, time)| time.is_none())
     }
 
-    /// Takes an event: what became of a sample or a request, G before and after it, whether G moved, what was sent after it,
-    /// and the requests refused.
+    /// Checks the bound after an event, which comes with the outcomes of a sample and of a request. The `clock` is G before and
+    /// after the event, and `moved` is true if G moved to another stream.
     pub fn event(
         &mut self,
         (event, came, asked): (&Event, Option<PushOutcome>, Option<u64>),
@@ -241,11 +245,11 @@ impl TriggerBound {
                     stream.newest = stream.newest.filter(|_| !jumped).max(Some(time));
                     self.streams[i].open = true;
                     if jumped {
-                        (self.has_begun, self.certain, self.was_at) = (false, None, None);
-                        self.led.clear();
+                        (self.has_begun, self.certain_from, self.clock_before_close) = (false, None, None);
+                        self.leader_times.clear();
                     }
                     if matches!(self.trigger, Trigger::Stream { leader, .. } if leader == i) {
-                        self.led.push(time);
+                        self.leader_times.push(time);
                     }
                 }
             }
@@ -254,16 +258,16 @@ impl TriggerBound {
             Event::MaxWait(ms) => self.max_wait = ms.map(nanos),
             Event::Latency(i, ms) => {
                 self.streams[i].latency = nanos(ms);
-                (self.has_begun, self.certain) = (false, None);
-                self.led.clear();
+                (self.has_begun, self.certain_from) = (false, None);
+                self.leader_times.clear();
             }
             Event::Tick => {}
         }
         if moved {
-            (self.has_begun, self.certain, self.was_at) = (false, None, None);
+            (self.has_begun, self.certain_from, self.clock_before_close) = (false, None, None);
         }
         for observation in sent {
-            // One that asks for its time may be answered before the start.
+            // A request for a time may be answered before the start.
             let is_timed = self
                 .waiting
                 .iter()
@@ -278,7 +282,7 @@ impl TriggerBound {
         }
         // The stream that was ahead is closed: targets may begin anew where the others are, as after a jump.
         if newest < before {
-            self.was_at = self.was_at.max(before);
+            self.clock_before_close = self.clock_before_close.max(before);
         }
         let (Some(wait), Some(newest)) = (self.max_wait, newest) else {
             return Ok(());
@@ -291,23 +295,23 @@ impl TriggerBound {
                 min_interval_ms: 0.0,
                 ..
             } => {
-                // The start is at most a wait after the oldest sample held, which is one of the leader's or older.
-                if let Some(first) = self.streams[leader].newest.filter(|_| !self.led.is_empty()) {
-                    self.certain.get_or_insert(first + wait);
+                // The start is at most `max_wait_ms` after the oldest sample held, which is the leader's first one or older.
+                if let Some(first) = self.streams[leader].newest.filter(|_| !self.leader_times.is_empty()) {
+                    self.certain_from.get_or_insert(first + wait);
                 }
-                let is_due = |t: &&i128| **t <= due && (self.has_begun || Some(**t) >= self.certain);
-                let missed = self.led.iter().filter(is_due).max();
-                if self.certain.is_some() && missed.is_some_and(|missed| self.sent < Some(*missed)) {
+                let is_due = |t: &&i128| **t <= due && (self.has_begun || Some(**t) >= self.certain_from);
+                let missed = self.leader_times.iter().filter(is_due).max();
+                if self.certain_from.is_some() && missed.is_some_and(|missed| self.sent < Some(*missed)) {
                     return Err(format!(
                         "silent: {missed:?} is due at {due}, and {:?} was sent last",
                         self.sent
                     ));
                 }
-                self.led.retain(|t| *t > due);
+                self.leader_times.retain(|t| *t > due);
             }
             Trigger::Request => match self.waiting.first() {
                 Some((_, Some(time))) if *time <= due => return Err(format!("a request for {time} waits at {due}")),
-                Some((_, None)) if self.has_begun && Some(newest) >= self.was_at => {
+                Some((_, None)) if self.has_begun && Some(newest) >= self.clock_before_close => {
                     return Err(format!("a request for the newest waits at {due}"));
                 }
                 _ => {}

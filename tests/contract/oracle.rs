@@ -1,5 +1,5 @@
-//! The meaning of `fuse`, written down a second time: slow, short, and without an idea shared with the engine. Every
-//! sample that ever came is kept in the order in which it came, and everything is found by looking at all of them.
+//! The meaning of `fuse`, written down a second time: slow, short, and without an idea shared with the engine. Every sample is
+//! kept in order of arrival, and everything is found by looking at all samples.
 //!
 //! "Reading:" marks the places where the design leaves a choice.
 
@@ -10,9 +10,9 @@ const SECOND: i128 = 1_000_000_000;
 struct Sample {
     stamp: i128,
     values: Vec<f32>,
-    /// True if it came before the last jump of its stream.
+    /// True if the sample came before the last jump of its stream.
     cleared: bool,
-    /// No observation to come can need it. Seen from outside only where time goes back.
+    /// True if no later observation can need the sample. This can be seen from outside only if time goes back.
     forgotten: bool,
 }
 
@@ -20,23 +20,24 @@ struct StreamHistory {
     config: Modality,
     latency: i128,
     reorder: i128,
-    /// 0: nothing is known.
+    /// Least distance of two samples, ns; 0 if it is not known.
     min_period: i128,
     /// The stamp of the newest sample that `min_period_ms` settled.
     settled: Option<i128>,
     reset: i128,
     open: bool,
-    came: Vec<Sample>,
-    /// Aside, until a sample after which it is no further ahead of G.
+    arrivals: Vec<Sample>,
+    /// Lead over G up to which the stream would lead again; `None` if it is not aside.
     aside: Option<i128>,
-    /// The stamp of its newest sample when it led last.
+    /// Stamp of the newest sample when the stream last led.
     led_until: Option<i128>,
-    /// Samples since the last observation that count, and how far they went on.
+    /// Number of samples since the last observation that count.
     samples: u32,
+    /// Time by which these samples advanced, ns.
     advance: i128,
-    /// Steps of G at each sample of another stream since its last one.
+    /// Steps of G by samples of other streams since the last sample of this one.
     steps: Vec<i128>,
-    /// The stamp up to which it only catches up.
+    /// Stamp up to which samples only catch up, and do not count.
     catches_up_to: Option<i128>,
 }
 
@@ -45,9 +46,9 @@ impl StreamHistory {
         sample.stamp - self.latency
     }
 
-    /// Times of the samples since the last jump, in the order in which they came.
+    /// Times of the samples since the last jump, in order of arrival.
     fn times(&self) -> impl Iterator<Item = i128> + '_ {
-        self.came.iter().filter(|s| !s.cleared).map(|s| self.time(s))
+        self.arrivals.iter().filter(|s| !s.cleared).map(|s| self.time(s))
     }
 
     fn newest(&self) -> Option<i128> {
@@ -55,14 +56,14 @@ impl StreamHistory {
     }
 
     fn held(&self) -> impl Iterator<Item = &Sample> + '_ {
-        self.came.iter().filter(|s| !s.cleared && !s.forgotten)
+        self.arrivals.iter().filter(|s| !s.cleared && !s.forgotten)
     }
 
     fn first(&self) -> Option<i128> {
         self.held().map(|s| self.time(s)).min()
     }
 
-    /// The newest time that every channel of the stream is past.
+    /// The watermark: the newest time that all groups of the stream are past.
     fn past(&self) -> Option<i128> {
         let newest = self.newest()?;
         let mut past = Some(i128::MAX);
@@ -72,7 +73,7 @@ impl StreamHistory {
                     Some(settled) => Some((newest - self.reorder).max(settled + (self.min_period - 1).max(0))),
                     None => Some(newest - self.reorder),
                 },
-                // Reading: a sample that is forgotten, of a stream that was closed meanwhile, says nothing of what comes.
+                // Reading: a forgotten sample, of a stream that was closed meanwhile, tells nothing about later ones.
                 Mode::Nearest | Mode::Linear => {
                     let settled = self.settled(newest);
                     self.held().map(|s| self.time(s)).filter(|&t| Some(t) <= settled).max()
@@ -83,7 +84,7 @@ impl StreamHistory {
         past
     }
 
-    /// The newest settled sample.
+    /// Time of the newest settled sample, where the stream's newest sample is at `newest`.
     fn settled(&self, newest: i128) -> Option<i128> {
         let in_order = self
             .held()
@@ -93,8 +94,8 @@ impl StreamHistory {
         in_order.max(self.settled.map(|stamp| stamp - self.latency))
     }
 
-    /// Reading: with `min_period_ms`, a sample that follows a settled one so closely that no other fits between is settled
-    /// from then on; a settled one must be held when it is first seen to be.
+    /// Settles samples by `min_period_ms`. Reading: a sample that follows a settled one so closely that no other fits between is
+    /// settled from then on. It must be held at that moment.
     fn settle(&mut self) {
         let newest = self.newest().filter(|_| self.min_period > 0);
         let Some(mut settled) = newest.and_then(|newest| self.settled(newest)) else {
@@ -117,13 +118,13 @@ impl StreamHistory {
         nanos(self.config.jump_ms.unwrap_or(10_000.0))
     }
 
-    /// Furthest that the stream can be past its newest sample.
+    /// The most by which the watermark can be past the stream's newest sample.
     fn ahead(&self) -> i128 {
         let looks_ahead = self.config.groups.iter().any(|group| group.mode != Mode::Previous);
         if looks_ahead { 0 } else { (self.min_period - 1).max(0) }
     }
 
-    /// Newest sample at or before `t`; of several with the same time the one that came last.
+    /// Newest sample at or before `t`; of several with the same time, the last to arrive.
     fn left(&self, t: i128) -> Option<&Sample> {
         let mut best: Option<&Sample> = None;
         for sample in self.held().filter(|s| self.time(s) <= t) {
@@ -134,7 +135,7 @@ impl StreamHistory {
         best
     }
 
-    /// Oldest sample after `t`; of several with the same time the one that came last.
+    /// Oldest sample after `t`; of several with the same time, the last to arrive.
     fn right(&self, t: i128) -> Option<&Sample> {
         let mut best: Option<&Sample> = None;
         for sample in self.held().filter(|s| self.time(s) > t) {
@@ -146,7 +147,7 @@ impl StreamHistory {
     }
 }
 
-/// Result of one sample.
+/// Outcome of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PushOutcome {
     pub late: bool,
@@ -164,22 +165,22 @@ pub enum Refused {
     Closed,
 }
 
-/// One observation, its numbers as bits.
+/// An observation, its values as bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
     pub time: i128,
     pub epoch: u64,
     pub late_samples: u64,
-    /// The number of the request that it answers.
+    /// The number of the request that the observation answers.
     pub request: Option<u64>,
-    /// Excess of the newest sample over the target when it falls due, in order of time. None if samples may be late:
-    /// then it is a matter of definition.
+    /// Time of the newest sample past the target when the target falls due, if samples come in order of time. It is `None` if
+    /// samples may be late, as the value is a matter of definition then.
     pub wait: Option<i128>,
     pub timestamps: Vec<i128>,
     pub valid: Vec<u8>,
     pub age: Vec<i128>,
     pub values: Vec<u32>,
-    /// For each row and attached stream, the number of its message and how old it is.
+    /// Number and age of the message of each row and attached stream.
     pub attached: Vec<Option<(u32, i128)>>,
 }
 
@@ -193,9 +194,9 @@ pub struct Oracle {
     fill: f32,
     streams: Vec<StreamHistory>,
     /// The requests that wait, each with its number and the time that it asks for.
-    asks: Vec<(u64, Option<i128>)>,
+    pending_requests: Vec<(u64, Option<i128>)>,
     asked: u64,
-    /// Requests that waited and were refused, since that was asked.
+    /// Requests that were refused after they had waited, since this list was last taken.
     pub refused: Vec<(u64, Refused)>,
     ticked: bool,
     epoch: u64,
@@ -203,15 +204,15 @@ pub struct Oracle {
     /// The newest target sent, until time goes back.
     sent: Option<i128>,
     /// G, while no stream that leads has a sample.
-    stays_at: Option<i128>,
-    /// With ticks and requests: what was due when samples were last counted anew.
+    last_clock: Option<i128>,
+    /// Time that was due when samples were last counted anew, with ticks and requests.
     was_due: Option<i128>,
-    /// The next target, if those before it were skipped.
+    /// The next target, if targets before it were skipped.
     skipped_to: Option<i128>,
-    /// True if the target after `sent` follows by the grid alone; else the rule of the first target gives its place.
+    /// True if the next target follows from `sent` by the grid alone, false if by the rule of the first target.
     runs: bool,
     /// True from a clock jump to the next target: time may have gone back.
-    is_anew: bool,
+    is_restarting: bool,
 }
 
 pub fn nanos(ms: f64) -> i128 {
@@ -236,7 +237,7 @@ impl Oracle {
             settled: None,
             reset: nanos(m.reset_ms.unwrap_or(m.reorder_ms.max(1000.0))),
             open: true,
-            came: Vec::new(),
+            arrivals: Vec::new(),
             aside: None,
             led_until: None,
             samples: 0,
@@ -251,7 +252,7 @@ impl Oracle {
             emit_every: scenario.emit_every as i128,
             max_wait: scenario.max_wait_ms.map(nanos),
             trigger: scenario.trigger,
-            asks: Vec::new(),
+            pending_requests: Vec::new(),
             asked: 0,
             refused: Vec::new(),
             ticked: false,
@@ -260,11 +261,11 @@ impl Oracle {
             epoch: 0,
             late_samples: 0,
             sent: None,
-            stays_at: None,
+            last_clock: None,
             was_due: None,
             skipped_to: None,
             runs: false,
-            is_anew: false,
+            is_restarting: false,
         }
     }
 
@@ -274,10 +275,10 @@ impl Oracle {
 
     pub fn close(&mut self, i: usize) {
         self.streams[i].open = false;
-        self.stays_at = self.clock();
+        self.last_clock = self.clock();
     }
 
-    /// Reading: a stream that comes back goes on with what it had; if its clock is another one now, that is a jump.
+    /// Opens a stream. Reading: it keeps the samples that it had. If its clock has changed meanwhile, that is a jump.
     pub fn open(&mut self, i: usize) {
         let before = self.clock();
         if !std::mem::replace(&mut self.streams[i].open, true) {
@@ -300,7 +301,7 @@ impl Oracle {
                 .filter_map(StreamHistory::newest)
                 .max();
             self.leads_too_far(i, others, None);
-            // Reading: as a sample of that time would be.
+            // Reading: the time up to which the stream led is judged like a sample of that time.
             let limit = self.streams[i].jump_limit();
             let stream = &mut self.streams[i];
             let is_near = |led: &i128| others.is_none_or(|others| led - stream.latency - others <= limit);
@@ -309,19 +310,19 @@ impl Oracle {
                 self.move_to(i);
             }
         }
-        self.stays_at = self.clock();
+        self.last_clock = self.clock();
     }
 
     pub fn set_max_wait_ms(&mut self, ms: Option<f64>) {
         self.max_wait = ms.map(nanos);
         if ms.is_none() {
-            // Reading: what is never told does not count.
+            // Reading: without `max_wait_ms` no sample counts.
             self.all_count_anew();
             self.streams
                 .iter_mut()
                 .for_each(|s| (s.aside, s.led_until) = (None, None));
         }
-        self.stays_at = self.clock();
+        self.last_clock = self.clock();
     }
 
     fn all_count_anew(&mut self) {
@@ -329,13 +330,13 @@ impl Oracle {
         self.was_due = None;
     }
 
-    /// Reading: a stream that is closed is not waited for.
+    /// Streams that are waited for. Reading: a closed stream is not.
     fn waited(&self) -> impl Iterator<Item = &StreamHistory> + '_ {
         self.streams.iter().filter(|s| s.open && s.config.wait)
     }
 
-    /// Takes a sample; `None` if it is not one. Reading: a message that is not a sample (NaN, wrong length) leaves no
-    /// trace, not even by its stamp.
+    /// Takes a sample; `None` if it is refused. Reading: a message that is not a sample (NaN, wrong length) leaves no trace, not
+    /// even by its stamp.
     pub fn push(&mut self, i: usize, stamp: i64, values: &[f32]) -> Option<PushOutcome> {
         if values.len() != self.streams[i].config.dim || values.iter().any(|v| !v.is_finite()) {
             return None;
@@ -348,12 +349,12 @@ impl Oracle {
         let time = stamp - stream.latency;
         let old = stream.newest();
         if jumped {
-            stream.came.iter_mut().for_each(|s| s.cleared = true);
+            stream.arrivals.iter_mut().for_each(|s| s.cleared = true);
             stream.settled = None;
         }
         let nearest = stream.held().map(|s| (stream.time(s) - time).abs()).min();
         let too_soon = nearest.is_some_and(|distance| distance < stream.min_period);
-        stream.came.push(Sample {
+        stream.arrivals.push(Sample {
             stamp,
             values: values.to_vec(),
             cleared: false,
@@ -363,24 +364,24 @@ impl Oracle {
         if jumped {
             self.begin_anew();
         }
-        self.follow(i, before, old, jumped);
+        self.update_clock(i, before, old, jumped);
         if is_first {
-            for (number, time) in std::mem::take(&mut self.asks) {
+            for (number, time) in std::mem::take(&mut self.pending_requests) {
                 match time.and_then(|time| self.judge(time)) {
                     Some(refused) => self.refused.push((number, refused)),
-                    None => self.asks.push((number, time)),
+                    None => self.pending_requests.push((number, time)),
                 }
             }
         }
-        // Reading: late is what comes at or before the newest target sent, whatever its stream, and the sample that
-        // jumped, too, as long as time itself has not gone back.
+        // Reading: a sample of any stream at or before the newest target sent is late. So is one that jumped, unless time itself
+        // has gone back.
         let late = too_soon || self.not_again().is_some_and(|sent| time <= sent);
         self.late_samples += u64::from(late);
         Some(PushOutcome { late, jumped })
     }
 
-    /// Reading: times (stamp less latency) are compared; the first sample of a stream has nothing to jump from; other
-    /// streams that have not spoken yet, or are closed, or are not waited for, have no say.
+    /// True if a sample is a clock jump. Reading: times (stamp less latency) are compared, and the first sample of a stream has
+    /// nothing to jump from. Streams that have no sample yet, are closed, or are not waited for have no say.
     fn jumps(&self, i: usize, time: i128) -> bool {
         let stream = &self.streams[i];
         let Some(newest) = stream.newest() else {
@@ -410,7 +411,7 @@ impl Oracle {
         self.others(i).next().is_none() || matches!(self.trigger, Trigger::Stream { leader, .. } if leader == i)
     }
 
-    /// G.
+    /// G, the grid's clock.
     pub fn clock(&self) -> Option<i128> {
         let newest_of = |streams: Vec<&StreamHistory>| {
             let led = |s: &StreamHistory| match s.aside {
@@ -423,7 +424,7 @@ impl Oracle {
             None => newest_of(self.streams.iter().filter(|s| s.config.wait).collect()),
             Some(_) => newest_of(self.waited().collect()),
         };
-        leading.or(self.stays_at)
+        leading.or(self.last_clock)
     }
 
     fn is_aside(&self, stream: &StreamHistory) -> bool {
@@ -437,7 +438,7 @@ impl Oracle {
         Some(stream.newest().filter(|_| is_aside)? - self.clock()?)
     }
 
-    /// Tells whether a stream is aside. Whether it always leads, and is too far ahead for the others to follow.
+    /// Updates whether a stream is aside. Returns true if it is further ahead than its limit, and no other stream is waited for.
     fn leads_too_far(&mut self, i: usize, clock: Option<i128>, old: Option<i128>) -> bool {
         if self.max_wait.is_none() {
             return false;
@@ -456,14 +457,14 @@ impl Oracle {
         ahead > limit && is_alone
     }
 
-    /// Moves G by a sample of a stream: G was at `before`, the newest sample of the stream at `old`.
-    fn follow(&mut self, i: usize, before: Option<i128>, old: Option<i128>, jumped: bool) {
+    /// Updates G after a sample of a stream. Before it, G was at `before`, and the stream's newest sample at `old`.
+    fn update_clock(&mut self, i: usize, before: Option<i128>, old: Option<i128>, jumped: bool) {
         if !self.streams[i].config.wait {
             return self.follow_due();
         }
         if self.max_wait.is_none() {
-            // Reading: nothing counts, no pause either.
-            self.stays_at = self.clock();
+            // Reading: no sample counts, and no pause either.
+            self.last_clock = self.clock();
             return self.follow_due();
         }
         let moves = self.leads_too_far(i, before, old) && !jumped;
@@ -481,7 +482,7 @@ impl Oracle {
                 let until = before.map(|before| before.min(old.unwrap_or(newest) + pause) + stream.latency);
                 stream.catches_up_to = stream.catches_up_to.max(until);
             }
-            // Reading: at most G as it is now, which may have gone back since the pause.
+            // Reading: samples catch up with G as it is now at most, which may have gone back since the pause.
             let until = stream
                 .catches_up_to
                 .map(|stamp| before.unwrap().min(stamp - stream.latency));
@@ -493,7 +494,7 @@ impl Oracle {
                 counted = true;
             }
         }
-        self.stays_at = self.clock();
+        self.last_clock = self.clock();
         if let (Some(before), Some(after), false) = (before, self.clock(), jumped)
             && after > before
         {
@@ -505,7 +506,7 @@ impl Oracle {
             .max_wait
             .is_some_and(|wait| self.streams[i].advance > 2 * wait + 4 * self.emit_every * self.period);
         let goes_on = self.streams[i].samples >= 8 && enough && !matches!(self.trigger, Trigger::Stream { .. });
-        // Reading: nothing is held up if this sample makes the next target due.
+        // Reading: nothing is held up, and G stays, if this sample makes the next target due.
         let makes_due =
             || self.trigger == Trigger::Grid && self.next_target().is_some_and(|t| Some(t) <= self.horizon());
         if moves || goes_on && counted && !makes_due() {
@@ -513,7 +514,8 @@ impl Oracle {
         }
     }
 
-    /// Reading: whether the due time went on is looked at at each sample, from the first after a jump or a move on.
+    /// Counts samples anew if the due time went on. Reading: this is checked at each sample, from the first one after a jump or a
+    /// move of G.
     fn follow_due(&mut self) {
         let Some(due) = self.horizon() else { return };
         let Some(was_due) = self.was_due else {
@@ -535,16 +537,16 @@ impl Oracle {
     fn begin_anew(&mut self) {
         self.epoch += 1;
         self.runs = false;
-        self.is_anew = true;
+        self.is_restarting = true;
         self.skipped_to = None;
         self.was_due = None;
         self.refuse_those_with_a_time();
     }
 
-    /// G moves to a stream.
+    /// Moves G to a stream.
     fn move_to(&mut self, i: usize) {
         let to = self.streams[i].newest().unwrap();
-        // Reading: time goes back for what was sent if the stream was behind that when its samples began to count.
+        // Reading: time goes back if the stream was behind the newest target sent when its samples began to count.
         let counted_from = to - self.streams[i].advance;
         let is_back = self
             .sent
@@ -556,10 +558,10 @@ impl Oracle {
             stream.aside = is_ahead.then(|| stream.jump_limit().min(SECOND));
         }
         self.begin_anew();
-        self.stays_at = Some(to);
+        self.last_clock = Some(to);
         let due = to - self.max_wait.unwrap();
         match self.trigger {
-            // Reading: if samples are the targets, what comes next is for the rule of the first target.
+            // Reading: if samples are the targets, the rule of the first target gives the next one.
             Trigger::Stream { .. } => return self.all_count_anew(),
             Trigger::Grid => {
                 let newest = last_on_grid(due, self.period);
@@ -568,11 +570,11 @@ impl Oracle {
             }
             Trigger::Request | Trigger::Timer => {}
         }
-        (self.runs, self.is_anew) = (true, false);
+        (self.runs, self.is_restarting) = (true, false);
         self.sent = self
             .sent
             .filter(|&sent| !is_back || sent < self.skipped_to.unwrap_or(due));
-        // Reading: those that the move makes nothing due for go on counting, but for the stream itself.
+        // Reading: if the move makes nothing due, only the samples of the stream itself count anew.
         let horizon = self.horizon().unwrap();
         let away = || was_due.is_none_or(|was_due| (horizon - was_due).abs() >= self.period);
         let comes_of_it = match self.trigger {
@@ -587,8 +589,8 @@ impl Oracle {
     }
 
     fn refuse_those_with_a_time(&mut self) {
-        let (timed, others) = self.asks.drain(..).partition(|(_, time)| time.is_some());
-        self.asks = others;
+        let (timed, others) = self.pending_requests.drain(..).partition(|(_, time)| time.is_some());
+        self.pending_requests = others;
         let timed: Vec<(u64, Option<i128>)> = timed;
         self.refused
             .extend(timed.into_iter().map(|(number, _)| (number, Refused::Jumped)));
@@ -612,10 +614,10 @@ impl Oracle {
         if let Some(refused) = time.and_then(|time| self.judge(time)) {
             return Err(refused);
         }
-        if self.asks.len() >= 256 {
+        if self.pending_requests.len() >= 256 {
             return Err(Refused::TooMany);
         }
-        self.asks.push((self.asked, time));
+        self.pending_requests.push((self.asked, time));
         self.asked += 1;
         Ok(self.asked - 1)
     }
@@ -624,13 +626,13 @@ impl Oracle {
         self.ticked = true;
     }
 
-    /// The target up to which nothing is sent again. Reading: whether time went back is looked at whenever the grid
-    /// starts anew, until it has sent its first target; a grid that runs never steps back.
+    /// The newest target sent, up to which nothing is sent again. Reading: while the grid starts anew, until its first target is
+    /// sent, it is checked whether time went back. A grid that runs never steps back.
     fn not_again(&self) -> Option<i128> {
-        // Reading: a stream with `min_period_ms` is as new as the targets that it lets go.
+        // Reading: a stream with `min_period_ms` is as new as its watermark can be.
         let newest = |s: &StreamHistory| s.newest().map(|newest| newest + s.ahead());
         let newest = match self.trigger {
-            // Reading: the time of targets that are a stream's samples is that of its clock.
+            // Reading: if samples are the targets, the clock of their stream alone decides.
             Trigger::Stream { leader, .. } => newest(&self.streams[leader]),
             _ => {
                 let all_are_closed = self.waited().next().is_none();
@@ -639,11 +641,11 @@ impl Oracle {
                 leading.filter_map(newest).max().max(self.clock())
             }
         };
-        let went_back = |sent: i128| self.is_anew && newest.is_some_and(|newest| newest < sent);
+        let went_back = |sent: i128| self.is_restarting && newest.is_some_and(|newest| newest < sent);
         self.sent.filter(|&sent| !went_back(sent))
     }
 
-    /// A target, or the first one that was not sent.
+    /// Returns `target`, or the first target after the newest one sent if that is later.
     fn passed_over(&self, target: i128) -> i128 {
         self.not_again().map_or(target, |sent| target.max(sent + self.period))
     }
@@ -656,12 +658,12 @@ impl Oracle {
             .filter(|s| !self.is_aside(s))
             .map(StreamHistory::past)
             .collect();
-        // `None` is less than any time: a stream that has not spoken is past nothing.
+        // `None` is less than any time: a stream without a sample is past nothing.
         let all_past = past.into_iter().min().unwrap_or(Some(clock));
         all_past.max(self.max_wait.map(|wait| clock - wait))
     }
 
-    /// Targets that `max_wait_ms` has made due, if a first target is so far behind that clocks disagree.
+    /// The time that `max_wait_ms` makes due, if a first target is so far behind it that the clocks disagree.
     fn is_far_behind(&self, target: i128) -> Option<i128> {
         let (clock, wait) = (self.clock()?, self.max_wait?);
         let spoken = self.streams.iter().filter(|s| s.config.wait);
@@ -672,14 +674,14 @@ impl Oracle {
 
     /// The time at or after which the first target lies.
     fn start(&self) -> Option<i128> {
-        // Reading: a stream that has spoken and closed counts, too, or the moment at which a short stream closes would
-        // be seen. Where all are closed and none spoke, the first sample of the others, which hold nothing up.
+        // Reading: a closed stream with a sample counts, too, or the moment at which a short stream closes could be seen. If none
+        // counts, the earliest first sample of any stream decides.
         let counted: Vec<&StreamHistory> = self
             .streams
             .iter()
             .filter(|s| s.config.wait && (s.open || s.first().is_some()) && !self.is_aside(s))
             .collect();
-        // Reading: the earliest first sample of any stream, as it has always been.
+        // Reading: the wait begins at the earliest first sample of any stream.
         let earliest = self.streams.iter().filter_map(StreamHistory::first).min()?;
         if counted.is_empty() {
             return Some(earliest);
@@ -697,8 +699,8 @@ impl Oracle {
 
     /// The first target of a grid that starts.
     fn first_target(&self) -> Option<i128> {
-        // Reading: what was sent is passed over before it is judged whether the start lies too far behind, and
-        // `emit_every` counts from the target where the grid starts.
+        // Reading: targets up to the last one sent are passed over before it is judged whether the start lies too far behind.
+        // The count of `emit_every` begins at the target where the grid starts.
         let mut target = self.passed_over(next_on_grid(self.start()?, self.period));
         if let Some(due) = self.is_far_behind(target) {
             target = target.max(last_on_grid(due, self.period));
@@ -736,7 +738,7 @@ impl Oracle {
     fn next_led(&mut self, leader: usize, every: usize, min_interval: i128, samples: bool) -> Option<Observation> {
         let sent = self.not_again();
         if let Some(sent) = sent.filter(|_| self.runs) {
-            // Reading: what the window of the last target begins with is kept, as any later one begins no earlier.
+            // Reading: samples are kept from the oldest row of the last window on, as no later window begins earlier.
             let oldest = self.rows(sent).first().copied();
             match oldest {
                 Some((time, true)) => self.forget(time),
@@ -764,7 +766,8 @@ impl Oracle {
         Some(self.send(target, None))
     }
 
-    /// Reading: targets that ticks and requests choose begin once the start is due. Until then nothing is forgotten.
+    /// True once ticks and requests may choose targets. Reading: that begins when the start is due. Until then nothing is
+    /// forgotten.
     fn begins(&mut self) -> bool {
         if !self.runs
             && let (Some(horizon), Some(start)) = (self.horizon(), self.start())
@@ -780,7 +783,7 @@ impl Oracle {
         if !self.begins() {
             return None;
         }
-        // Reading: what is due may go back before the next tick, so a second more is kept, as for requests.
+        // Reading: the due time may go back before the next tick, so samples are kept for a second more, as for requests.
         self.forget(horizon - SECOND - (self.window - 1) * self.stride * self.period);
         let is_newer = self.not_again().is_none_or(|sent| horizon > sent);
         (self.ticked && is_newer).then(|| self.send(horizon, None))
@@ -791,47 +794,47 @@ impl Oracle {
         let begun = horizon.is_some() && self.begins();
         if let Some(horizon) = horizon.filter(|_| begun) {
             let mut kept = horizon - SECOND;
-            for time in self.asks.iter().filter_map(|(_, time)| *time) {
+            for time in self.pending_requests.iter().filter_map(|(_, time)| *time) {
                 kept = kept.min(time);
             }
             self.forget(kept - (self.window - 1) * self.stride * self.period);
         }
         loop {
-            let &(number, time) = self.asks.first()?;
+            let &(number, time) = self.pending_requests.first()?;
             let due = match time {
                 Some(time) => horizon.filter(|horizon| *horizon >= time).map(|_| time),
                 None => horizon.filter(|_| begun),
             };
             if let Some(due) = due {
-                self.asks.remove(0);
+                self.pending_requests.remove(0);
                 return Some(self.send(due, Some(number)));
             }
             let is_far_ahead = |newest: i128| time.is_some_and(|time| time > newest + 10 * SECOND);
             let refused = if self.waited().next().is_none() {
                 Refused::Closed
             } else if self.clock().is_some_and(is_far_ahead) {
-                // Reading: what is the newest sample may have changed since it was asked.
+                // Reading: G may have gone back since the request came.
                 Refused::FarAhead
             } else {
                 return None;
             };
-            self.asks.remove(0);
+            self.pending_requests.remove(0);
             self.refused.push((number, refused));
         }
     }
 
-    /// An observation that is not one of the grid.
+    /// Sends an observation whose target is not on the grid.
     fn send(&mut self, target: i128, request: Option<u64>) -> Observation {
         let mut observation = self.observe(target);
         observation.request = request;
         let sent = self.not_again();
         self.sent = sent.max(Some(target));
         self.runs |= request.is_none();
-        self.is_anew &= !self.runs;
+        self.is_restarting &= !self.runs;
         observation
     }
 
-    /// The times of the rows of a window, and whether each is there.
+    /// The times of the rows of a window, and whether each row exists.
     fn rows(&self, target: i128) -> Vec<(i128, bool)> {
         let steps = (0..self.window).rev().map(|row| row * self.stride);
         let Trigger::Stream {
@@ -847,13 +850,13 @@ impl Oracle {
         let until: Vec<i128> = times.iter().copied().filter(|&t| t <= target).collect();
         let row = |steps: i128| match until.iter().rev().nth(steps as usize) {
             Some(&time) => (time, true),
-            // Reading: the times go on before the first sample, a period for each sample that is missing.
+            // Reading: before the first sample, the times go on by a period for each missing sample.
             None => (times[0] - (steps + 1 - until.len() as i128) * self.period, false),
         };
         steps.map(row).collect()
     }
 
-    /// Wait, found by walking through all samples in the order of their times until the target is due.
+    /// Finds the wait by walking through all samples in order of time until the target is due.
     fn wait(&self, target: i128) -> Option<i128> {
         let waits: Vec<&StreamHistory> = self
             .streams
@@ -882,7 +885,7 @@ impl Oracle {
 
     fn next(&mut self) -> Option<Observation> {
         let mut target = self.next_target()?;
-        // Reading: more than anybody could take is a jump, too.
+        // Reading: more than 2^32 targets, more than anybody could take, are a jump, too.
         if let Some(horizon) = self
             .horizon()
             .filter(|horizon| self.runs && (horizon - target) / self.period > 1 << 32)
@@ -902,12 +905,12 @@ impl Oracle {
         self.streams.iter_mut().for_each(|s| (s.samples, s.advance) = (0, 0));
         self.sent = Some(target);
         self.skipped_to = None;
-        (self.runs, self.is_anew) = (true, false);
+        (self.runs, self.is_restarting) = (true, false);
         Some(observation)
     }
 
-    /// Reading: a buffer holds what an observation one step of the grid after the last one can need: the sample at or before
-    /// the oldest row of its window, and all that follow; and those by which the next ones will be settled.
+    /// Forgets samples that are not needed. Reading: a buffer holds the sample at or before the oldest row of the next
+    /// observation's window, and all later ones. It also holds the samples by which the next ones will be settled.
     fn forget(&mut self, oldest_row: i128) {
         for stream in &mut self.streams {
             let latency = stream.latency;
@@ -917,7 +920,7 @@ impl Oracle {
                 None => continue,
             };
             let needed = stream.left(oldest).map(|s| s.stamp - latency);
-            for sample in stream.came.iter_mut().filter(|s| !s.cleared) {
+            for sample in stream.arrivals.iter_mut().filter(|s| !s.cleared) {
                 sample.forgotten |= Some(sample.stamp - latency) < needed;
             }
         }

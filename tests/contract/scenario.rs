@@ -1,4 +1,4 @@
-//! Random rigs and what they send: streams of their own rates and clocks, and all that goes wrong with them.
+//! Random rigs and their events: streams with rates and clocks of their own, and everything that can go wrong with them.
 
 use std::fmt;
 
@@ -23,12 +23,12 @@ pub struct Group {
 
 #[derive(Clone, Debug)]
 pub struct Modality {
-    /// True if the window's messages are published as they are. Attached streams follow the others.
+    /// True if the stream is attached: its messages are published as they are. Attached streams come after the others.
     pub attached: bool,
-    /// Number of the newest rows that have its messages.
+    /// Number of the newest rows that get messages of an attached stream; `None` for all rows.
     pub rows: Option<usize>,
     pub dim: usize,
-    /// In the order of the channels, without holes.
+    /// Groups in the order of their channels, without gaps.
     pub groups: Vec<Group>,
     pub latency_ms: f64,
     pub wait: bool,
@@ -55,7 +55,7 @@ pub enum Trigger {
 #[derive(Clone, Debug)]
 pub enum Event {
     Push(usize, i64, Vec<f32>),
-    /// A request for a time, or for the newest.
+    /// A request for a time, or for the newest time.
     Ask(Option<i64>),
     Tick,
     Close(usize),
@@ -82,12 +82,12 @@ impl Scenario {
         self.fused().map(|m| m.dim).sum()
     }
 
-    /// Modalities with columns.
+    /// Modalities that are fused, not attached.
     pub fn fused(&self) -> impl Iterator<Item = &Modality> {
         self.modalities.iter().filter(|m| !m.attached)
     }
 
-    /// The `fuse:` section.
+    /// The `fuse:` section in YAML.
     pub fn yaml(&self) -> String {
         let mut yaml = format!(
             "rate_hz: {}\nwindow: {}\nstride: {}\n",
@@ -192,7 +192,7 @@ impl fmt::Display for Scenario {
 const MS: f64 = 1e6;
 const SECOND: f64 = 1e9;
 const DAY: f64 = 86_400e9;
-/// Reading: a stamp 73 years or more from 1970 is refused as no sample.
+/// Reading: a stamp 73 years or more from 1970 is refused.
 const MOST_NS: i64 = 1 << 61;
 
 fn mode_rule(r: &mut Random, from: usize, to: usize) -> Group {
@@ -240,14 +240,14 @@ fn modality(r: &mut Random, online: bool) -> Modality {
         },
         wait: r.chance(0.8),
         reorder_ms,
-        // Some streams keep to it. What becomes of the others depends on the order of arrival.
+        // Some streams violate it. Their observations depend on the order of arrival, so offline rigs have no `min_period_ms`.
         min_period_ms: (online && r.chance(0.3)).then(|| r.pick(&[0.4, 2.0, 9.0, 30.0, 200.0])),
         reset_ms: reset_ms.map(|ms: f64| ms.max(reorder_ms)),
         jump_ms: (online && r.chance(0.3)).then(|| r.pick(&[300.0, 2000.0, 10_000.0, 60_000.0])),
     }
 }
 
-/// Error or step of a clock: from a millisecond to a day, either way.
+/// Draws the error or step of a clock, ns: a millisecond to two days, either way.
 fn clock(r: &mut Random) -> f64 {
     let size = match r.below(5) {
         0 => r.log_uniform(MS, 100.0 * MS),
@@ -268,15 +268,15 @@ fn value(r: &mut Random) -> f32 {
     }
 }
 
-/// The events of a stream and the times at which they arrive.
+/// Events, each with its time of arrival, ns.
 type Arrivals = Vec<(f64, Event)>;
 
-/// Times at which a stream samples, in ns since the start.
+/// Draws the times at which a stream samples, in ns since the start.
 fn capture_times(r: &mut Random, span: f64, most: f64) -> Vec<f64> {
     let rate = r.log_uniform(0.5, 2000.0).min(most / (span / SECOND)).max(0.5);
     let period = SECOND / rate;
     let jitter = if r.chance(0.5) { 0.0 } else { r.uniform(0.0, 0.6) };
-    // Bursts keep the period of a fast stream over a long span.
+    // With bursts, a fast stream keeps its period over a long span.
     let burst = r
         .chance(0.2)
         .then(|| (r.uniform(0.05, 0.3), r.uniform(2.0, 10.0) * period));
@@ -352,8 +352,8 @@ fn values(r: &mut Random, dim: usize) -> Vec<f32> {
     (0..dim).map(|_| value(r)).collect()
 }
 
-/// A rig on one clock, or on several that stay as they are, whose samples come late by less than `reorder_ms`.
-/// The streams close at the end, or one by one as they end.
+/// Makes a rig on one clock, or on several with constant offsets, whose samples are late by less than `reorder_ms`. The
+/// streams close at the end, or each after its last sample.
 pub fn offline(r: &mut Random) -> Scenario {
     let (mut scenario, rig) = plain(r, false);
     let apart = r.chance(0.2);
@@ -369,7 +369,7 @@ pub fn offline(r: &mut Random) -> Scenario {
             let delay = r.uniform(0.0, 100.0 * MS);
             for time in capture_times(r, rig.span, most) {
                 let stamp = rig.base + (time + offset + latency) as i64;
-                // Past 0.99 of it rounding decides.
+                // Above 0.99 of `reorder_ms`, rounding would decide whether the sample is late.
                 let late = if r.chance(0.5) {
                     r.uniform(0.0, 0.99 * m.reorder_ms * MS)
                 } else {
@@ -401,7 +401,7 @@ pub fn offline(r: &mut Random) -> Scenario {
     scenario
 }
 
-/// The same samples in another order: of each stream within its `reorder_ms`, of different streams at random.
+/// Puts the samples in another order of arrival: within a stream by less than its `reorder_ms`, between streams at random.
 pub fn shuffled(scenario: &Scenario, r: &mut Random) -> Scenario {
     let mut streams = vec![Vec::new(); scenario.modalities.len()];
     let mut closings = Vec::new();
@@ -417,7 +417,7 @@ pub fn shuffled(scenario: &Scenario, r: &mut Random) -> Scenario {
     let mut queues: Vec<_> = streams
         .into_iter()
         .map(|mut stream: Vec<(i64, i64, Event)>| {
-            // Of two with the same time the later arrival wins: they keep their order.
+            // Of two samples with the same time the later arrival wins, so they keep their order.
             stream.sort_by_key(|&(stamp, _, _)| stamp);
             for j in 1..stream.len() {
                 if stream[j].0 == stream[j - 1].0 {
@@ -445,8 +445,8 @@ pub fn shuffled(scenario: &Scenario, r: &mut Random) -> Scenario {
     }
 }
 
-/// A rig as it runs: clocks that are apart, step or are set, bad stamps, late and lost samples, streams that die, close
-/// and come back.
+/// Makes a rig as it runs in practice: clocks that differ, step or are set, bad stamps, late and lost samples, and streams
+/// that die, close and come back.
 pub fn online(r: &mut Random) -> Scenario {
     let (mut scenario, rig) = plain(r, true);
     let apart = r.chance(0.3);
@@ -531,7 +531,7 @@ pub fn online(r: &mut Random) -> Scenario {
     scenario
 }
 
-/// A sound rig whose latencies and longest wait are changed while it runs.
+/// Makes an offline rig whose latencies and `max_wait_ms` change at run time.
 pub fn tuned(r: &mut Random) -> Scenario {
     let mut scenario = offline(r);
     for m in &mut scenario.modalities {
@@ -553,14 +553,14 @@ pub fn tuned(r: &mut Random) -> Scenario {
     scenario
 }
 
-/// A rig, sound or not, whose samples are the targets.
+/// Makes a rig, offline or online, with the samples of a stream as targets.
 pub fn led(r: &mut Random) -> Scenario {
     let mut scenario = if r.chance(0.4) { offline(r) } else { online(r) };
     lead(&mut scenario, r);
     scenario
 }
 
-/// A sound rig, whose samples are the targets.
+/// Makes an offline rig with the samples of a stream as targets.
 pub fn led_offline(r: &mut Random) -> Scenario {
     let mut scenario = offline(r);
     lead(&mut scenario, r);
@@ -583,7 +583,7 @@ fn lead(scenario: &mut Scenario, r: &mut Random) {
     };
 }
 
-/// A rig, sound or not, that is asked for observations.
+/// Makes a rig, offline or online, that is asked for observations.
 pub fn asked(r: &mut Random) -> Scenario {
     let mut scenario = if r.chance(0.4) { offline(r) } else { online(r) };
     ask(&mut scenario, r);
@@ -621,7 +621,7 @@ fn ask(scenario: &mut Scenario, r: &mut Random) {
     scenario.events = events;
 }
 
-/// A rig, sound or not, that is looked at when a timer ticks.
+/// Makes a rig, offline or online, with a timer as trigger.
 pub fn ticked(r: &mut Random) -> Scenario {
     let mut scenario = if r.chance(0.4) { offline(r) } else { online(r) };
     tick(&mut scenario, r);
@@ -638,7 +638,7 @@ fn tick(scenario: &mut Scenario, r: &mut Random) {
     scenario.events.push(Event::Tick);
 }
 
-/// A rig all of whose clocks may be wrong, and where everything changes while it runs.
+/// Makes a rig where any clock may be wrong and everything changes at run time.
 pub fn hostile(r: &mut Random) -> Scenario {
     let mut scenario = match r.below(10) {
         0 => slow(r),
@@ -653,7 +653,7 @@ pub fn hostile(r: &mut Random) -> Scenario {
         let from = r.below(scenario.events.len() + 1);
         let by = clock(r) as i64;
         match r.below(6) {
-            // One absurd stamp, after which it dies, or comes back, or stays where it is.
+            // An absurd stamp: after it the stream dies (0), comes back (1), or stays off (2, 3).
             kind @ 0..=3 => {
                 let mut is_first = true;
                 let mut of_stream = 0;
@@ -669,7 +669,7 @@ pub fn hostile(r: &mut Random) -> Scenario {
                     std::mem::take(&mut is_first) || kind >= 1
                 });
             }
-            // Its clock is another one from the start.
+            // Another clock from the start.
             4 => {
                 for event in &mut scenario.events {
                     if let Event::Push(i, stamp, _) = event
@@ -679,7 +679,7 @@ pub fn hostile(r: &mut Random) -> Scenario {
                     }
                 }
             }
-            // Another unit.
+            // Stamps in another unit from some event on.
             _ => {
                 let unit = r.pick(&[1_000, 1_000_000, 1_000_000_000]);
                 for event in &mut scenario.events[from..] {
@@ -711,9 +711,9 @@ pub fn hostile(r: &mut Random) -> Scenario {
     scenario
 }
 
-/// One stream with a good clock, which is waited for and goes on without a pause, and others of clocks of their own, which
-/// stop, close, open and get another latency; on the grid, by ticks or by requests.
-pub fn deserted(r: &mut Random) -> Scenario {
+/// Makes a rig of one stream with a good clock, which is waited for and never pauses, and of streams with clocks of their own.
+/// These stop, close, open and get other latencies. The trigger is the grid, ticks or requests.
+pub fn one_steady_stream(r: &mut Random) -> Scenario {
     let (mut scenario, rig) = plain(r, true);
     scenario.rate_hz = r.pick(&[10.0, 50.0, 100.0]);
     scenario.max_wait_ms = Some(r.pick(&[0.0, 5.0, 20.0, 100.0, 500.0]));
@@ -768,7 +768,7 @@ pub fn deserted(r: &mut Random) -> Scenario {
     scenario
 }
 
-/// A rig of one or two streams that are slower than a second.
+/// Makes a rig of one or two slow streams, with periods of 0.5 to 15 s.
 fn slow(r: &mut Random) -> Scenario {
     let mut scenario = online(r);
     scenario.modalities.truncate(1 + r.below(2));
@@ -787,7 +787,7 @@ fn slow(r: &mut Random) -> Scenario {
     scenario
 }
 
-/// The last streams of a rig attached: their samples are messages, each with its number.
+/// Attaches the last streams of a rig: their samples become messages, whose value is their number.
 pub fn attached(r: &mut Random, rig: fn(&mut Random) -> Scenario) -> Scenario {
     let mut scenario = rig(r);
     while scenario.modalities.len() < 2 {
@@ -815,7 +815,7 @@ pub fn attached(r: &mut Random, rig: fn(&mut Random) -> Scenario) -> Scenario {
             extrapolate_ms: None,
         }];
     }
-    // Of some that come in order, the times lie on the grid, or a nanosecond beside it.
+    // Some attached streams that arrive in order have times on the grid, or a nanosecond beside it.
     let period = period.round() as i64;
     let beside: Vec<Option<i64>> = scenario.modalities[fused..]
         .iter()

@@ -1,5 +1,5 @@
-// The arithmetic of CUDA's device functions for the host: bits, conversions that saturate, operations that say how they
-// round. Part of shim.h.
+// CUDA's device functions for arithmetic, for the host: bits, saturating conversions, and operations with a named
+// rounding. Part of shim.h.
 #pragma once
 
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
@@ -53,8 +53,7 @@ template <class To, class From> inline To same_bits(From value) {
     return result;
 }
 
-// The nearest T, as the device converts: what is too large is the largest; a NaN is 0, or of 64 bits the sign bit
-// alone.
+// Converts a whole number to T as the device does: saturates it. A NaN becomes 0, or in 64 bits the sign bit alone.
 template <class T, class F> inline T saturated(F whole) {
     constexpr bool is_signed = (T)-1 < (T)0;
     constexpr int bits = 8 * sizeof(T);
@@ -134,7 +133,7 @@ inline unsigned min(int a, unsigned b) { return min((unsigned)a, b); }
 inline unsigned min(unsigned a, int b) { return min(a, (unsigned)b); }
 inline unsigned max(int a, unsigned b) { return max((unsigned)a, b); }
 inline unsigned max(unsigned a, int b) { return max(a, (unsigned)b); }
-// Of a number and a NaN it is the number, as on the device.
+// Of a number and a NaN, these return the number, as on the device.
 inline float min(float a, float b) { return __builtin_fminf(a, b); }
 inline float max(float a, float b) { return __builtin_fmaxf(a, b); }
 inline double min(double a, double b) { return __builtin_fmin(a, b); }

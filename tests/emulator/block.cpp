@@ -18,7 +18,7 @@
 
 namespace emulator {
 
-// With initial values, so that they lie apart from shared memory.
+// Initial values keep these variables apart from shared memory, which is in the section .bss.
 Dim3 threadIdx = {1, 1, 1}, blockIdx = {1, 1, 1}, blockDim = {1, 1, 1}, gridDim = {1, 1, 1};
 
 namespace {
@@ -27,7 +27,7 @@ struct Thread {
     Dim3 index;
     Fiber *fiber;
     bool has_waited_for_previous;
-    // Where it waits, if it does.
+    // The place where the thread waits, if it waits.
     Site site;
     unsigned long long value, result;
     unsigned from, mask;
@@ -37,19 +37,20 @@ struct Thread {
 
 const Kernel *list;
 
-// The launch that runs: one at a time, the driver sees to that.
+// The launch that runs. The driver runs one launch at a time.
 const Kernel *kernel;
 const void *parameters;
 bool starts_early;
 std::vector<Thread> threads;
-// Of each warp, the lanes that can go on, those that wait for others of it, and those that have ended or never were.
+// For each warp: bits of the lanes that can go on, that wait for other lanes of the warp, and that have ended or do not
+// exist.
 std::vector<unsigned> ready, in_warp, ended;
 Thread *current;
 unsigned live, waiting, sum, last_sum;
 Site barrier;
 std::vector<Fiber *> idle;
 
-// The order in which threads run, EMULATOR_ORDER: a kernel that lacks a barrier is often right in one of them.
+// True if threads run backwards, by EMULATOR_ORDER. A kernel that lacks a barrier is often right in one order only.
 bool backwards() {
     static const bool set = [] {
         const char *order = getenv("EMULATOR_ORDER");
@@ -70,8 +71,8 @@ void go_on(size_t at) {
     in_warp[at / 32] &= ~(1u << at % 32);
 }
 
-// Lets the lanes of a warp go on that wait in `what` with `mask`, if nobody is missing. A lane that has ended is not
-// waited for.
+// If all lanes of `mask` wait in `what` with this mask, lets them go on. Lanes that have ended are not waited for.
+// Returns true if they go on.
 bool meet(size_t first, Collective what, unsigned mask) {
     if ((mask & ~(in_warp[first / 32] | ended[first / 32])) != 0) return false;
     Thread *warp = &threads[first];
@@ -84,7 +85,7 @@ bool meet(size_t first, Collective what, unsigned mask) {
         if (other.value != 0) set |= 1u << lane;
     }
     if ((mask & ~(here | ended[first / 32])) != 0) return false;
-    // All results are taken now, since a lane may be in its next collective before another one reads its own.
+    // All results are computed now: a lane may be in its next collective before another lane reads its result.
     for (size_t lane = 0; lane < lanes; lane++) {
         if ((here >> lane & 1) == 0) continue;
         Thread &thread = warp[lane];
@@ -102,7 +103,7 @@ bool meet(size_t first, Collective what, unsigned mask) {
             }
         }
     }
-    // The other functions of a warp exchange values, but don't order its accesses to memory.
+    // The other functions of a warp exchange values, but don't order accesses to memory.
     if (what == Collective::sync) watch_warp(first / 32);
     for (size_t lane = 0; lane < lanes; lane++) {
         if (here >> lane & 1) go_on(first + lane);
@@ -110,7 +111,7 @@ bool meet(size_t first, Collective what, unsigned mask) {
     return true;
 }
 
-// A thread has ended: the lanes that wait for it, and for nobody else, go on.
+// Marks a thread as ended, and lets the lanes go on that waited for this thread alone.
 void meet_without(size_t own) {
     size_t first = own / 32 * 32;
     ended[first / 32] |= 1u << own % 32;
@@ -121,7 +122,7 @@ void meet_without(size_t own) {
     }
 }
 
-// The life of a fibre: a thread from its start to its end, then the next one.
+// Runs threads in a fibre: a thread from its start to its end, then the next thread.
 void work(void *) {
     for (;;) {
         kernel->call(parameters);
@@ -159,7 +160,7 @@ const char *name_of(Collective what) {
     return "?";
 }
 
-// Says who waits for whom, when nobody can go on.
+// Reports a thread that waits, when no thread can go on.
 [[noreturn]] void deadlock() {
     for (Thread &thread : threads) {
         if (thread.state != Thread::in_warp) continue;
@@ -206,7 +207,7 @@ void run_block() {
     }
 }
 
-// A fault within a kernel: which one, then the fault's own way.
+// Reports the kernel and the thread of a fault, and aborts.
 void on_fault(int signal) {
     fprintf(stderr, "emulator: kernel %s, block (%u, %u, %u), thread (%u, %u, %u): signal %d (%s)\n", kernel->name,
             blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, signal, strsignal(signal));
@@ -273,7 +274,7 @@ void fail(Site site, const char *format, ...) {
 
 unsigned sync_block(unsigned value, Site site) {
     if (waiting == 0) barrier = site;
-    // Code that is inlined in two places is still one line.
+    // Barriers are compared by their lines: code that is inlined in two places still has one line.
     if (barrier.line != site.line || strcmp(barrier.file, site.file) != 0)
         fail(site, "this __syncthreads() meets another one, %s:%d", barrier.file, barrier.line);
     waiting++;

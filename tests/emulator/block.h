@@ -1,4 +1,4 @@
-// A block of threads on the host: each is a fibre, one runs at a time, and it runs until it waits for others.
+// A block of threads on the host. Each thread is a fibre. One thread runs at a time, until it waits for others.
 #pragma once
 
 #include <stddef.h>
@@ -9,16 +9,16 @@ struct Dim3 {
     unsigned x, y, z;
 };
 
-// Of the thread that runs.
+// Indices and sizes of the running thread.
 extern Dim3 threadIdx, blockIdx, blockDim, gridDim;
 
-// Where in the kernel's source.
+// A place in the kernel's source.
 struct Site {
     const char *file;
     int line;
 };
 
-// What the threads of a warp do together.
+// Operations that the threads of a warp do together.
 enum class Collective : unsigned char { sync, ballot, shuffle, match };
 
 // A kernel: its name, the size and alignment of the one struct it takes, the most threads a block may have, and a call.
@@ -30,32 +30,32 @@ struct Kernel {
     const Kernel *next;
 };
 
-// The kernels that are linked in, as a list.
+// Returns the list of the kernels that are linked in.
 const Kernel *kernels();
 
-// Adds `kernel`, which lives for ever, to them.
+// Adds a kernel, which lives for ever, to the list.
 bool add(Kernel *kernel);
 
-// How a kernel is launched.
+// The configuration of a launch.
 struct Launch {
     Dim3 grid, block;
-    // Whether it may start before the one before it has ended, and so has to wait for that.
+    // True if the kernel may start before the previous one has ended, so that it must wait for the previous kernel.
     bool starts_early;
 };
 
-// Runs every block. Errors of the kernel end the process with one line that says where.
+// Runs every block of a kernel. An error of the kernel ends the process with a line that names its place.
 void run(const Kernel &kernel, const Launch &launch, const void *parameters);
 
-// The thread that runs waits for the kernel before its own.
+// Marks the running thread as one that has waited for the kernel before its own.
 void wait_for_previous();
 
-// Waits until every thread of the block is here; the sum of their `value`.
+// Waits until every thread of the block calls it. Returns the sum of their `value`.
 unsigned sync_block(unsigned value, Site site);
 
-// Waits until the threads of the warp in `mask` are here. `value` and `from` (a lane) mean what `what` makes of them.
+// Waits until the threads of the warp in `mask` call it. The use of `value`, and of the lane `from`, depends on `what`.
 unsigned long long collective(Collective what, unsigned mask, unsigned long long value, unsigned from, Site site);
 
-// Ends the process with a line about the thread that runs. The site may be unknown, with no file.
+// Ends the process with a line about the running thread. If the site is unknown, its file is null.
 [[noreturn]] void fail(Site site, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 template <class P> struct Parameter;

@@ -1,22 +1,24 @@
-// A CUDA driver for tests: libcuda.so.1 with the calls that robocache makes, whose kernels are those of kernels/, built
-// for the host. The environment says what kind of machine it plays:
-//
-//   EMULATOR_DEVICES         number of devices, 1; with 0 cuInit returns CUDA_ERROR_NO_DEVICE
-//   EMULATOR_DRIVER_VERSION  what cuDriverGetVersion says, 13000; a driver of CUDA 12 takes only what such a one could
-//   EMULATOR_MEMORY_MB       memory of each device, 4096; past it allocations fail with CUDA_ERROR_OUT_OF_MEMORY
-//   EMULATOR_FAIL_LAUNCH     N: the N-th launch of the process (from 1) breaks its context as an illegal address does
-//   EMULATOR_FAIL_DOWNLOAD   N: so does the N-th copy from a device to the host
-//   EMULATOR_REFUSE_ALLOCATION, EMULATOR_REFUSE_COPY, EMULATOR_REFUSE_LAUNCH
-//                            N: the N-th call of that kind fails with CUDA_ERROR_OUT_OF_MEMORY and does nothing;
-//                            page-locked memory is an allocation, a memset is a copy
-//   EMULATOR_REFUSE_COUNT    how many calls in a row fail so, 1; 0: all from the N-th on
-//   EMULATOR_EAGER           1: work is done as it is submitted, not when it is waited for
-//   EMULATOR_ORDER           `backwards`: the threads of a block run from the last to the first
-//   EMULATOR_LOG             a file to which each call is appended, with its device and result
-//   EMULATOR_KERNELS         a file to which the name of each kernel is appended when it first runs
-//
-// Work on a stream is done when something waits for it, which is as late as a driver may: what reads a result too
-// early, or reuses page-locked memory too early, reads the wrong bytes.
+// A CUDA driver for tests: libcuda.so.1 with the calls that robocache makes. Its kernels are those of kernels/, built for
+// the host. Variables of the environment, with their defaults in brackets, describe the machine:
+
+// - EMULATOR_DEVICES (1): number of devices. With 0, cuInit returns CUDA_ERROR_NO_DEVICE.
+// - EMULATOR_DRIVER_VERSION (13000): result of cuDriverGetVersion. A driver of CUDA 12 loads only images for CUDA 12.
+// - EMULATOR_MEMORY_MB (4096): memory of each device. Past it, allocations fail with CUDA_ERROR_OUT_OF_MEMORY.
+
+// - EMULATOR_FAIL_LAUNCH=N: the N-th launch of the process (from 1) breaks its context as an illegal address does.
+// - EMULATOR_FAIL_DOWNLOAD=N: the N-th copy from a device to the host breaks its context in the same way.
+
+// - EMULATOR_REFUSE_ALLOCATION=N, EMULATOR_REFUSE_COPY=N, EMULATOR_REFUSE_LAUNCH=N: the N-th call of that kind fails with
+//   CUDA_ERROR_OUT_OF_MEMORY and does nothing. Page-locked memory is an allocation, and a memset is a copy.
+// - EMULATOR_REFUSE_COUNT (1): number of calls in a row that fail so; 0: all from the N-th on.
+
+// - EMULATOR_EAGER=1: work is done when it is submitted, and not when it is waited for.
+// - EMULATOR_ORDER=backwards: the threads of a block run from the last to the first.
+// - EMULATOR_LOG: a file to which each call is appended, with its device and result.
+// - EMULATOR_KERNELS: a file to which the name of each kernel is appended when it first runs.
+
+// Work on a stream is done when something waits for it, which is as late as a driver may do it. Code that reads a
+// result, or reuses page-locked memory, too early gets the wrong bytes.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,8 +50,8 @@ API cuGetErrorString(int result, const char **text) {
     return *text != nullptr ? SUCCESS : INVALID_VALUE;
 }
 
-// No call of CUDA's: sets for this process what EMULATOR_REFUSE_... say of one kind of call, and counts its calls anew.
-// Gives how many were refused since it was last called.
+// Sets the values of EMULATOR_REFUSE_... for one kind of call in this process, and counts the calls anew. Returns the
+// number of calls refused since the last time. CUDA does not have this call.
 API emulatorRefuse(int asked, uint64_t first, uint64_t count) {
     std::lock_guard<std::recursive_mutex> guard(lock());
     Refusals &of = state().refusals[asked];
@@ -257,15 +259,15 @@ API cuCtxEnablePeerAccess(Context *peer, unsigned) {
 
 // Modules and launches.
 
-// Reads a number that lies anywhere in an image.
+// Reads a number at any address in an image, aligned or not.
 template <class T> static T number_at(const char *at) {
     T value;
     memcpy(&value, at, sizeof value);
     return value;
 }
 
-// The virtual architecture of the PTX in a fat binary that a driver of CUDA 12 can take, or 0: the version of its ISA is
-// one that the driver knows, and drivers before 12.4 can't read what is compressed by zstd.
+// Finds PTX in a fat binary that a driver of CUDA 12 can load. Returns its virtual architecture, or 0. The driver must
+// know the version of the PTX, and drivers before 12.4 can't read PTX that is compressed by zstd.
 static int ptx_for_cuda12(const char *fatbin, int driver_version) {
     static const int newest[] = {80, 81, 82, 83, 84, 85, 85, 86, 87, 88};
     const int minor = driver_version % 1000 / 10, isa = newest[minor < 9 ? minor : 9];
@@ -336,7 +338,7 @@ API cuModuleGetFunction(Function **function, Module *module, const char *name) {
 API cuFuncGetAttribute(int *value, int attribute, Function *function) {
     return entry(__func__, Needs::context, [&](Context &context) -> int {
         if (!is_function(context, function)) return INVALID_HANDLE;
-        // MAX_THREADS_PER_BLOCK, NUM_REGS, PTX_VERSION, BINARY_VERSION.
+        // The attributes are MAX_THREADS_PER_BLOCK, NUM_REGS, PTX_VERSION and BINARY_VERSION.
         *value = attribute == 0   ? (int)function->kernel->max_threads
                  : attribute == 4 ? 32
                  : attribute == 5 ? function->ptx_version
@@ -426,7 +428,7 @@ int emulator::launch_kernel(Function *function, Dim3 grid, Dim3 block, unsigned 
         if (shared != 0 || extra != nullptr || parameters == nullptr)
             return explain(INVALID_VALUE, "%s: dynamic shared memory and packed parameters are not emulated",
                            kernel.name);
-        // Such PTX does not wait for the kernel before it, whatever the host's code does.
+        // On a GPU, PTX for less than compute_90 does not wait for the kernel before it, although the code for the host does.
         if (starts_early && function->ptx_version < 90)
             return explain(INVALID_VALUE, "%s may start early, and was compiled for compute_%d", kernel.name,
                            function->ptx_version);

@@ -1,4 +1,4 @@
-// How a call enters the driver.
+// The entry of a call into the driver: lock, checks and log.
 #pragma once
 
 #include "state.h"
@@ -7,7 +7,7 @@
 
 namespace emulator {
 
-// What a call needs: nothing, cuInit, or a context that is not broken.
+// Requirement of a call: nothing, cuInit, or a context that is not broken.
 enum class Needs { nothing, driver, context };
 
 inline bool is_context(const Context *context) {
@@ -26,13 +26,13 @@ inline bool is_function(const Context &context, const Function *function) {
     return false;
 }
 
-// The context's stream of that handle, null if it has none. The handles 0 to 2 are the null stream's.
+// Returns the context's stream of a handle; null if there is none. The handles 0 to 2 stand for the null stream.
 inline Stream *stream_of(Context &context, Stream *handle) {
     if (reinterpret_cast<uintptr_t>(handle) <= 2) return &context.null_stream;
     return context.streams.count(handle) > 0 ? handle : nullptr;
 }
 
-// The stream of that handle in any context.
+// Returns the stream of a handle in any context; null if there is none.
 inline Stream *stream_of_any(Stream *handle) {
     if (reinterpret_cast<uintptr_t>(handle) <= 2) return current() != nullptr ? &current()->null_stream : nullptr;
     for (auto &context : state().contexts) {
@@ -60,7 +60,7 @@ template <class Call> int entry_of_device(const char *name, int device, Call cal
     });
 }
 
-// Enqueues a kernel, by CUDA's call or by HIP's.
+// Enqueues a kernel, for CUDA's call and for HIP's.
 int launch_kernel(Function *function, Dim3 grid, Dim3 block, unsigned shared, Stream *stream, void **parameters,
                   void **extra, bool starts_early = false);
 

@@ -9,7 +9,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-// Elsewhere, and with EMULATOR_PORTABLE: the C library's, ten times slower.
+// Other machines, and EMULATOR_PORTABLE, use the switch of the C library, which is ten times slower.
 #if defined(__x86_64__) && !defined(EMULATOR_PORTABLE)
 #define EMULATOR_SWITCH
 #else
@@ -58,7 +58,7 @@ void *outside_fake_stack;
 
 #ifdef EMULATOR_SWITCH
 
-// Saves what a call must preserve on this stack and its pointer in `*from`, then takes all of it from `to`.
+// Saves the registers that a call must preserve on this stack, and its pointer in `*from`. Then restores them from `to`.
 extern "C" void emulator_switch(void **from, void *to);
 
 asm(R"(
@@ -105,7 +105,7 @@ Fiber *make_fiber(void (*entry)(void *), void *argument) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *memory = static_cast<char *>(
         mmap(nullptr, STACK_BYTES + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    // The lowest page faults: a stack that is too small is seen.
+    // An overflow of the stack faults in the lowest page.
     if (memory == MAP_FAILED || mprotect(memory, page, PROT_NONE) != 0) {
         perror("emulator: a fibre's stack");
         abort();
@@ -115,7 +115,8 @@ Fiber *make_fiber(void (*entry)(void *), void *argument) {
     fiber->entry = entry;
     fiber->argument = argument;
 #ifdef EMULATOR_SWITCH
-    // As emulator_switch leaves a stack: six registers, then where to go; 16-byte aligned after a call to `start`.
+    // The stack is as emulator_switch leaves one: six registers, then the return address. It is 16-byte aligned after a
+    // call to `start`.
     void **top = reinterpret_cast<void **>(fiber->stack + STACK_BYTES) - 2;
     top[0] = reinterpret_cast<void *>(&start);
     fiber->at = top - 6;

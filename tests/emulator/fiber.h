@@ -1,4 +1,4 @@
-// Fibres: stacks that are switched between by hand, without the system calls of swapcontext.
+// Fibres: threads whose stacks are switched by hand, without the system calls of swapcontext.
 #pragma once
 
 #include <stddef.h>
@@ -7,13 +7,13 @@ namespace emulator {
 
 struct Fiber;
 
-// A fibre that calls `entry(argument)`, which never returns, when it is first resumed.
+// Makes a fibre that calls `entry(argument)`, which never returns, when it is first resumed.
 Fiber *make_fiber(void (*entry)(void *), void *argument);
 
-// Goes on with `fiber` until it suspends itself. To be called from outside of fibres.
+// Runs a fibre until it suspends itself. To be called from outside of fibres.
 void resume(Fiber *fiber);
 
-// Goes back to where this fibre was resumed. To be called from within it.
+// Returns to the place where the running fibre was resumed. To be called from within a fibre.
 void suspend();
 
 } // namespace emulator

@@ -1,9 +1,10 @@
-// HIP's calls over the same devices: with them the emulator is a libamdhip64.so. Each does what CUDA's of that name does,
-// on the device that the calling thread has set.
-//
-//   EMULATOR_HIP_VERSION  what hipDriverGetVersion says, 60400000
-//   EMULATOR_HIP_FAMILY   the family whose images the devices take, by the number in an image's header, 84: gfx11-generic
-//   EMULATOR_HIP_FAIL     N: the N-th call of the process fails with hipErrorUnknown and does nothing
+// HIP's calls over the same devices, with which the emulator is a libamdhip64.so. Each call does what CUDA's call of
+// that name does, on the device that the calling thread has set.
+
+// Variables of the environment, with their defaults in brackets:
+// - EMULATOR_HIP_VERSION (60400000): result of hipDriverGetVersion.
+// - EMULATOR_HIP_FAMILY (84, gfx11-generic): family of the devices, by its number in the header of an image.
+// - EMULATOR_HIP_FAIL=N: the N-th call of the process fails with hipErrorUnknown and does nothing.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@ long long number(const char *name, long long otherwise) {
     return text != nullptr && *text != 0 ? atoll(text) : otherwise;
 }
 
-// Does what a call does on the thread's device: the first one until it sets another.
+// Does a call on the thread's device, which is the first one until the thread sets another.
 template <class Call> int on_device(Call call) {
     std::lock_guard<std::recursive_mutex> guard(lock());
     static const long long fails = number("EMULATOR_HIP_FAIL", 0);
@@ -30,7 +31,7 @@ template <class Call> int on_device(Call call) {
     if (++calls == fails) return UNKNOWN;
     if (state().knobs.devices > 0) {
         if (current() == nullptr) current() = state().contexts[0].get();
-        // A device has no users to count: it is there as long as the process.
+        // HIP does not count the users of a device: it is there as long as the process.
         if (current()->retained == 0) current()->retained = 1;
     }
     return call();

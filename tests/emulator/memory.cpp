@@ -1,4 +1,4 @@
-// The driver's memory: of the devices, page-locked, and copies.
+// The driver's calls for memory: of the devices, page-locked, and copies.
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@ using namespace emulator;
 
 typedef uintptr_t Address;
 
-// Up to so many bytes of new memory get a pattern, so that what is never written is no zero.
+// The most bytes of new memory that get a pattern, so that memory which is never written is not zero.
 static const size_t PATTERN_BYTES = 64 << 20;
 
 static int allocate(Context &context, Address *address, size_t bytes) {
@@ -127,7 +127,7 @@ API cuMemHostGetDevicePointer_v2(Address *address, void *memory, unsigned) {
 API cuPointerGetAttribute(void *value, int attribute, Address address) {
     return entry(__func__, Needs::context, [&](Context &) -> int {
         int device = owner(address);
-        // CONTEXT, MEMORY_TYPE (1 host, 2 device), DEVICE_ORDINAL.
+        // The attributes are CONTEXT, MEMORY_TYPE (1 host, 2 device) and DEVICE_ORDINAL.
         if (device < 0 && !(is_pinned(address, 1) && attribute == 2)) return INVALID_VALUE;
         if (attribute == 1)
             *static_cast<Context **>(value) = state().contexts[(size_t)device].get();
@@ -141,7 +141,7 @@ API cuPointerGetAttribute(void *value, int attribute, Address address) {
     });
 }
 
-// What no driver knows of has no attributes, which is no error.
+// Memory that is not the driver's has no attributes, which is not an error.
 API cuPointerGetAttributes(unsigned count, int *attributes, void **values, Address address) {
     return entry(__func__, Needs::context, [&](Context &) -> int {
         for (unsigned i = 0; i < count; i++) {
@@ -152,10 +152,9 @@ API cuPointerGetAttributes(unsigned count, int *attributes, void **values, Addre
     });
 }
 
-// Copies. What a copy touches is looked at when it is submitted and again when it is done: memory may be freed
-// meanwhile.
+// Copies. The memory of a copy is checked when it is submitted and again when it is done: it may be freed meanwhile.
 
-// Whether the call may touch these bytes of the context's device; says why not.
+// True if the call may touch these bytes of the context's device. If not, prints why.
 static bool touches(const char *call, const Context &context, Address at, size_t bytes) {
     if (is_device(context, at, bytes)) return true;
     int device = owner(at);
@@ -168,7 +167,7 @@ static bool touches(const char *call, const Context &context, Address at, size_t
     return false;
 }
 
-// Work that touches memory of the device; it breaks the context if the memory is gone.
+// Wraps work that touches memory of the device: the work breaks the context if the memory is gone.
 static Work checked(const char *call, Context &context, Address at, size_t bytes, Work work) {
     Context *broken = &context;
     return [=] {
@@ -192,7 +191,7 @@ static int to_device(const char *call, Address to, const void *from, size_t byte
         if (is_pinned(reinterpret_cast<Address>(from), bytes) || stream->captured) {
             work = [=] { memcpy(reinterpret_cast<void *>(to), from, bytes); };
         } else {
-            // Memory that is not page-locked is the caller's again when the call returns.
+            // The caller may reuse memory that is not page-locked as soon as the call returns.
             const char *first = static_cast<const char *>(from);
             auto copy = std::make_shared<std::vector<char>>(first, first + bytes);
             work = [=] { memcpy(reinterpret_cast<void *>(to), copy->data(), bytes); };

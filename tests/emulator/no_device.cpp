@@ -1,4 +1,4 @@
-// A libcuda.so.1 as on a machine that has a driver and no device: cuInit fails, and nothing else is there.
+// A libcuda.so.1 as on a machine with a driver and without a device: cuInit fails. Only cuDriverGetVersion is there, too.
 #define API extern "C" __attribute__((visibility("default"))) int
 
 API cuInit(unsigned) { return 100; }

@@ -1,6 +1,6 @@
-// Finds two threads of a block that use the same shared memory, one of them to write, with no barrier between, and
-// reads of shared memory that no thread of the block has written. g++ -fsanitize=thread calls a function at each access
-// of a kernel; they are here, instead of those of its own library, which would watch threads of the system.
+// Finds shared memory that two threads of a block use, one of them to write, with no barrier between. Also finds reads
+// of shared memory that no thread of the block has written. g++ -fsanitize=thread calls a function at each access of a
+// kernel. These functions replace those of its library, which would watch threads of the system.
 #include "races.h"
 
 #ifdef EMULATOR_RACES
@@ -15,7 +15,7 @@
 
 #include "block.h"
 
-// The variables of this library without an initial value. Of those, a kernel uses shared memory alone.
+// Bounds of this library's variables without an initial value. Of these, a kernel uses shared memory alone.
 extern "C" char __bss_start[] __attribute__((visibility("hidden")));
 extern "C" char _end[] __attribute__((visibility("hidden")));
 
@@ -24,27 +24,27 @@ namespace emulator {
 namespace {
 
 struct Access {
-    // How many barriers the block, and its warp, had passed.
+    // Numbers of barriers that the block and the thread's warp had passed.
     uint32_t barriers, warp_barriers;
-    // Where in this library the code is.
+    // Offset of the code in this library.
     uint32_t code;
-    // The thread and one; 0: there was no such access.
+    // The thread's index plus 1; 0: there was no access.
     uint16_t thread;
     bool atomic;
 };
 
-// What was done to a byte of shared memory.
+// The last accesses to a byte of shared memory.
 struct Cell {
-    // In this block; what is older counts no more.
+    // The block of the accesses. Those of an older block do not count.
     uint32_t block;
     Access write;
-    // Of the two threads that read it last, the later first.
+    // Reads by the last two threads that read the byte, the later one first.
     Access reads[2];
 };
 
 uint32_t block, barriers;
 std::vector<uint32_t> warp_barriers;
-// The running thread; none outside of a kernel.
+// The running thread; SIZE_MAX outside of a kernel.
 size_t running = SIZE_MAX;
 const void *atomic;
 
@@ -63,14 +63,14 @@ uintptr_t base() {
     return dladdr(__bss_start, &info) != 0 ? reinterpret_cast<uintptr_t>(info.dli_fbase) : 0;
 }
 
-// Prints the lines of an access, from the inside out.
+// Prints the source lines of an access, from the innermost inlined function outwards.
 void print(const char *what, const Access &access) {
     Dl_info info;
     fprintf(stderr, "emulator:   %s by thread %u%s:\n", what, access.thread - 1u, access.atomic ? ", atomic" : "");
     fflush(stderr);
     if (dladdr(__bss_start, &info) == 0) return;
     char command[1024];
-    // The address before: a call's return address is that of the next instruction.
+    // 1 is subtracted because the return address of a call is the address of the next instruction.
     snprintf(command, sizeof command, "addr2line -e '%s' -ipfC %#x >&2", info.dli_fname, access.code - 1);
     if (system(command) != 0) fprintf(stderr, "emulator:   %s + %#x\n", info.dli_fname, access.code);
 }
@@ -81,7 +81,7 @@ void print(const char *what, const Access &access) {
     fail({nullptr, 0}, "shared memory is %s", what);
 }
 
-// Whether a barrier is between an earlier access and this one.
+// True if an earlier access and this one can't race: both are of one thread, or atomic, or a barrier is between them.
 bool ordered(const Access &then, const Access &now) {
     if (then.thread == 0 || then.thread == now.thread || then.barriers < now.barriers) return true;
     bool one_warp = (then.thread - 1) / 32 == (now.thread - 1) / 32;

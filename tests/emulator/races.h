@@ -1,5 +1,5 @@
-// Races on shared memory. block.cpp says how far the threads of a block have come, shim.h what is atomic; the accesses
-// come from the compiler: see races.cpp. In other builds all of this is nothing.
+// A watch for races on shared memory. block.cpp reports how far the threads of a block have come, shim.h the atomics,
+// and the compiler the accesses: see races.cpp. In other builds these functions do nothing.
 #pragma once
 
 #include <stddef.h>
@@ -8,17 +8,17 @@ namespace emulator {
 
 #ifdef EMULATOR_RACES
 
-// A block of so many threads begins.
+// Begins a block of this number of threads.
 void watch_block(size_t threads);
 
-// This thread runs.
+// Sets the running thread; SIZE_MAX outside of a kernel.
 void watch_thread(size_t thread);
 
-// All threads of the block have met; the lanes of a warp have met in __syncwarp.
+// Notes that all threads of the block have met at a barrier, or the lanes of a warp in __syncwarp.
 void watch_barrier();
 void watch_warp(size_t warp);
 
-// The running thread's accesses to `at` are atomic, until the next call.
+// Marks the running thread's accesses to `at` as atomic, until the next call.
 void watch_atomic(const void *at);
 
 #else

@@ -1,5 +1,5 @@
 // The emulator's own test: loads the libcuda.so.1 that it finds and runs the kernels of self_test.cu on it. A mistake
-// of a kernel must end the process with a line that names it.
+// of a kernel must end the process with a line that names the kernel.
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -121,12 +121,12 @@ static void test_graphs() {
     for (int i = 0; i < 3; i++) {
         CHECK(call("cuPointerGetAttributes", 1u, &memory_type, &kinds, addresses[i]) == 0 && kind == expected[i]);
     }
-    // What could disturb a capture is refused, and the capture has failed.
+    // A call that could disturb a capture is refused, and the capture has failed.
     Address other = allocate(16);
     CHECK(call("cuStreamBeginCapture_v2", stream, 1) == 0);
     CHECK(call("cuMemFree_v2", other) == 900);
     CHECK(call("cuStreamEndCapture", stream, &graph) == 901);
-    // A thread that says so may do it.
+    // A thread in the relaxed mode may make the call.
     int mode = 2;
     CHECK(call("cuStreamBeginCapture_v2", stream, 1) == 0);
     CHECK(call("cuThreadExchangeStreamCaptureMode", &mode) == 0 && mode == 0);
@@ -169,7 +169,7 @@ static void test_errors() {
     CHECK(call("cuGetErrorName", 700, &name) == 0 && strcmp(name, "CUDA_ERROR_ILLEGAL_ADDRESS") == 0);
 }
 
-// With two devices: memory of one used on the other.
+// Uses memory of one of two devices on the other.
 static void test_devices() {
     void *second, *other_stream;
     CHECK(call("cuDevicePrimaryCtxRetain", &second, 1) == 0);
@@ -196,7 +196,8 @@ static void test_devices() {
     CHECK(call("cuDevicePrimaryCtxRelease_v2", 1) == 0);
 }
 
-// What a process with the environment variable `setting` prints and how it ends, doing `work`.
+// Does `work` in a process with the environment variable `setting`. Returns the text that the process prints to stderr,
+// and in `status` how it ends.
 template <class Work> static std::string output_of(const char *setting, int *status, Work work) {
     int ends[2];
     CHECK(pipe(ends) == 0);
@@ -270,7 +271,7 @@ static void test_knobs() {
         Address first = allocate(256), second;
         CHECK(call("cuMemAlloc_v2", &second, (size_t)256) == 2);
         allocate(256);
-        // The second copy, and all after it.
+        // Refuses the second copy, and all copies after it.
         char bytes[16] = {};
         call("emulatorRefuse", 1, (uint64_t)2, (uint64_t)0);
         for (int expected : {0, 2, 2}) CHECK(call("cuMemcpyHtoDAsync_v2", first, bytes, sizeof bytes, stream) == expected);

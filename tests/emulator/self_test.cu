@@ -1,4 +1,4 @@
-// Kernels that the emulator tests itself with. They are in each build of it; no program uses them.
+// Kernels with which the emulator tests itself. They are in each build of it; no program uses them.
 typedef unsigned u32;
 typedef unsigned long long u64;
 
@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(256) self_test_scan(const __grid_co
     if (at < p.count) p.out[at] = sum;
 }
 
-// out[0] counts threads, out[1] the set lanes of ballots, out[2] the largest, out[3] the groups of equal `at / 4`.
+// out[0] counts threads, out[1] the set lanes of ballots, out[3] the groups of equal `at / 4`; out[2] is the largest `at`.
 extern "C" __global__ void self_test_atomics(const __grid_constant__ SelfTestParams p) {
     u32 at = blockIdx.x * blockDim.x + threadIdx.x;
     bool in = at < p.count;
@@ -36,7 +36,7 @@ extern "C" __global__ void self_test_atomics(const __grid_constant__ SelfTestPar
     if (__ffs((int)same) == (int)(threadIdx.x % 32) + 1) atomicAdd(&p.out[3], 1u);
 }
 
-// What must be reported, by `mode`; 0 is right.
+// Makes a mistake by `mode`, which must be reported; mode 0 is right.
 extern "C" __global__ void self_test_mistakes(const __grid_constant__ SelfTestParams p) {
     __shared__ u32 cells[64];
     u32 at = threadIdx.x;
@@ -55,7 +55,7 @@ extern "C" __global__ void self_test_mistakes(const __grid_constant__ SelfTestPa
     }
     if (p.mode == 4) p.out[p.count + at] = 1;                           // outside of the buffer
     if (p.mode == 5) cells[at + p.count] = p.mode;                      // outside of shared memory
-    if (p.mode == 6 && at < 16) p.out[0] = __shfl_sync(0xffff, at, 20); // from a lane that isn't asked
+    if (p.mode == 6 && at < 16) p.out[0] = __shfl_sync(0xffff, at, 20); // from a lane outside of the mask
     if (p.mode == 7) __trap();
     if (p.mode == 8) *(volatile u32 *)(u64)at = 1;
     cells[at % 64] = at;

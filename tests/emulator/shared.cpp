@@ -1,4 +1,4 @@
-// Memory that processes share: an allocation is an anonymous file, its handle a descriptor of it, and mapping it is mmap.
+// Memory that processes share. An allocation is an anonymous file, its handle a file descriptor, and a mapping is mmap's.
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -86,7 +86,7 @@ API cuMemMap(Address address, size_t bytes, size_t offset, uint64_t handle, uint
         struct stat about;
         if (offset != 0 || fstat((int)handle, &about) != 0 || (size_t)about.st_size != bytes) return INVALID_VALUE;
         void *at = reinterpret_cast<void *>(address);
-        // Nobody may touch it before cuMemSetAccess.
+        // The memory may not be touched before cuMemSetAccess.
         if (mmap(at, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, (int)handle, 0) == MAP_FAILED) return OUT_OF_MEMORY;
         context.memory[address] = bytes;
         context.used += bytes;

@@ -1,6 +1,5 @@
-// What a kernel of kernels/ needs to be C++ for the host: the words and functions of CUDA that they use, over the
-// threads of block.h. Whatever is not here is not meant to be used in a kernel: floating-point atomics, for one, whose
-// sums depend on the order.
+// The words and functions of CUDA that the kernels use, for the host, over the threads of block.h. Functions that are
+// not here are not meant to be used in a kernel, such as floating-point atomics, whose sums depend on the order.
 #pragma once
 
 #include <math.h>
@@ -49,7 +48,8 @@ EMULATOR_VECTORS(unsigned long long, ulonglong, 16, 16)
 EMULATOR_VECTORS(float, float, 8, 16)
 EMULATOR_VECTORS(double, double, 16, 16)
 
-// Barriers, and what the threads of a warp do together. The call site is for the message when they do not all come.
+// Barriers, and operations that the threads of a warp do together. The call site is for the message if a thread does
+// not come.
 
 #define EMULATOR_SITE emulator::Site site = {__builtin_FILE(), __builtin_LINE()}
 

@@ -43,7 +43,7 @@ FILE *file_of(const char *name) {
     return path != nullptr && *path != 0 ? fopen(path, "a") : nullptr;
 }
 
-// Each kernel that is launched, once, to EMULATOR_KERNELS.
+// Writes the name of a kernel to the file EMULATOR_KERNELS when it is first launched.
 void note_launch(const Kernel &kernel) {
     static FILE *file = file_of("EMULATOR_KERNELS");
     static std::set<const Kernel *> noted;
@@ -200,7 +200,7 @@ bool is_refused(Asked asked) {
 
 void drain(Stream *stream, uint64_t until) {
     while (stream->ran < until && !stream->waiting.empty()) {
-        // Taken out first: it may drain other streams, and they this one.
+        // The work is taken out first: it may drain other streams, which may drain this one.
         std::vector<Work> works;
         size_t count = (size_t)(until - stream->ran);
         if (count > stream->waiting.size()) count = stream->waiting.size();
@@ -224,7 +224,7 @@ int &capture_mode() {
 }
 
 bool is_capturing() {
-    // 0: global, 1: the capturing thread's own, 2: relaxed, in which anything may be called.
+    // Modes: 0 is global, 1 the capturing thread's own, 2 relaxed, in which anything may be called.
     if (capture_mode() == 2) return false;
     bool found = false;
     for (auto &context : state().contexts) {

@@ -1,4 +1,4 @@
-// What the fake driver holds: devices and their memory, contexts, streams, graphs.
+// State of the fake driver: devices and their memory, contexts, streams, graphs.
 #pragma once
 
 #include <stddef.h>
@@ -42,7 +42,7 @@ enum Result : int {
     CAPTURED_EVENT = 907,
 };
 
-// The name of a result and a sentence about it, or null.
+// The name of a result, and a sentence about the result; null if it is not known.
 const char *name_of(int result);
 const char *text_of(int result);
 
@@ -57,12 +57,12 @@ struct Graph {
 
 struct Stream {
     Context *context;
-    // Whether it and the null stream wait for each other.
+    // True if this stream and the null stream wait for each other.
     bool blocking = false;
-    // What has been submitted and not run.
+    // Work that has been submitted and not run.
     std::vector<Work> waiting;
     uint64_t submitted = 0, ran = 0;
-    // The graph that its work goes to while it is captured.
+    // The graph that the stream's work goes to while it is captured.
     std::shared_ptr<Graph> captured;
     bool origin = false, invalidated = false;
     int mode = 0;
@@ -72,10 +72,10 @@ struct Stream {
 struct Event {
     Context *context;
     Stream *stream = nullptr;
-    // It has happened when `stream` has run so much.
+    // The event has happened when `stream` has run this number of works.
     uint64_t at = 0;
     bool recorded = false;
-    // Set while it stands for work that is captured.
+    // Set while the event stands for work that is captured.
     std::shared_ptr<Graph> captured;
     std::chrono::steady_clock::time_point time;
 };
@@ -88,7 +88,7 @@ struct Executable {
 struct Function {
     const Kernel *kernel;
     Context *context;
-    // The virtual architecture that it was compiled for.
+    // The virtual architecture that the function was compiled for.
     int ptx_version;
 };
 
@@ -102,7 +102,7 @@ struct Module {
 struct Context {
     int device;
     unsigned retained = 0;
-    // The first error that broke it: everything fails from then on.
+    // The error that broke the context: everything fails from then on.
     int broken = SUCCESS;
     Stream null_stream;
     std::set<Stream *> streams;
@@ -110,26 +110,25 @@ struct Context {
     // Allocations on the device: address and bytes.
     std::map<uintptr_t, size_t> memory;
     size_t used = 0;
-    // Devices whose memory its kernels may use.
+    // Devices whose memory the context's kernels may use.
     std::set<int> peers;
 };
 
-// The knobs, as the environment has them.
+// Settings from the environment.
 struct Knobs {
     int devices, driver_version;
     size_t memory_bytes;
     // The number of the launch that fails, counted from 1; 0: none.
     uint64_t fail_launch;
-    // That of the copy from a device to the host.
+    // The number of the copy from a device to the host that fails.
     uint64_t fail_download;
     bool eager;
 };
 
-// What a device may have no memory for.
+// A kind of call that can be refused for lack of memory.
 enum class Asked { allocation, copy, launch };
 
-// Of the calls of a kind, those that are refused with OUT_OF_MEMORY: from the `first`-th on (from 1; 0: none), `count`
-// of them (0: all).
+// The calls of a kind that are refused with OUT_OF_MEMORY: `count` calls (0: all) from the `first`-th (from 1; 0: none) on.
 struct Refusals {
     uint64_t first = 0, count = 1, calls = 0, refused = 0;
 };
@@ -146,7 +145,7 @@ struct State {
     uint64_t launches = 0, downloads = 0;
 };
 
-// Every entry of the driver holds this lock: one thing happens at a time.
+// The lock that every call of the driver holds: one call is done at a time.
 std::recursive_mutex &lock();
 
 State &state();
@@ -154,39 +153,41 @@ State &state();
 // The calling thread's context, or null.
 Context *&current();
 
-// Says what was called and what came of it to EMULATOR_LOG, if that is set.
+// Writes a call and its result to the file EMULATOR_LOG, if that is set. Returns the result.
 int logged(const char *function, int result);
 
-// A line on stderr that explains an error which a test would have to guess at.
+// Prints a line to stderr that explains an error, which a test would have to guess at. Returns the error.
 int explain(int result, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// Whether the range is within one allocation of the context's device; an empty one always is.
+// True if the range is within one allocation of the context's device, or empty.
 bool is_device(const Context &context, uintptr_t at, size_t bytes);
 
-// The device that has an allocation around this address, or -1.
+// Returns the device with an allocation around this address, or -1.
 int owner(uintptr_t at);
 
 bool is_pinned(uintptr_t at, size_t bytes);
 
-// Puts work on a stream, or into the graph that captures it.
+// Enqueues work on a stream, or puts it into the graph that captures the stream.
 int submit(Stream *stream, Work work);
 
-// Counts a call, and says whether it is one that is to be refused.
+// Counts a call. Returns true if it is to be refused.
 bool is_refused(Asked asked);
 
-// Runs what waits on a stream, up to its `until`-th piece of work.
+// Runs the waiting work of a stream, up to the stream's `until`-th piece of work.
 void drain(Stream *stream, uint64_t until);
 
-// Runs everything that waits in a context.
+// Runs all waiting work of a context.
 void drain(Context *context);
 
-// What the calling thread may do while a stream is captured: 0 and 1 nothing that could disturb it, 2 anything.
+// The calling thread's mode while a stream is captured: in modes 0 and 1 it may do nothing that could disturb the
+// capture, in mode 2 anything.
 int &capture_mode();
 
-// Whether the calling thread may not make calls now that aren't safe during a capture. Those captures have failed then.
+// True if the calling thread may not make a call that isn't safe during a capture now. The captures that forbid it fail
+// then.
 bool is_capturing();
 
-// One kernel launch, with the failures that the knobs ask for.
+// Runs a kernel launch, with the failures that the settings ask for.
 void launch(Context *context, const Kernel &kernel, const Launch &launch, const void *parameters);
 
 } // namespace emulator

@@ -53,7 +53,7 @@ API cuStreamWaitEvent(Stream *handle, Event *handle_of_event, unsigned) {
         if (stream == nullptr || found == state().events.end()) return INVALID_HANDLE;
         std::shared_ptr<Event> event = found->second;
         if (event->captured) {
-            // The stream joins the capture, whose works are in the order of their calls.
+            // The stream joins the capture. The works of a capture are in the order of their calls.
             if (!stream->captured) {
                 stream->captured = event->captured;
                 stream->mode = 2;
@@ -68,7 +68,7 @@ API cuStreamWaitEvent(Stream *handle, Event *handle_of_event, unsigned) {
         uint64_t at = event->at;
         if (!event->recorded || other == nullptr) return SUCCESS;
         return submit(stream, [=] {
-            // A stream that is gone has been drained.
+            // A stream that does not exist any more has been drained.
             if (stream_of_any(other) != nullptr) drain(other, at);
         });
     });

@@ -1,4 +1,4 @@
-//! A second driver: the first one, whose calls it counts by name, and of which it fails one on demand.
+//! A driver that wraps another one, counts its calls by name, and makes one of them fail on demand.
 
 use robocache::device::gpu::driver::{
     Address, Context, Driver, Event, Executable, Fault, Function, Graph, Loaded, Module, Optional, Stream,
@@ -22,13 +22,14 @@ struct Calls {
     counts: Counts,
     /// Number of calls that could have failed.
     fallible: usize,
-    /// The call that fails, by its number among those.
+    /// Index of the call that fails, among those that can fail.
     fails_at: Option<usize>,
     failed: Option<&'static str>,
 }
 
 impl CountingDriver {
-    /// Wraps a driver. The `fails_at`-th call that can fail does so. It stays for the life of the process, as drivers do.
+    /// Wraps a driver. The call of index `fails_at` fails, among those that can. The wrapper lives as long as the process, as
+    /// drivers do.
     pub fn new(driver: &'static dyn Driver, fails_at: Option<usize>) -> &'static Self {
         let calls = Calls {
             fails_at,
@@ -79,7 +80,7 @@ impl CountingDriver {
     }
 }
 
-/// Hands on calls that can fail. One that does is not made.
+/// Forwards calls that can fail. A call that fails is not forwarded.
 macro_rules! fallible {
     ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty;)*) => {$(
         fn $name(&self, $($argument: $kind),*) -> Result<$result, Fault> {
@@ -96,7 +97,7 @@ macro_rules! fallible {
     )*};
 }
 
-/// Hands on calls that wait. One that fails has waited, as a driver does that tells of a failure of the work before it.
+/// Forwards calls that wait. A call that fails has waited before, like one that reports a failure of earlier work.
 macro_rules! waiting {
     ($($name:ident($($argument:ident: $kind:ty),*);)*) => {$(
         unsafe fn $name(&self, $($argument: $kind),*) -> Result<(), Fault> {
@@ -107,7 +108,7 @@ macro_rules! waiting {
     )*};
 }
 
-/// Hands on calls that can't fail: something is given up.
+/// Forwards calls that release something, and can't fail.
 macro_rules! infallible {
     ($($name:ident($($argument:ident: $kind:ty),*);)*) => {$(
         unsafe fn $name(&self, $($argument: $kind),*) {

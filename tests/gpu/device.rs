@@ -1,4 +1,4 @@
-//! The device layer itself: memory, streams, graphs, several devices and threads, and what its errors say.
+//! The device layer itself: memory, streams, graphs, several devices and threads, and the texts of its errors.
 
 use super::support::{gpu, ran};
 use crate::support::kind;
@@ -71,7 +71,7 @@ fn bytes_come_back_as_they_went() {
     ran(&gpu, "device: copies", 3);
 }
 
-/// Sizes around those of the chunks that other memory goes through, and of all of them.
+/// Sizes around those of a piece, of a chunk and of all chunks that copies of pageable memory go through.
 const SIZES: [usize; 7] = [
     1,
     128 << 10,
@@ -82,8 +82,8 @@ const SIZES: [usize; 7] = [
     (9 << 20) + 7,
 ];
 
-/// Bytes of which no chunk is like another.
-fn unlike(bytes: usize, seed: usize) -> Vec<u8> {
+/// Makes pseudo-random bytes, so that no chunk is like another.
+fn random_bytes(bytes: usize, seed: usize) -> Vec<u8> {
     let mut state = seed as u64;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
@@ -101,7 +101,10 @@ fn memory_that_is_not_page_locked_is_copied_whole_by_several_threads_of_a_stream
             let gpu = &gpu;
             scope.spawn(move || {
                 for (round, bytes) in SIZES.into_iter().enumerate() {
-                    let (before, wanted) = (unlike(bytes + 2 * GUARD, thread), unlike(bytes, 100 * round + thread));
+                    let (before, wanted) = (
+                        random_bytes(bytes + 2 * GUARD, thread),
+                        random_bytes(bytes, 100 * round + thread),
+                    );
                     let device = buffer(gpu, before.len());
                     // SAFETY: neither is page-locked, so that both have been read on return.
                     unsafe { device.upload(0, &before) }.unwrap();
@@ -245,7 +248,7 @@ fn more_than_any_device_has_is_out_of_memory() {
 #[test]
 fn a_kernel_takes_its_own_parameters_alone() {
     let Some(gpu) = gpu() else { return };
-    // HIP does not say what a kernel takes: there tests/layout.py alone compares the structs.
+    // HIP does not tell the parameters of a kernel, so that tests/layout.py alone compares the structs.
     if kind() == Kind::Cuda {
         // SAFETY: the struct has another size than the kernel's, so that nothing is launched.
         let error = unsafe { gpu.launch(EMPTY, [1, 1, 1], 32, &OtherParams { one: 1, more: 2 }) }.unwrap_err();
@@ -298,7 +301,7 @@ fn a_graph_does_its_work_each_time() {
     ran(&gpu, "device: graphs", 6);
 }
 
-/// A result that is dropped while somebody captures leaves the capture whole.
+/// Memory that is dropped during a capture leaves the capture whole.
 #[test]
 fn memory_is_given_back_during_a_capture() {
     let Some(gpu) = gpu() else { return };

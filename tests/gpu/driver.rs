@@ -1,4 +1,4 @@
-//! The seam below `Gpu`: on a second driver, operations have the CPU's bits, make few calls, and live through one that fails.
+//! The interface below `Gpu`: on a wrapped driver, operations give the CPU's bits, make few calls, and survive one that fails.
 
 use crate::counting_driver::{CountingDriver, Counts};
 use crate::support::{gpu, kind, ran};
@@ -11,11 +11,11 @@ use robocache::ops::voxelize::{VoxelizeConfig, Voxelizer};
 use robocache::stream::{Cells, ColumnLayout, Layout, Message, Payload};
 use std::fmt::Display;
 
-/// Steps of an operation: in the third, all memory is there and every kernel is loaded. `auto` tries a device as often.
+/// Number of steps of an operation, as many as `auto` tries a device. From the third on, all memory and kernels are loaded.
 const STEPS: usize = 4;
 
-/// Takes an operation through its steps, each large enough for `auto` to try a device, and gives the bytes of all results.
-/// `step` is called after each one. The error is that of a device that was asked for.
+/// Runs the steps of an operation, and returns the bytes of all results. Each step is large enough for `auto` to try a device, and
+/// the callback comes after it. An error comes from a device that was asked for.
 type Run = fn(&Placement, &mut dyn FnMut()) -> Result<Vec<u8>, String>;
 
 const OPERATIONS: [(&str, Run); 4] = [
@@ -29,7 +29,7 @@ fn text(error: impl Display) -> String {
     error.to_string()
 }
 
-/// The bytes, unless a device that was asked for was lost meanwhile.
+/// Returns the bytes, or the error if a device that was asked for was lost meanwhile.
 fn unless_lost(bytes: Vec<u8>, lost: Option<impl Display>) -> Result<Vec<u8>, String> {
     lost.map_or(Ok(bytes), |error| Err(text(error)))
 }
@@ -113,13 +113,13 @@ fn fuse(placement: &Placement, step: &mut dyn FnMut()) -> Result<Vec<u8>, String
     fuse_samples(placement, None, step)
 }
 
-/// The same with samples that lie on the device, so that their rows live there alone.
+/// Runs fuse with samples that lie on the device, so that their rows live there alone.
 fn fuse_on_device(placement: &Placement, step: &mut dyn FnMut()) -> Result<Vec<u8>, String> {
     let memory = placement.gpu().map(|gpu| DeviceBuf::new(gpu, &Budget::new(None)));
     fuse_samples(placement, memory, step)
 }
 
-/// Pushes samples to fuse, out of `memory` if there is some. No failure may lose one.
+/// Pushes samples to fuse, out of `memory` on a device if there is some. Checks that no failure loses a sample.
 fn fuse_samples(
     placement: &Placement,
     mut memory: Option<DeviceBuf>,
@@ -153,7 +153,7 @@ fn fuse_samples(
     unless_lost(bytes, aligner.take_lost())
 }
 
-/// A sample in the memory of a device.
+/// Copies a sample to memory of a device.
 fn put<'a>(memory: &'a mut DeviceBuf, values: Values<'_>) -> Result<DeviceSample<'a>, DeviceFault> {
     memory.reserve(values.bytes().len())?;
     // SAFETY: the source stays until the copy is done.
@@ -162,7 +162,7 @@ fn put<'a>(memory: &'a mut DeviceBuf, values: Values<'_>) -> Result<DeviceSample
     Ok(DeviceSample::new(memory, 0, Dtype::Float32, values.len())?)
 }
 
-/// The device of a driver that wraps the first one.
+/// Opens a device on a driver that wraps the real one.
 fn second(fails_at: Option<usize>) -> (&'static CountingDriver, Result<Gpu, DeviceFault>) {
     let driver = CountingDriver::new(kind().driver().unwrap(), fails_at);
     (driver, Gpu::open_on(driver, 0))
@@ -190,7 +190,7 @@ fn a_steady_step_has_the_bytes_of_the_cpu_and_makes_few_calls() {
         );
         // Nothing is allocated, freed or loaded.
         let expected: &[(&str, usize)] = match name {
-            // The points; the counts of cells, which say how many rows there are; then the rows.
+            // Copies the points, the counts of cells, which give the number of rows, and then the rows.
             "voxelize" => &[
                 ("download", 4),
                 ("launch", 4),
@@ -199,7 +199,7 @@ fn a_steady_step_has_the_bytes_of_the_cpu_and_makes_few_calls() {
                 ("synchronize_event", 1),
                 ("upload", 1),
             ],
-            // Times, values and targets; what is dropped is counted in a launch of its own.
+            // Uploads times, values and targets. A launch of its own counts dropped samples.
             "resample" => &[
                 ("clear", 1),
                 ("download", 2),
@@ -207,9 +207,9 @@ fn a_steady_step_has_the_bytes_of_the_cpu_and_makes_few_calls() {
                 ("synchronize", 1),
                 ("upload", 3),
             ],
-            // The test's own copy. Launches check the sample, put it into its ring and make the window.
+            // The upload is the test's own. The launches check the sample, put it into its ring and make the window.
             "fuse on device" => &[("download", 1), ("launch", 4), ("synchronize", 3), ("upload", 1)],
-            // A launch appends the sample, which the device reads from the host, and one makes the window.
+            // A launch appends the sample, which the device reads from the host, and another makes the window.
             _ => &[("download", 1), ("launch", 2), ("synchronize", 1)],
         };
         // From the third step on.
@@ -223,8 +223,8 @@ fn a_steady_step_has_the_bytes_of_the_cpu_and_makes_few_calls() {
     ran(&first, "driver: operations", OPERATIONS.len());
 }
 
-/// Fails each call until the last result is there, in turn. What is given up afterwards is nobody's any more. `check` gets
-/// the name of the call and what came.
+/// Runs an operation once for each call up to the last result, and makes that call fail. Later calls only release something. The
+/// arguments of `check` are the name of the call and the result. Returns the number of calls.
 fn fail_each(run: Run, is_auto: bool, mut check: impl FnMut(&'static str, Result<Vec<u8>, String>)) -> usize {
     let on = |gpu| Placement::on(vec![gpu], is_auto);
     let (driver, gpu) = second(None);
@@ -252,7 +252,7 @@ fn each_call_that_fails_is_told_by_its_name() {
                     "{name}: {error}"
                 );
             }
-            // The driver was to say if memory is page-locked, or to take some back: neither can fail.
+            // The context was made current to ask if memory is page-locked, or to release some: neither can fail.
             Ok(came) => assert!(failed == "make_current" && came == expected, "{name}: {failed}"),
         });
     }
@@ -267,7 +267,7 @@ fn the_cpu_does_the_work_of_a_call_that_fails() {
         let expected = run(&Placement::cpu("the oracle"), &mut || ()).unwrap();
         cases += fail_each(run, true, |failed, came| match came {
             Ok(came) => assert!(came == expected, "{name}: {failed}"),
-            // It could not be opened.
+            // The device could not be opened.
             Err(error) => assert!(
                 error.starts_with(&format!("{}:0: {failed} of ", kind())),
                 "{name}: {error}"

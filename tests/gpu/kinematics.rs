@@ -1,4 +1,4 @@
-//! Kinematics on devices: the CPU's bytes for random chains, and for the arms of others.
+//! Kinematics on devices give the CPU's bytes, for random chains and for well-known arms.
 
 use crate::support::{Random, gpu, kind, ran, random_cases, say};
 use robocache::device::gpu::{Budget, DeviceBuf, DeviceFault, DeviceSlice, Gpu, Kind, SliceError};
@@ -20,7 +20,7 @@ fn cuda() -> Option<Gpu> {
     None
 }
 
-/// A type that chains compute in, and its bits.
+/// A type that chains compute in, with access to its bits.
 trait Number: Real + Primitive {
     fn bits(self) -> u64;
 }
@@ -37,7 +37,7 @@ impl Number for f64 {
     }
 }
 
-/// Memory of a device with some values.
+/// Copies values to memory of a device.
 fn upload<T: Primitive>(gpu: &Gpu, values: &[T]) -> DeviceBuf {
     let mut memory = DeviceBuf::new(gpu, &Budget::new(None));
     let bytes = bytemuck::cast_slice(values);
@@ -48,7 +48,7 @@ fn upload<T: Primitive>(gpu: &Gpu, values: &[T]) -> DeviceBuf {
     memory
 }
 
-/// Memory of a device for some values, which are all to be written.
+/// Memory of a device for values, all of which must be written.
 struct Output<T> {
     memory: DeviceBuf,
     host: Vec<T>,
@@ -75,7 +75,7 @@ impl<T: Primitive> Output<T> {
     }
 }
 
-/// Fails if two results have other bits. A NaN is a NaN.
+/// Panics if the bits of two results differ. All NaNs are equal.
 fn assert_bits<R: Number>(what: &str, expected: &[R], came: &[R], about: &dyn Fn() -> String) {
     assert_eq!(expected.len(), came.len(), "{what}");
     for (i, (a, b)) in expected.iter().zip(came).enumerate() {
@@ -88,9 +88,9 @@ fn assert_bits<R: Number>(what: &str, expected: &[R], came: &[R], about: &dyn Fn
     }
 }
 
-/// A robot of up to 16 moving joints, one after the other: mimics, also of others, among them.
+/// Makes a robot of up to 16 moving joints in series. Some may mimic other joints, even mimics.
 ///
-/// With `plain` it has that many joints, which turn, in the order of the chain and without mimics.
+/// With `plain` it has that number of joints, none of them prismatic or a mimic, in the order of the chain.
 fn random_chain(random: &mut Random, plain: Option<usize>) -> (Chain, String) {
     let moving = plain.unwrap_or_else(|| match random.below(4) {
         0 => 1 + random.below(3),
@@ -182,10 +182,10 @@ fn random_chain(random: &mut Random, plain: Option<usize>) -> (Chain, String) {
     }
 }
 
-/// Numbers of joints that have kernels of their own, in turn with chains of any form.
+/// Numbers of joints that have kernels of their own, alternating with chains of any form.
 const PLAIN: [Option<usize>; 4] = [Some(6), None, Some(7), None];
 
-/// A row of joints, uniform within their limits.
+/// Draws a row of joint values, uniform within their limits.
 fn joints_within(random: &mut Random, chain: &Chain) -> Vec<f64> {
     let joints = chain.joints().iter();
     let value = joints.map(|joint| match joint.kind {
@@ -195,7 +195,7 @@ fn joints_within(random: &mut Random, chain: &Chain) -> Vec<f64> {
     value.collect()
 }
 
-/// Rows of joints, with values that are hard among them, and ones that no pose is computed for.
+/// Draws rows of joint values. Some are difficult, and for some no pose is computed.
 fn random_rows<R: Real>(random: &mut Random, chain: &Chain, rows: usize) -> Vec<R> {
     let mut q: Vec<f64> = (0..rows).flat_map(|_| joints_within(random, chain)).collect();
     let hard = [
@@ -217,7 +217,7 @@ fn random_rows<R: Real>(random: &mut Random, chain: &Chain, rows: usize) -> Vec<
     q.into_iter().map(R::from_f64).collect()
 }
 
-/// A number of rows at which warps and blocks are full, or not.
+/// Draws a number of rows, at times one around the size of a warp or a block.
 fn random_count(random: &mut Random) -> usize {
     match random.below(5) {
         0 => random.pick(&[0, 1, 31, 32, 33, 63, 64, 65, 127, 128, 129]),
@@ -295,8 +295,8 @@ fn forward_of_random_chains_has_the_bits_of_the_cpu() {
     ran(&gpu, "kinematics forward", cases);
 }
 
-/// Joints that were found, on the CPU or on a device.
-struct Found<R> {
+/// Results of inverse kinematics, from the CPU or from a device.
+struct Solutions<R> {
     joints: Vec<R>,
     valid: Vec<u8>,
     position_error_m: Vec<R>,
@@ -306,7 +306,7 @@ struct Found<R> {
     branches: Vec<i64>,
 }
 
-impl<R: Number> Found<R> {
+impl<R: Number> Solutions<R> {
     fn of_cpu(joints: Vec<R>, answers: &[Answer<R>], branches: &[u32]) -> Self {
         Self {
             joints,
@@ -344,7 +344,7 @@ impl<R: Number> Found<R> {
         );
     }
 
-    /// The answers to some of the targets.
+    /// Returns the results for some of the targets.
     fn rows(&self, rows: impl Iterator<Item = usize> + Clone) -> Self {
         let n = self.joints.len() / self.valid.len().max(1);
         fn pick<T: Copy>(from: &[T], rows: impl Iterator<Item = usize>) -> Vec<T> {
@@ -365,18 +365,18 @@ impl<R: Number> Found<R> {
     }
 }
 
-/// First starts, by the host's memory.
+/// First starts of the solver, in memory of the host.
 enum Starts<'a, R> {
     Middle,
     One(&'a [R]),
     Each(&'a [R]),
 }
 
-/// Batches of all sizes in one, two, three and six stages.
+/// Limits for `with_sizes` that make batches of all sizes take one, two, three and six stages.
 const SIZES: [[usize; 3]; 4] = [[usize::MAX; 3], [0, usize::MAX, usize::MAX], [0, 0, usize::MAX], [0; 3]];
 
-/// Finds joints on a device, of targets one by one, or along trajectories of that length. `sizes` say in which stages; none: the
-/// default ones.
+/// Solves targets on a device, each by itself or along trajectories of `length`. The stages follow from `sizes`; `None`
+/// means the defaults.
 fn find<R: Number>(
     gpu: &Gpu,
     solver: &Solver<R>,
@@ -384,7 +384,7 @@ fn find<R: Number>(
     starts: &Starts<'_, R>,
     length: Option<usize>,
     sizes: Option<[usize; 3]>,
-) -> Found<R> {
+) -> Solutions<R> {
     let (count, n) = (targets.len(), solver.model().joints());
     let mut on_device = GpuSolver::new(solver, gpu).unwrap();
     if let Some(sizes) = sizes {
@@ -421,7 +421,7 @@ fn find<R: Number>(
         }
         .unwrap();
     }
-    Found {
+    Solutions {
         joints: joints.fetch(),
         valid: valid.fetch(),
         position_error_m: position.fetch(),
@@ -460,7 +460,7 @@ fn random_config<R: Real>(random: &mut Random, chain: &Chain) -> InverseConfig {
     }
 }
 
-/// Targets that the chain reaches, ones that it does not, and ones that are none.
+/// Draws targets that the chain reaches, targets that it can't reach, and invalid ones.
 fn random_targets<R: Real>(random: &mut Random, chain: &Chain, count: usize, along: bool) -> Vec<Pose<R>> {
     let model = Model::<f64>::new(chain);
     let (mut q, mut to) = (joints_within(random, chain), joints_within(random, chain));
@@ -516,16 +516,16 @@ fn check_inverse<R: Number>(
     let solver = Solver::<R>::new(chain, config).unwrap();
     let targets: Vec<Pose<R>> = random_targets(random, chain, count, length.is_some());
     let each = count / length.unwrap_or(1);
-    let way = random.below(3);
-    let mut own: Vec<R> = random_starts(random, chain, if way == 1 { 1 } else { each });
+    let start_kind = random.below(3);
+    let mut own: Vec<R> = random_starts(random, chain, if start_kind == 1 { 1 } else { each });
     if let (Some(length), true) = (length, random.once_in(2)) {
-        // Trajectories go on from a start that is near their first target.
+        // Starts each trajectory near its first target: at the solution of the second one.
         let second = targets.iter().skip(1).step_by(length);
         for (own, target) in own.chunks_exact_mut(n).zip(second) {
             solver.solve(target, None, own);
         }
     }
-    let starts = match way {
+    let starts = match start_kind {
         0 => Starts::Middle,
         1 => Starts::One(&own),
         _ => Starts::Each(&own),
@@ -545,13 +545,13 @@ fn check_inverse<R: Number>(
             solver.solve_trajectories(&targets, length, seeds, &mut joints, &mut answers, &mut branches);
         }
     }
-    let expected = Found::of_cpu(joints, &answers, &branches);
+    let expected = Solutions::of_cpu(joints, &answers, &branches);
     let all_sizes = if length.is_none() { &SIZES[..] } else { &SIZES[..1] };
     for &sizes in all_sizes {
         let came = find(gpu, &solver, &targets, &starts, length, Some(sizes));
         let about = || {
             format!(
-                "{config:?}, {count} targets, trajectories of {length:?}, starts {way}\n{}",
+                "{config:?}, {count} targets, trajectories of {length:?}, starts {start_kind}\n{}",
                 about()
             )
         };
@@ -586,7 +586,7 @@ fn answers_for_random_chains_have_the_bits_of_the_cpu() {
     ran(&gpu, "kinematics inverse", cases);
 }
 
-/// The URDFs of others, with the base and the tip of an arm.
+/// URDF files of well-known arms, with the base and the tip of each.
 const ARMS: [(&str, &str, &str); 5] = [
     ("ur5.urdf", "base_link", "tool0"),
     ("panda.urdf", "panda_link0", "panda_hand"),
@@ -614,7 +614,7 @@ fn arms() -> Vec<(&'static str, Chain)> {
     ARMS.iter().filter_map(read).collect()
 }
 
-/// All targets at once, in another order, and in chunks, each in other stages.
+/// Checks that the answers are the same for all targets at once, in another order, and in chunks, each in other stages.
 fn check_arm<R: Number>(gpu: &Gpu, file: &str, chain: &Chain, config: &InverseConfig, count: usize) {
     let mut random = Random(count as u64);
     let n = chain.joints().len();
@@ -622,7 +622,7 @@ fn check_arm<R: Number>(gpu: &Gpu, file: &str, chain: &Chain, config: &InverseCo
     let targets: Vec<Pose<R>> = random_targets(&mut random, chain, count, false);
     let (mut joints, mut answers) = (vec![R::default(); count * n], vec![Answer::default(); count]);
     solver.solve_batch(&targets, None, &mut joints, &mut answers);
-    let expected = Found::of_cpu(joints, &answers, &[]);
+    let expected = Solutions::of_cpu(joints, &answers, &[]);
     let about = || format!("{file}, {count} targets, {config:?}");
     let middle = Starts::Middle;
     expected.assert_same(&find(gpu, &solver, &targets, &middle, None, None), &about);
@@ -644,7 +644,7 @@ fn check_arm<R: Number>(gpu: &Gpu, file: &str, chain: &Chain, config: &InverseCo
 #[test]
 fn answers_for_arms_depend_neither_on_order_nor_on_chunks() {
     let Some(gpu) = cuda() else { return };
-    // On a device batches of each number of stages.
+    // With many cases, the batches take each number of stages.
     let counts: &[usize] = match random_cases(0) {
         0..1000 => &[4200],
         1000..10_000 => &[4200, 60_000, 600_000],
@@ -661,7 +661,7 @@ fn answers_for_arms_depend_neither_on_order_nor_on_chunks() {
                 ..InverseConfig::default()
             };
             check_arm::<f32>(&gpu, file, chain, &coarse, count);
-            // On the emulator, where one thread runs at a time, one arm is enough of the longer work.
+            // On the emulator, where one thread runs at a time, one arm is enough for the longer work.
             if counts.len() > 1 || *file == "so101_new_calib.urdf" {
                 check_arm::<f64>(&gpu, file, chain, &fine, count);
             }
@@ -679,7 +679,7 @@ fn every_task_has_the_bits_of_the_cpu_in_all_stages() {
     for plain in [Some(6), Some(7), None] {
         let mut random = Random(0x77);
         let (mut chain, mut text) = random_chain(&mut random, plain);
-        // One that each task leaves free to go to rest.
+        // A chain with more than 6 joints, so that each task leaves it free to approach the rest posture.
         while chain.joints().len() <= 6 && plain.is_none() {
             (chain, text) = random_chain(&mut random, plain);
         }

@@ -1,7 +1,7 @@
-//! The CUDA backends, held to the CPU's cases and to the CPU's bytes, on whatever `libcuda.so.1` there is: a GPU's, or
-//! the emulator's. Without one the tests say that they skip.
+//! The GPU backends, compared with the CPU's cases and bytes on the driver that is found (such as `libcuda.so.1`): a GPU's or
+//! the emulator's. Without a driver the tests print that they skip.
 //!
-//! `ROBOCACHE_GPU_CASES` is how many random cases each of them runs.
+//! `ROBOCACHE_GPU_CASES` is the number of random cases of each test.
 
 #![allow(clippy::unwrap_used)]
 

@@ -16,7 +16,7 @@ use robocache::ops::resample::{
 use robocache::stream::{Cells, Message};
 use robocache::time::{Interpolation, QuaternionOrder};
 
-/// The first device if there is one; the CPU otherwise, which the cases hold for, too.
+/// Placement on the first device, or on the CPU without a device: the cases hold there, too.
 fn placement() -> Placement {
     match gpu() {
         Some(_) => Placement::resolve(DeviceChoice::Gpu(kind(), None), None).unwrap(),
@@ -28,17 +28,17 @@ resample_cases!(placement, random_cases(20).min(2000) as u32);
 
 const DTYPES: [Dtype; 4] = [Dtype::Float32, Dtype::Float64, Dtype::Float16, Dtype::BFloat16];
 
-/// A random batch.
+/// Properties of a random batch.
 struct Shape {
     dtype: Dtype,
     dim: usize,
-    /// Samples and targets of each row.
+    /// Numbers of samples and of targets in each row.
     rows: Vec<(usize, usize)>,
     has_ties: bool,
     /// One sample in this many is not finite; 0: none.
     nonfinite: usize,
-    /// One row in this many makes no sense; 0: none.
-    senseless: usize,
+    /// One row in this many is malformed; 0: none.
+    malformed: usize,
     /// Magnitude of the largest values.
     largest: f64,
     is_sorted: bool,
@@ -58,7 +58,7 @@ impl Shape {
             1 => 1,
             2 => 2,
             3 if dim < 20 => random.below(3000),
-            // About what the kernel for short trajectories takes.
+            // Near the greatest number of samples that the kernel for short trajectories takes.
             4 => 100 + random.below(56),
             _ => random.below(60),
         };
@@ -70,7 +70,7 @@ impl Shape {
             dim,
             has_ties: random.once_in(3),
             nonfinite: random.pick(&[0, 0, 3, 20, 500]),
-            senseless: random.pick(&[0, 0, 2, 4]),
+            malformed: random.pick(&[0, 0, 2, 4]),
             largest: random.pick(&[6e4, 6e4, 3.4e38, 1.79e308]),
             is_sorted: !random.once_in(3),
             start: random.pick(&[0, -1_000_000, 1_700_000_000_000_000_000, -(i64::MAX / 4)]),
@@ -110,8 +110,8 @@ impl Shape {
                     random.channels(*mode, before, &mut own[channels.clone()]);
                 }
             }
-            // Where all have the wrong length, the message is refused.
-            let is_senseless = has_good && self.senseless > 0 && random.once_in(self.senseless);
+            // One row with samples stays good: if all had the wrong length, the message would be refused.
+            let is_senseless = has_good && self.malformed > 0 && random.once_in(self.malformed);
             has_good |= samples > 0;
             if is_senseless {
                 match random.below(3) {
@@ -184,7 +184,7 @@ fn encode(dtype: Dtype, values: &[f64]) -> Vec<u8> {
     }
 }
 
-/// A configuration with one rule or some groups, one of them of the mode `with`, for samples of `dim` values.
+/// Draws a configuration for samples of `dim` values: one rule or several groups, one of them of the mode `with`.
 fn random_config(random: &mut Random, dim: usize, with: Option<Interpolation>) -> ResampleConfig {
     let mut config = ResampleConfig {
         fill_value: random.pick(&[0.0, -7.25, f32::NAN]),
@@ -219,16 +219,16 @@ fn random_config(random: &mut Random, dim: usize, with: Option<Interpolation>) -
     config
 }
 
-/// Most groups that can be on a device.
+/// Greatest number of groups that a device takes.
 const MOST_GROUPS: usize = 32;
 
-/// A random configuration, and a batch for it.
+/// Draws a configuration, and a batch for it.
 fn random_case(random: &mut Random) -> (ResampleConfig, Shape) {
     let shape = Shape::random(random);
     (random_config(random, shape.dim, None), shape)
 }
 
-/// With those of these limits that the interpolation has a use for: `max_gap_ms`, `max_age_ms`, `extrapolate_ms`.
+/// Sets the limits that the interpolation uses: `max_gap_ms`, `max_age_ms`, `extrapolate_ms`.
 fn limited([max_gap_ms, max_age_ms, extrapolate_ms]: [Option<f64>; 3], config: ResampleConfig) -> ResampleConfig {
     let used = |key, ms: Option<f64>| ms.filter(|_| config.interpolation.limits().contains(&key));
     ResampleConfig {
@@ -268,7 +268,7 @@ fn answer_in(
     }
 }
 
-/// The answer of the operation, which must have computed it on `device`.
+/// Runs the operation, which must compute on `device`, and returns its answer.
 fn operation(resampler: &mut Resampler, batch: &Trajectories<'_>, device: Device) -> Answer {
     let (answer, counters, on) = run(resampler, batch);
     assert_eq!(on, device);
@@ -316,7 +316,7 @@ fn random_batches_have_the_bytes_of_the_cpu() {
     ran(&gpu, "resample, random batches", cases);
 }
 
-/// Each type, in vectors of each width, of short trajectories and of long ones: a kernel each.
+/// Each type and vector width has a kernel for short trajectories, and one for long ones.
 #[test]
 fn batches_of_every_type_and_width_have_the_bytes_of_the_cpu() {
     let Some(gpu) = gpu() else { return };
@@ -330,7 +330,7 @@ fn batches_of_every_type_and_width_have_the_bytes_of_the_cpu() {
                     dtype,
                     dim,
                     has_ties: false,
-                    senseless: 0,
+                    malformed: 0,
                     nonfinite: 20,
                     largest: 6e4,
                     ..Shape::random(random)
@@ -348,7 +348,7 @@ fn batches_of_every_type_and_width_have_the_bytes_of_the_cpu() {
     ran(&gpu, "resample, every type and width", cases);
 }
 
-/// Computes on the CPU what no kernel does, even if the device is asked for by name.
+/// The CPU computes what no kernel does, even if the device is asked for by name.
 #[test]
 fn what_is_not_on_cuda_is_done_on_the_cpu() {
     let Some(gpu) = gpu() else { return };
@@ -373,7 +373,7 @@ fn what_is_not_on_cuda_is_done_on_the_cpu() {
     ran(&gpu, "resample, what is not on GPUs", 2);
 }
 
-/// Small batches of one mode among others; a case is a trajectory.
+/// Checks small batches that contain a group of one mode. Each trajectory is a case.
 fn check_mode(mode: Interpolation) {
     let Some(gpu) = gpu() else { return };
     let wanted = random_cases(40);
@@ -394,7 +394,7 @@ fn check_mode(mode: Interpolation) {
                 lengths
             },
             dim: (1 + random.below(20)).max(mode.width().unwrap_or(1)),
-            senseless: 0,
+            malformed: 0,
             nonfinite: random.pick(&[0, 0, 3, 20]),
             ..Shape::random(random)
         };
@@ -414,7 +414,7 @@ mod mode {
     crate::support::for_each_mode!(check_mode);
 }
 
-/// A trajectory of `samples` samples of one value, and a target at each.
+/// Makes a trajectory of `samples` samples of one value, and a target at each.
 fn row(samples: i64) -> Row {
     Row {
         times: (0..samples).collect(),
@@ -423,11 +423,11 @@ fn row(samples: i64) -> Row {
     }
 }
 
-/// A batch that does not fit the device is done on the CPU, and so is all that is as large, for a while.
+/// The CPU computes a batch that does not fit the device, and for a while all batches of its size.
 #[test]
 fn a_device_without_memory_leaves_a_batch_to_the_cpu() {
     let Some(gpu) = gpu() else { return };
-    // The times of the first alone take 8000 bytes.
+    // The times of the first message alone take 8000 bytes.
     let messages = [1000, 10].map(|samples| message::<f32>(&[row(samples)], 1));
     let config = ResampleConfig::default();
     let mut resampler = Resampler::new(&config, &placement().with_max_bytes(Some(4096))).unwrap();
@@ -489,7 +489,7 @@ fn large_batches_come_from_any_memory() {
             rows,
             has_ties: false,
             nonfinite: 900,
-            senseless: 0,
+            malformed: 0,
             largest: 6e4,
             is_sorted: true,
             start: 0,
@@ -521,7 +521,7 @@ fn large_batches_come_from_any_memory() {
 #[test]
 fn several_devices_have_the_bytes_of_one() {
     let Some(first) = gpu() else { return };
-    // Every device, and some of them twice: those shards run side by side on one.
+    // Takes three devices or more, repeated if there are fewer: shards on the same device run side by side.
     let count = device_count(kind()).unwrap();
     let gpus: Vec<Gpu> = (0..count.max(3))
         .map(|i| Gpu::open(kind(), i % count).unwrap())
@@ -540,7 +540,7 @@ fn several_devices_have_the_bytes_of_one() {
     ran(&first, &format!("resample, shards on {count} devices"), cases);
 }
 
-/// Batches that are on the device, at addresses that are aligned for their elements and no more.
+/// The addresses are aligned for the elements and no more.
 #[test]
 fn batches_on_the_device_may_lie_anywhere() {
     let Some(gpu) = gpu() else { return };
@@ -549,7 +549,7 @@ fn batches_on_the_device_may_lie_anywhere() {
         let random = &mut Random(seed + 3_000_000_000);
         let (config, mut shape) = random_case(random);
         let alike = shape.rows.first().copied().unwrap_or((9, 9));
-        shape.senseless = 0;
+        shape.malformed = 0;
         shape.rows.iter_mut().for_each(|row| *row = alike);
         let message = shape.message(random, &config);
         let batch = Trajectories::from_message(&message).unwrap();
@@ -669,7 +669,7 @@ fn a_batch_on_the_device_whose_slices_do_not_fit_is_refused() {
     ran(&gpu, "resample, slices that do not fit", cases.len());
 }
 
-/// The numbers of a table of text, row by row; rows that are not all numbers are left out.
+/// Reads the numbers of a table of text, row by row. Rows with anything but numbers are left out.
 fn table(path: &std::path::Path) -> Vec<Vec<f64>> {
     let text = std::fs::read_to_string(path).unwrap();
     let row = |line: &str| {
@@ -680,7 +680,7 @@ fn table(path: &std::path::Path) -> Vec<Vec<f64>> {
     text.lines().filter_map(row).collect()
 }
 
-/// Recordings of arms and IMUs, cut into trajectories of unlike length, at the targets of a 50 Hz policy.
+/// Recordings of arms and IMUs are cut into trajectories of different lengths, with the targets of a 50 Hz policy.
 #[test]
 fn recordings_have_the_bytes_of_the_cpu() {
     let Some(gpu) = gpu() else { return };

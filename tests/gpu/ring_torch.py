@@ -1,11 +1,11 @@
-"""Rings on a device between processes that are killed, read by torch: what it reads is what was published.
+"""Checks that torch reads what was published from rings on a device, while producers and readers are killed.
 
     python tests/gpu/ring_torch.py RING [--messages N] [--readers N] [--under COMMAND]
 
-RING is the test binary `ring`, built with the feature `cuda`, whose producer is used. Each reader takes payloads by
-`robocache._native.take`, copied and where they lie, and holds the tensor on the GPU against the number of its payload. The
-producer and the readers are killed in turn, but with `--under`, which runs each of them under a command, such as
-"compute-sanitizer --error-exitcode 9". Needs a GPU, PyTorch and the package `robocache`.
+RING is the test binary `ring`, built with the feature `cuda`; it provides the producer. Each reader takes payloads by
+`robocache._native.take`, as copies or in place, and checks the tensor on the GPU against the number of its payload. The
+producer and the readers are killed at random. With `--under`, each runs under a command, such as
+"compute-sanitizer --error-exitcode 9", and none is killed. Needs a GPU, PyTorch and the package `robocache`.
 """
 
 import argparse
@@ -28,12 +28,12 @@ def bound(tag: str, whose: str) -> socket.socket:
 
 
 def signed(number: int) -> int:
-    """An unsigned number of 64 bits as int64."""
+    """Converts an unsigned 64-bit number to int64."""
     return number - 2**64 if number >= 2**63 else number
 
 
 def read(tag: str, which: int) -> None:
-    """Takes payloads until it is told to end."""
+    """Takes payloads until the message `end` comes."""
     import torch
 
     import robocache
@@ -75,7 +75,7 @@ def read(tag: str, which: int) -> None:
 
 
 def memory() -> int:
-    """Memory of all devices in use, MiB."""
+    """Memory in use on all devices, MiB."""
     done = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], capture_output=True, text=True, check=True)
     return sum(int(line) for line in done.stdout.split())
 
@@ -120,7 +120,7 @@ def main() -> None:
     numbers = 1
     publishing = producer(numbers)
     while counts["published"] < arguments.messages or not counts["copied"]:
-        # PyTorch alone takes seconds to be there.
+        # Importing PyTorch alone takes seconds.
         listen(rng.uniform(2, 12))
         for process in (publishing, *readers):
             assert process.poll() is None, f"a process ended by itself: {counts}"

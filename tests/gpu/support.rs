@@ -1,4 +1,4 @@
-//! Helpers of the tests of all operations.
+//! Helpers for the tests of all operations.
 
 #[path = "../common/kind.rs"]
 mod kind;
@@ -14,13 +14,13 @@ use std::io::Write;
 use std::ops::Range;
 use std::sync::Mutex;
 
-/// A line on stderr, whether the test passes or not.
+/// Writes a line to stderr, whether the test passes or not.
 pub fn say(line: &str) {
-    // Not `eprintln!`, which the test harness keeps to itself.
+    // Not `eprintln!`, which the test harness captures.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// The first device, or nothing and a line that says so.
+/// Opens the first device. Without a device, prints a line and returns `None`.
 pub fn gpu() -> Option<Gpu> {
     match device_count(kind()) {
         Ok(_) => Some(Gpu::open(kind(), 0).unwrap()),
@@ -35,7 +35,7 @@ pub fn gpu() -> Option<Gpu> {
     }
 }
 
-/// Says how many cases a test ran on the device.
+/// Prints how many cases a test ran on the device.
 pub fn ran(gpu: &Gpu, what: &str, cases: usize) {
     say(&format!(
         "gpu: {what}: {cases} cases on {} ({})",
@@ -53,8 +53,8 @@ pub fn random_cases(few: usize) -> usize {
 }
 
 impl Random {
-    /// Groups of channels of a sample of `dim` values, one after the other; one of them of that mode. If that is plain, the
-    /// others are, too: kernels of their own compute those.
+    /// Draws groups that cover the `dim` channels of a sample, one of them of the mode `with`. If that mode is plain, all modes are
+    /// plain, since these have kernels of their own.
     pub fn groups(&mut self, dim: usize, with: Option<Interpolation>) -> Vec<(Range<usize>, Interpolation)> {
         let mut groups = Vec::new();
         let mut from = 0;
@@ -81,7 +81,7 @@ impl Random {
         groups
     }
 
-    /// An interpolation mode that devices compute, for a group of at most `channels` channels.
+    /// Draws an interpolation mode that devices compute, for a group of at most `channels` channels.
     fn mode(&mut self, channels: usize, plain_only: bool) -> Interpolation {
         let fits = |mode: &Interpolation| {
             mode.width().is_none_or(|width| width <= channels) && (is_plain(*mode) || !plain_only)
@@ -90,7 +90,7 @@ impl Random {
         self.pick(&modes)
     }
 
-    /// A value that a mode takes in its own way: an angle of a few turns or about a half one, a component of a rotation.
+    /// Draws an angle of a few turns or near half a turn, or a component of a rotation.
     fn special(&mut self) -> f64 {
         use std::f64::consts::PI;
         match self.below(8) {
@@ -104,7 +104,7 @@ impl Random {
         }
     }
 
-    /// Makes the channels of a group what is hard for its mode: `before` are those of the sample before it.
+    /// Sets channels of a group to values that are difficult for its mode. The channels `before` are those of the sample before it.
     pub fn channels(&mut self, mode: Interpolation, before: Option<&[f64]>, channels: &mut [f64]) {
         if mode.is_rotation() {
             return self.rotation(before, channels);
@@ -112,17 +112,16 @@ impl Random {
         for (i, channel) in channels.iter_mut().enumerate() {
             match (mode, before) {
                 (Interpolation::Angle, _) => *channel = self.special(),
-                // Where a curve is level.
+                // The curve is level between equal values.
                 (Interpolation::Cubic | Interpolation::Pchip, Some(before)) if self.once_in(4) => *channel = before[i],
-                // A device makes a value that is one sample's of that sample twice, which may lose the sign.
+                // A device interpolates a single sample's value between that sample and itself, which may lose the sign.
                 _ if self.once_in(16) => *channel = -0.0,
                 _ => {}
             }
         }
     }
 
-    /// Makes of the channels of a rotation what is hard about them: a half turn of the one before, one that is hardly
-    /// another, one that is none.
+    /// Sets the channels to a difficult rotation: half a turn from the one before, almost the same, or not a rotation at all.
     fn rotation(&mut self, before: Option<&[f64]>, channels: &mut [f64]) {
         for channel in channels.iter_mut() {
             *channel = self.signed();
@@ -133,7 +132,7 @@ impl Random {
             2 => channels.iter_mut().for_each(|channel| *channel *= 1e20),
             3 => channels.iter_mut().for_each(|channel| *channel = channel.round()),
             4..=6 => {
-                // The other quaternion of the same rotation, and one next to it or a half turn away.
+                // The quaternion before or its negative, which is the same rotation, with or without noise.
                 let Some(before) = before else { return };
                 let (scale, noise) = (self.pick(&[1.0, -1.0]), self.pick(&[0.0, 1e-4]));
                 for (to, from) in channels.iter_mut().zip(before) {
@@ -150,12 +149,12 @@ impl Random {
         }
     }
 
-    /// True once in `times`.
+    /// True in one of `times` calls on average.
     pub fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
-    /// In -1..1.
+    /// Draws a number in -1..1.
     pub fn signed(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     }
@@ -172,7 +171,7 @@ pub fn modes() -> Vec<Interpolation> {
     Interpolation::ALL.into_iter().filter(|mode| mode.is_on_gpu()).collect()
 }
 
-/// A test of each mode, so that they run side by side: `check(mode)`.
+/// Defines a test `check(mode)` for each mode, so that they run side by side.
 macro_rules! for_each_mode {
     ($check:ident) => {
         $crate::support::for_each_mode!(

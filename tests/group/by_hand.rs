@@ -15,7 +15,7 @@ fn config(policy: GroupingPolicy, streams: usize) -> GroupingConfig {
     }
 }
 
-/// Messages, given as stream and ms, in sets, given in ms.
+/// Groups messages (stream, ms). Returns the times of the messages in each set, ms.
 fn sets_ms(config: &GroupingConfig, messages: &[(usize, i64)]) -> Vec<Vec<i64>> {
     let stamped: Vec<_> = messages.iter().map(|&(stream, ms)| (stream, ms * MS)).collect();
     let (grouped, _) = group(config, &stamped);
@@ -140,11 +140,11 @@ fn bytes_are_bounded_and_the_greatest_goes_first() {
             grouped.take(&mut grouper);
         }
         let dropped = [0, 1].map(|stream| grouper.dropped(stream, DropReason::Memory));
-        // 52 of 20,000 bytes fit, or 51 beside the small ones; of a set that is not complete all go.
+        // 52 messages of 20,000 bytes fit, or 51 beside the small ones. Of an incomplete set, `exact` drops all messages.
         let expected = if policy == GroupingPolicy::Exact { dropped[1] } else { 0 };
         assert!(dropped[0] >= 98 && dropped[1] == expected, "{policy}: {dropped:?}");
         assert!(grouped.dropped.is_sorted_by_key(|&(_, number, _)| number));
-        // One that is larger than everything is not taken, and nothing else goes for it.
+        // A message that is larger than the limit is refused, and no other is dropped for it.
         let held = grouper.held_bytes();
         let arrival = grouper.push(2, 300 * MS, (1 << 20) + 1, || panic!("it is not held"));
         assert_eq!(arrival.unwrap().dropped, Some(DropReason::Memory));
@@ -156,7 +156,7 @@ fn bytes_are_bounded_and_the_greatest_goes_first() {
 fn a_clock_that_is_set_back_begins_an_epoch_and_sets_go_on() {
     let mut config = config(GroupingPolicy::Exact, 2);
     config.inputs.iter_mut().for_each(|input| input.reset_ms = 1000.0);
-    // A recording that is played twice: the second stream is behind the first when that begins again.
+    // A recording is played twice: the second stream is still behind when the first begins again.
     let messages = [
         (0, 5000),
         (1, 5000),
@@ -175,7 +175,7 @@ fn a_clock_that_is_set_back_begins_an_epoch_and_sets_go_on() {
         .map(|&(newest, _, epoch)| (newest / MS, epoch))
         .collect();
     assert_eq!(epochs, [(5000, 0), (100, 2)]);
-    // Both at once: one jump. A step back of just reset_ms is none.
+    // Both streams step back at once: one jump. A step back of exactly `reset_ms` is not a jump.
     let messages = [
         (0, 5000),
         (1, 5000),
@@ -203,7 +203,7 @@ fn a_stamp_far_ahead_of_every_stream_is_a_jump_where_that_is_asked_for() {
             (input.reset_ms, input.jump_ms) = (1000.0, jump_ms);
         }
         let (mut grouper, mut grouped) = (Grouper::new(&config).unwrap(), Grouped::default());
-        // One bad stamp, a day ahead. A day without any message is not a jump if one stream is there already.
+        // One bad stamp, a day ahead. A day without messages is not a jump once one stream is past it.
         for (stream, ms) in [
             (0, 0),
             (1, 5),
@@ -236,7 +236,7 @@ fn a_closed_input_is_not_waited_for() {
     grouper.close(0);
     grouped.take(&mut grouper);
     assert_eq!(grouped.infos, [(30 * MS, 30 * MS, 0)]);
-    // What it has sent is still used; one that speaks is open.
+    // Messages of a closed stream are still used, and a stream that sends is open again.
     push(&mut grouper, 1, 60);
     push(&mut grouper, 0, 40);
     grouped.take(&mut grouper);
@@ -254,7 +254,7 @@ fn stamps_that_are_no_times_are_refused() {
         let error = grouper.push(0, stamp, 1, || 0).unwrap_err();
         assert!(error.to_string().contains("allowed: +-2^61"), "{error}");
     }
-    // The ends of what is allowed don't overflow.
+    // The ends of the allowed range don't overflow.
     for (stream, stamp) in [(0, -(1 << 61)), (1, 1 << 61), (0, 1 << 61), (1, 1 << 61)] {
         grouper.push(stream, stamp, 1, || 0).unwrap();
     }
@@ -264,7 +264,7 @@ fn stamps_that_are_no_times_are_refused() {
 fn a_configuration_that_cannot_work_is_refused_with_its_key() {
     type Change = fn(&mut GroupingConfig);
     let cases: [(Change, &str, &str); 15] = [
-        (|config| config.inputs.truncate(1), "inputs", "1 of them"),
+        (|config| config.inputs.truncate(1), "inputs", "is 1 (allowed"),
         (|config| config.inputs.clear(), "inputs", "2 or more"),
         (|config| config.inputs[1].input.clear(), "inputs[1].input", "empty"),
         (
@@ -307,7 +307,7 @@ fn a_configuration_that_cannot_work_is_refused_with_its_key() {
         let error = refused(&config);
         assert!(error.key == key && error.problem.contains(word), "{error}");
     }
-    // What a policy has no use for.
+    // Keys that the policy does not use.
     let unused: [(Change, &str); 3] = [
         (|config| config.age_penalty = Some(0.1), "age_penalty"),
         (|config| config.max_span_ms = Some(1.0), "max_span_ms"),
@@ -321,7 +321,7 @@ fn a_configuration_that_cannot_work_is_refused_with_its_key() {
         change(&mut config);
         let error = refused(&config);
         assert!(
-            error.key == key && error.problem.contains("`exact` has no use for it"),
+            error.key == key && error.problem.contains("`exact` does not use this key"),
             "{error}"
         );
     }

@@ -1,5 +1,5 @@
-//! The sets of `group`: those of ROS's message_filters, by an oracle that is written from its description, on random
-//! streams; by its documented properties; and by hand.
+//! The sets of `group` are those of ROS's message_filters. Random streams are compared with an oracle that is written from its
+//! description and checked for its documented properties; other cases are worked out by hand.
 
 mod by_hand;
 mod oracle;
@@ -8,18 +8,18 @@ mod random;
 use oracle::Set;
 use robocache::ops::group::{DropReason, Grouper, GroupingConfig, GroupingInput, Outcome};
 
-/// Sets and drops that came of messages, which are numbered in order of arrival.
+/// Sets and drops of messages, which are numbered in order of arrival.
 #[derive(Default)]
 struct Grouped {
     sets: Vec<Set>,
     /// Newest time, span and epoch of each set.
     infos: Vec<(i64, i64, i64)>,
-    /// Stream and number of each message that was dropped once it had been taken.
+    /// Stream and number of each message that was dropped after it had been taken, and the reason.
     dropped: Vec<(usize, usize, DropReason)>,
 }
 
 impl Grouped {
-    /// Takes what is known now.
+    /// Takes the outcomes that are known now.
     fn take(&mut self, grouper: &mut Grouper<usize>) {
         while let Some(outcome) = grouper.next_outcome() {
             match outcome {
@@ -53,7 +53,7 @@ fn group(config: &GroupingConfig, messages: &[(usize, i64)]) -> (Grouped, Groupe
 fn inputs(count: usize) -> Vec<GroupingInput> {
     let named = |i: usize| GroupingInput {
         input: format!("s{i}"),
-        // Streams of these tests stay behind by more than a second.
+        // The streams of these tests may be more than a second behind one another.
         reset_ms: 1e12,
         ..GroupingInput::default()
     };

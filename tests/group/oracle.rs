@@ -1,5 +1,5 @@
-//! The policies once more, the slow and obvious way: as message_filters is described, and not as the library does it.
-//! Each takes messages as (stream, time), in order of arrival, and gives sets of their numbers.
+//! The policies written a second time, slow and obvious: as message_filters is described, not as the library works. Each takes
+//! messages (stream, time) in order of arrival, and makes sets of their numbers.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +11,7 @@ struct Queued {
     number: usize,
 }
 
-/// ApproximateTime: for each stream a deque and what the search has passed.
+/// ApproximateTime, with a deque for each stream and the messages that the search has passed.
 pub struct ApproximateTime {
     deques: Vec<VecDeque<Queued>>,
     past: Vec<Vec<Queued>>,
@@ -70,7 +70,7 @@ impl ApproximateTime {
         self.past[stream].push(head);
     }
 
-    /// The latest of these times, of several the last; and the earliest, of several the first.
+    /// Index and value of the latest time (the last of equal ones), and of the earliest (the first of equal ones).
     fn boundaries(times: &[i64]) -> ((usize, i64), (usize, i64)) {
         let latest = *times.iter().max().unwrap();
         let earliest = *times.iter().min().unwrap();
@@ -138,7 +138,7 @@ impl ApproximateTime {
         }
     }
 
-    /// With what is known of the messages that are not there yet.
+    /// Searches on, with bounds for the messages that have not come yet.
     fn search_on(&mut self) {
         let mut moved: Vec<usize> = Vec::new();
         loop {
@@ -167,7 +167,7 @@ impl ApproximateTime {
     }
 }
 
-/// ExactTime: a map from times to what has come of them.
+/// ExactTime, with a map from each time to the messages that came.
 pub struct ExactTime {
     pub streams: usize,
     pub queue_size: usize,
@@ -190,7 +190,7 @@ impl ExactTime {
     }
 }
 
-/// ApproximateEpsilonTime: a deque for each stream.
+/// ApproximateEpsilonTime, with a deque for each stream.
 pub struct ApproximateEpsilonTime {
     deques: Vec<VecDeque<Queued>>,
     queue_size: usize,

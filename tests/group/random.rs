@@ -10,7 +10,7 @@ const CASES: u64 = 10_000;
 const MS: i64 = 1_000_000;
 
 impl Random {
-    /// A number of this range.
+    /// Draws a number of this range.
     fn of(&mut self, range: std::ops::Range<i64>) -> i64 {
         range.start + (self.bits() % (range.end - range.start) as u64) as i64
     }
@@ -23,12 +23,12 @@ impl Random {
 struct Case {
     /// Stream and stamp, in order of arrival.
     messages: Vec<(usize, i64)>,
-    /// The least distance between two stamps of each stream.
+    /// Least distance between two stamps of each stream.
     least: Vec<i64>,
     config: GroupingConfig,
 }
 
-/// Streams of one case. `unit` is what every time is a multiple of: with a large one, many are equal.
+/// Draws the streams of a case. Every time is a multiple of `unit`; if that is large, many times are equal.
 fn case(seed: u64) -> Case {
     let random = &mut Random(seed);
     let streams = random.of(2..6) as usize;
@@ -61,7 +61,7 @@ fn case(seed: u64) -> Case {
                 closest = closest.min(stamp - last);
             }
             last = Some(stamp);
-            // A stream arrives in its own order.
+            // Messages of a stream arrive in the order in which they were sent.
             arrival = (stamp + delay + random.of(0..period)).max(arrival);
             arrivals.push((arrival, arrivals.len(), stream, stamp));
         }
@@ -93,7 +93,7 @@ fn case(seed: u64) -> Case {
     }
 }
 
-/// The messages that are no older than the one of their stream before them, with their numbers.
+/// Messages that are not older than any before them in their stream: number, stream and stamp.
 fn in_order(messages: &[(usize, i64)]) -> impl Iterator<Item = (usize, usize, i64)> {
     let mut newest = [i64::MIN; 8];
     messages
@@ -106,7 +106,7 @@ fn in_order(messages: &[(usize, i64)]) -> impl Iterator<Item = (usize, usize, i6
         })
 }
 
-/// Checks the properties of every policy: each message is in one set or dropped or still there, and no two sets cross.
+/// Checks the properties of every policy: no message is used twice, the figures of a set are right, and no two sets cross.
 fn check(case: &Case, grouped: &Grouped, may_cross: bool, seed: u64) {
     let mut seen = BTreeSet::new();
     let members = grouped.sets.iter().flatten();
@@ -183,7 +183,7 @@ fn approximate_sets_are_contiguous_and_of_least_span() {
                 .map(|stream| place(stream, pair[1][stream]) - next[stream])
                 .collect();
             assert!(gaps.contains(&0), "seed {seed}: {pair:?} lost a message of each stream");
-            // Every set of the next few messages that loses none of some stream.
+            // Every alternative set of the next few messages that skips none of some stream.
             let mut shifts = vec![0; streams];
             loop {
                 let others = (0..streams).map(|stream| of[stream].get(next[stream] + shifts[stream]).copied());
@@ -236,7 +236,7 @@ fn exact_gives_the_sets_of_exact_time() {
     let mut sets = 0;
     for seed in 0..CASES {
         let mut case = case(seed);
-        // Stamps that meet.
+        // Rounds the stamps, so that some are equal.
         let unit = Random(!seed).pick(&[10 * MS, 50 * MS]);
         for (_, stamp) in &mut case.messages {
             *stamp = stamp.div_euclid(unit) * unit;
@@ -258,7 +258,7 @@ fn exact_gives_the_sets_of_exact_time() {
         }
         let (grouped, grouper) = group(&case.config, &case.messages);
         assert_eq!(grouped.sets, expected.sets, "seed {seed}");
-        // An older set that is complete later comes later.
+        // An older set may come later, if it is complete later.
         check(&case, &grouped, true, seed);
         let waiting: usize = expected.waiting.values().flatten().flatten().count();
         assert_eq!(grouper.held_bytes(), waiting, "seed {seed}");

@@ -1,9 +1,9 @@
-"""Writes tests/modes/vectors.txt: what SciPy makes of random, jittery streams in each mode of interpolation.
+"""Writes tests/modes/vectors.txt: random, jittery streams, and the values that SciPy interpolates in each mode.
 
     .venv/bin/python tests/modes/vectors.py
 
-A `case` line has the mode, the values of a sample and `max_gap_ns`; a `sample` line a time (ns) and the values, which float32
-holds exactly; a `target` line a time and the values in float64, or none where there is no valid one.
+A `case` line has the mode, the number of values in a sample, and `max_gap_ns`. A `sample` line has a time (ns) and the values,
+which float32 holds exactly. A `target` line has a time and the values in float64, or no values if they are invalid.
 """
 
 import pathlib
@@ -17,7 +17,7 @@ WIDTHS = {"angle": 2, "slerp": 4, "rot6d": 6, "rot6d_columns": 6, "rotvec": 3, "
 
 
 def bessel(t: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """The slope at each sample of the parabola through it and its neighbours; at the ends that of the line."""
+    """The slope at each sample of the parabola through it and its neighbours; at the ends, of the line to the neighbour."""
     h, d = np.diff(t), np.diff(p, axis=0) / np.diff(t)[:, None]
     inner = (h[1:, None] * d[:-1] + h[:-1, None] * d[1:]) / (h[:-1] + h[1:])[:, None]
     return np.concatenate([d[:1], inner, d[-1:]])
@@ -36,7 +36,7 @@ def rotations(mode: str, values: np.ndarray) -> Rotation:
 
 
 def between(mode: str, t: np.ndarray, p: np.ndarray, at: float, left: int) -> np.ndarray:
-    """The value at a time within a run of samples, none of which is far from the next; `left` is the one before it."""
+    """The value at time `at` within a run of samples without a gap; `left` is the index of the sample before that time."""
     if mode == "angle":
         a, b = p[left], p[left + 1]
         value = a + (at - t[left]) / (t[left + 1] - t[left]) * ((b - a + np.pi) % (2 * np.pi) - np.pi)
@@ -56,7 +56,7 @@ def between(mode: str, t: np.ndarray, p: np.ndarray, at: float, left: int) -> np
 
 
 def stream(random: np.random.Generator, mode: str, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Times and values: about 33 ms apart, with some gaps, and moving by up to a half turn between two samples."""
+    """Random times and values: about 33 ms apart with some gaps, and angles that move by up to half a turn between samples."""
     steps = random.uniform(20, 46, count) + 100 * (random.random(count) < 0.12)
     times = np.cumsum((steps * MS).astype(np.int64))
     match mode:

@@ -1,5 +1,7 @@
-"""A policy that asks: `asker.py FILE COUNT RATE_HZ` sends a request and a ping of a bare service COUNT times, and keeps
-when each was sent and its answer came, s, and the metadata of the answers: a pickled dict."""
+"""A policy that asks: `asker.py FILE COUNT RATE_HZ` sends COUNT requests, and as many pings to a bare service.
+
+FILE gets a pickled dict: the time at which each was sent, s, and the time and the metadata of each answer.
+"""
 
 import os
 import pathlib
@@ -11,7 +13,7 @@ import pyarrow as pa
 
 path, count, rate_hz = pathlib.Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 
-# dora's publishers drop what a consumer does not take within 1 ms; read when the node is made.
+# dora's publishers drop messages that a consumer does not take within 1 ms: here, 1 s. Read when the node is created.
 overlay = path.with_suffix(".json5")
 overlay.write_text('{"transport":{"link":{"tx":{"queue":{"congestion_control":{"drop":{"wait_before_drop":1000000}}}}}}}')
 os.environ["DORA_ZENOH_CONFIG_OVERLAY"] = str(overlay)
@@ -22,7 +24,7 @@ node = Node()
 sent = {"ask": [], "ping": []}
 came = {"fused": [], "pong": []}
 
-# The sensors have to speak first.
+# Waits for the first message of the sensors.
 while (event := node.next()) is not None and event["id"] != "ready":
     pass
 start = time.perf_counter()
@@ -30,7 +32,7 @@ while min(map(len, came.values())) < count and time.perf_counter() - start < cou
     number = len(sent["ask"])
     due = start + number / rate_hz
     if number < count and time.perf_counter() >= due:
-        # Each is the first as often as the other.
+        # Request and ping take turns at being sent first.
         for output in ("ask", "ping") if number % 2 else ("ping", "ask"):
             sent[output].append(time.perf_counter())
             node.send_output(output, pa.array([], pa.uint8()), {"request_id": f"{output}-{number}", "number": number})

@@ -7,20 +7,20 @@ import signal
 import sys
 import time
 
-# Of a node that hangs, the harness wants to know where.
+# The harness sends SIGUSR1 to a node that hangs, to see where.
 faulthandler.register(signal.SIGUSR1, all_threads=True)
 
 from dora import Node  # noqa: E402
 
 path = pathlib.Path(sys.argv[1])
-# For how long each message keeps the node busy: a slow consumer.
+# Pause after each message, for a slow consumer.
 pause_s = float(sys.argv[2]) if len(sys.argv) > 2 else 0.0
 messages = []
-# dora's Python hands out STOP before inputs that came earlier, so it is not the end: that is the end of the stream.
+# dora's Python API hands out STOP before inputs that came earlier, so the loop goes on until the stream of events ends.
 for event in Node():
     match event["type"]:
         case "INPUT":
-            # The array itself lies in its sender's shared memory; its pickle does not.
+            # The array lies in its sender's shared memory; the pickle is a copy.
             metadata = {key: value for key, value in event["metadata"].items() if key != "open_telemetry_context"}
             messages.append((event["id"], metadata, pickle.dumps(event["value"])))
             if len(messages) == 1:

@@ -1,6 +1,6 @@
-"""examples/lerobot/policy.py, which also keeps what reaches its network: a pickled list of dicts of arrays.
+"""Runs examples/lerobot/policy.py, and keeps the inputs of its network: a pickled list of dicts of arrays.
 
-`lerobot_traced.py TRACE ARGUMENTS`. What a policy draws at random follows from the number of the call.
+`lerobot_traced.py TRACE ARGUMENTS`. The number of the call seeds the random draws of the policy.
 """
 
 import pathlib

@@ -1,10 +1,12 @@
 """A node that plays a script: a pickled list of steps.
 
-("send", output, array, metadata), where the stamp may be "now", or ("start", ns): so long after the first of these; ("sleep", seconds); ("at", seconds): until
-so long after the start; ("wait", file): until it is there;
-("until", file, steps): again and again until it is there or the dataflow stops; ("up to", file, steps): once, up to where it
-is there; ("die",): the steps after it are those
-of the process that dora starts in its place.
+- ("send", output, array, metadata): sends; the stamp may be "now", or ("start", ns), which is in ns after the node's start.
+- ("sleep", seconds): sleeps.
+- ("at", seconds): waits until that time after the node's start.
+- ("wait", file): waits until the file exists, for 3 minutes at most.
+- ("until", file, steps): repeats the steps until the file exists or the dataflow stops.
+- ("up to", file, steps): plays the steps once, and breaks off when the file exists.
+- ("die",): kills the process; the process that dora starts in its place plays the steps after this one.
 """
 
 import faulthandler
@@ -15,11 +17,12 @@ import signal
 import sys
 import time
 
-# Of a node that hangs, the harness wants to know where.
+# The harness sends SIGUSR1 to a node that hangs, to see where.
 faulthandler.register(signal.SIGUSR1, all_threads=True)
 script = pathlib.Path(sys.argv[1])
 
-# dora's publishers drop what a consumer does not take within 1 ms, two batches deep; read when the node is made.
+# dora's publishers queue two batches, and drop messages that a consumer does not take within 1 ms: here, 16 batches and 1 s.
+# Read when the node is created.
 overlay = script.with_suffix(".json5")
 overlay.write_text(
     '{"transport":{"link":{"tx":{"queue":{"size":{"real_time":16},'
@@ -29,7 +32,7 @@ os.environ["DORA_ZENOH_CONFIG_OVERLAY"] = str(overlay)
 
 from dora import Node  # noqa: E402
 
-# What is still on its way when a node ends is lost with it.
+# Messages that are in flight when a node ends are lost with it, so the node waits this long.
 LINGER_S = 0.4
 
 steps = pickle.loads(script.read_bytes())

@@ -1,4 +1,4 @@
-"""A node that takes payloads from rings: a pickled list of (input, metadata, columns, counters), in order of arrival."""
+"""A node that takes payloads from rings: a pickled list of (input, metadata, columns), in order of arrival, and the counters."""
 
 import pathlib
 import pickle

@@ -1,4 +1,4 @@
-//! Takes payloads, copies them or uses them where they lie, and holds what it read against their numbers.
+//! A consumer: takes payloads, copies them or uses them in place, and checks what it read by their numbers.
 
 use crate::support::{self, *};
 use robocache::device::ring::{Readers, RingError, RingPayload, SlotMemory};
@@ -33,7 +33,7 @@ fn is_right(number: u64, bytes: &[u8]) -> bool {
         .all(|(i, bytes)| bytes == word(number, i).to_le_bytes())
 }
 
-/// The words of a payload that lies in shared memory, half of them now and half after a while.
+/// True if the words of a payload in shared memory are right: half of them are read now, half after `pause`.
 fn use_where_it_lies(taken: &RingPayload, number: u64, pause: Duration) -> bool {
     let words = taken.len() / 8;
     let SlotMemory::Shared(bytes) = taken.memory() else {
@@ -59,14 +59,14 @@ fn copied(taken: &RingPayload) -> Result<Vec<u8>, RingError> {
 
 /// Takes payloads until it is told to end. Each consumer has a speed of its own.
 pub fn run(tag: &str, which: usize) {
-    let socket = bind(tag, Whose::Consumer(which));
+    let socket = bind(tag, SocketOwner::Consumer(which));
     socket.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-    let parent = address(tag, Whose::Parent);
+    let parent = address(tag, SocketOwner::Parent);
     let slowest_us = [1, 30, 300, 2000, 1][which];
     let mut random = Random::new(which as u64);
     let before = holding();
     let (mut readers, mut counts, mut held) = (Readers::default(), Counts::default(), Vec::<(RingPayload, u64)>::new());
-    let (mut text, mut unsaid) = ([0; 512], 0);
+    let (mut text, mut unreported) = ([0; 512], 0);
     loop {
         let came = socket.recv(&mut text).expect("a ticket within 120 s");
         if &text[..came] == b"end" {
@@ -87,7 +87,7 @@ pub fn run(tag: &str, which: usize) {
             Err(RingError::ProducerGone { .. }) => counts.gone += 1,
             Err(error) => panic!("{error}"),
         }
-        // Several are held for a while.
+        // Holds several payloads for a while.
         while held.len() as u64 > random.under(4) {
             let (taken, number) = held.swap_remove(random.under(held.len() as u64) as usize);
             if taken.gpu().is_some() || random.under(2) == 0 {
@@ -111,9 +111,9 @@ pub fn run(tag: &str, which: usize) {
                 }
             }
         }
-        unsaid += 1;
-        if unsaid == 50 {
-            unsaid = 0;
+        unreported += 1;
+        if unreported == 50 {
+            unreported = 0;
             socket
                 .send_to_addr(std::mem::take(&mut counts).text().as_bytes(), &parent)
                 .unwrap();
@@ -123,16 +123,16 @@ pub fn run(tag: &str, which: usize) {
     drop((readers, held));
     let now = holding();
     assert_eq!(now.mappings, before.mappings, "a consumer unmaps what it had");
-    // The driver keeps what it opened for itself.
+    // The driver keeps the descriptors that it opened for itself.
     assert!(now.descriptors <= before.descriptors + 16 * usize::from(is_on_device()));
     socket.send_to_addr(counts.text().as_bytes(), &parent).unwrap();
 }
 
-/// Takes every payload until the end, in order. One that came later than the producer misses what was before.
+/// Takes every payload in order until the end. A consumer that comes later than the producer misses the payloads before.
 pub fn run_lossless(tag: &str, which: usize, is_first: bool) {
-    let socket = bind(tag, Whose::Consumer(which));
+    let socket = bind(tag, SocketOwner::Consumer(which));
     socket.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-    let parent = address(tag, Whose::Parent);
+    let parent = address(tag, SocketOwner::Parent);
     socket.send_to_addr(b"ready 1", &parent).unwrap();
     let mut random = Random::new(which as u64);
     let (mut readers, mut text, mut next) = (Readers::default(), [0; 512], is_first.then_some(0));
@@ -143,7 +143,7 @@ pub fn run_lossless(tag: &str, which: usize, is_first: bool) {
         }
         let (number, ticket) = parse_ticket(std::str::from_utf8(&text[..came]).unwrap());
         if number == 0 {
-            // It comes late.
+            // This consumer comes late.
             std::thread::sleep(Duration::from_millis(100));
         }
         let taken = match readers.take(&ticket) {

@@ -1,4 +1,4 @@
-//! Peers that do what they should not, and systems that have nothing left.
+//! Peers that misbehave, and systems that run out of resources.
 
 use crate::support::{Random, holding, lossless, messages, resident_kb, spawn};
 use robocache::device::ring::{
@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// A test that counts what the whole process has, or forks it, runs while no other does.
+/// Lock for the tests that count resources of the whole process, or fork it: they run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> std::sync::MutexGuard<'static, ()> {
@@ -50,7 +50,7 @@ fn listening(name: &str, backlog: i32) -> OwnedFd {
     socket
 }
 
-/// Runs something in a process that is forked, and says how that ended.
+/// Runs a function in a forked process, and returns the exit status.
 fn forked(child: impl FnOnce() -> i32) -> i32 {
     let pid = fork(child);
     let mut status = 0;
@@ -83,7 +83,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// A process with connections of its own, as many of these as are let in. It ends with the value.
+/// A process with connections to a ring, of which the producer accepted `let_in`. Dropping the value kills the process.
 struct Crowd {
     pid: i32,
     let_in: usize,
@@ -91,7 +91,7 @@ struct Crowd {
 
 impl Crowd {
     fn of(ring: &str, connections: usize) -> Self {
-        let (told, tells) = std::io::pipe().unwrap();
+        let (result_reader, result_writer) = std::io::pipe().unwrap();
         let mut sockets: Vec<_> = (0..connections).map(|_| socket(ring)).collect();
         let pid = fork(|| {
             let mut let_in = 0u8;
@@ -103,15 +103,15 @@ impl Crowd {
                 let is_answered = receive().or_else(|_| receive()).is_ok();
                 let_in += u8::from(is_connected && is_answered && answer[4] == 0);
             }
-            let _ = rustix::io::write(&tells, &[let_in]);
-            // Until it is ended.
+            let _ = rustix::io::write(&result_writer, &[let_in]);
+            // Stays until it is killed.
             // SAFETY: it waits for a signal.
             unsafe { libc::pause() }
         });
         sockets.clear();
-        drop(tells);
+        drop(result_writer);
         let mut let_in = [0];
-        assert_eq!(rustix::io::read(&told, &mut let_in).unwrap(), 1);
+        assert_eq!(rustix::io::read(&result_reader, &mut let_in).unwrap(), 1);
         let let_in = let_in[0].into();
         Self { pid, let_in }
     }
@@ -182,7 +182,7 @@ fn a_producer_that_lets_nobody_in_is_not_waited_for_without_an_end() {
         let opening = [(); 6].map(|()| scope.spawn(open));
         opening.map(|opening| opening.join().unwrap())
     });
-    // All of them at once: the last of six that come one after the other waits six times as long as the first.
+    // All wait at once: one after the other, the last of six would wait six times as long as the first.
     let [least, most] = [took.iter().min().unwrap(), took.iter().max().unwrap()];
     assert!(*most < *least * 7 / 5, "{took:?}");
 }
@@ -247,9 +247,9 @@ fn peers_that_say_nothing_or_leave_half_way_hold_up_nobody() {
             socket
         })
         .collect();
-    // These never read their answers.
+    // These consumers never read their answers.
     (0..100).for_each(|_| drop(connect(b"RCR1m")));
-    // Whoever is silent is given up after seconds.
+    // The producer gives up a silent peer after seconds.
     let with = open();
     assert!(
         with < Duration::from_secs(2) + 20 * without,
@@ -280,7 +280,7 @@ fn a_writer_that_is_dropped_while_consumers_come_is_gone_for_them() {
     }
 }
 
-/// A consumer's connection, and the files that it got.
+/// Connects as a consumer. Returns the connection and the files that came over it.
 fn files_of(ring: &str) -> (OwnedFd, Vec<OwnedFd>) {
     let (socket, address) = socket(ring);
     rustix::net::connect(&socket, &address).unwrap();
@@ -297,8 +297,8 @@ fn files_of(ring: &str) -> (OwnedFd, Vec<OwnedFd>) {
     (socket, files.collect())
 }
 
-/// Whoever has a file of the same user can open it anew to write, by its name in `/proc`: so it is not the descriptor
-/// that keeps slots and control page from being written, but a seal.
+/// A process of the same user can open any of its files anew for writing, by the name in `/proc`. So a seal, not the descriptor,
+/// must keep slots and control page from being written.
 #[test]
 fn what_a_producer_writes_nobody_else_can_by_whatever_way() {
     use std::os::fd::AsRawFd;
@@ -330,7 +330,7 @@ fn what_a_producer_writes_nobody_else_can_by_whatever_way() {
                 is_own,
                 "a mapping to read that becomes one to write"
             );
-            // Nor can anybody change its size, or take the seal away.
+            // Nobody can change the size or take the seal away either.
             assert!(rustix::fs::ftruncate(file, 0).is_err() && rustix::fs::ftruncate(file, 1 << 20).is_err());
             assert!(rustix::fs::fcntl_add_seals(file, rustix::fs::SealFlags::WRITE).is_err());
         }
@@ -351,7 +351,7 @@ fn leases_full_of_garbage_stop_neither_the_writer_nor_other_consumers() {
     let mut random = Random::new(0);
     for round in 0..2000u64 {
         let garbage: Vec<u8> = (0..4096).map(|_| random.under(3) as u8 * 0x7f).collect();
-        // What looks like leases, of generations that are there, among it.
+        // Every second round writes what looks like a lease of a generation that exists.
         let word = (2 * round + random.under(4)).to_le_bytes();
         let (bytes, at) = match round.is_multiple_of(2) {
             true => (&garbage[..], 0),
@@ -410,7 +410,7 @@ fn rings_that_grow_with_every_payload_are_there_for_as_long_as_messages_are_unde
 
 #[test]
 fn a_consumer_that_dies_before_the_others_come_is_not_counted_for_them() {
-    // A process that is forked meanwhile keeps its connection.
+    // A process that another test forks meanwhile would keep the connection.
     let _alone = alone();
     let timeout = Duration::from_millis(200);
     let mut writer = RingWriter::shared("test", None, lossless(2, 2, timeout));
@@ -558,7 +558,7 @@ fn processes_of_another_user_are_refused_by_either_side() {
         ))
     });
     assert_eq!(consumer, 0);
-    // One that asks all the same gets no descriptors.
+    // A consumer that asks all the same gets no descriptors.
     let asking = forked(|| {
         be_nobody();
         let (socket, address) = socket(&ticket.ring);
@@ -582,7 +582,7 @@ fn opening_and_dropping_leaves_nothing_behind() {
     let ticket = publish(&mut writer, 1, 8);
     let round = |i: u64, readers: &mut Readers| {
         drop(RingReader::open(&ticket.ring, None).unwrap().take(&ticket).unwrap());
-        // A producer with a ring for each message.
+        // Another producer, with a new ring each time.
         if i.is_multiple_of(10) {
             let mut other = RingWriter::shared("another", None, RingConfig::default());
             let ticket = publish(&mut other, 1, 8);
@@ -600,7 +600,7 @@ fn opening_and_dropping_leaves_nothing_behind() {
     (0..200).for_each(|i| round(i, &mut readers));
     let (before, memory) = (holding(), resident_kb());
     (0..rounds).for_each(|i| round(i, &mut readers));
-    // Of the other tests that run meanwhile.
+    // This includes what other tests hold meanwhile.
     let (now, grown) = (holding(), resident_kb().saturating_sub(memory));
     println!("{rounds} rounds: {before:?} before, {now:?} after, {grown} kB more");
     assert!(grown < 8 << 10, "{grown} kB");
@@ -613,11 +613,11 @@ fn where_no_descriptors_are_left_both_sides_say_so_and_go_on_later() {
     assert!(child.wait().unwrap().success());
 }
 
-/// In a process of its own, as the limit is that of all its threads.
+/// Runs both sides with few descriptors, in a process of its own, as the limit is that of all its threads.
 pub fn with_few_descriptors() {
     let limit = |more: Option<u64>| {
         let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-        // The lowest ones are in use.
+        // The lowest descriptors are in use.
         let next = std::fs::File::open("/dev/null").unwrap();
         use std::os::fd::AsRawFd;
         limit.current = more.map_or(limit.maximum, |more| Some(next.as_raw_fd() as u64 + more));
@@ -631,7 +631,7 @@ pub fn with_few_descriptors() {
     };
     let mut other = writer(2);
     let before = holding();
-    // What a writer needs is ten: two for its slots, one for the control page and four for leases, and its sockets.
+    // A writer needs ten descriptors: two for its slots, one for the control page and four for leases, and its sockets.
     for more in 0..10 {
         limit(Some(more));
         let refused = other.publish("", 8, |_| Ok(())).map(|_| ()).unwrap_err();
@@ -643,7 +643,7 @@ pub fn with_few_descriptors() {
     let before = holding();
     drop(RingReader::open(&ticket.ring, None).unwrap());
     until("the connection's end", || holding() == before);
-    // A reader needs four, and its producer, here in the same process, one more in between.
+    // A reader needs four descriptors, and its producer, here in the same process, one more in between.
     limit(Some(0));
     let refused = RingReader::open(&ticket.ring, None).map(|_| ());
     raise();
@@ -658,7 +658,7 @@ pub fn with_few_descriptors() {
         );
         until("the connection's end", || holding() == before);
     }
-    // The producer has none to let it in, but it waits, and is let in when there is one.
+    // The producer has no descriptor to let the reader in, which waits until there is one.
     limit(Some(1));
     let opened = std::thread::scope(|scope| {
         let opening = scope.spawn(|| RingReader::open(&ticket.ring, None));

@@ -1,13 +1,13 @@
 //! `robocache.ring/1` between real processes: what is read is what was published, whoever dies, and whatever a peer does.
 //!
 //! This binary starts itself, with a role in the environment. Two settings are read from there, too:
-//! `ROBOCACHE_TEST_RING_MESSAGES` is how many payloads are published (20,000 by default), and with
-//! `ROBOCACHE_TEST_RING_DEVICE=1` the slots are on the first device, which takes the feature `cuda`:
+//! `ROBOCACHE_TEST_RING_MESSAGES` is the number of payloads (20,000 by default). With `ROBOCACHE_TEST_RING_DEVICE=1` the slots
+//! are on the first device, which needs the feature `cuda`.
 //!
 //! ```sh
-//! ROBOCACHE_TEST_RING_MESSAGES=1000000 cargo test --release --no-default-features --test ring killed -- --nocapture
+//! ROBOCACHE_TEST_RING_MESSAGES=1000000 cargo test --release --no-default-features --test rings killed -- --nocapture
 //! LD_LIBRARY_PATH=$PWD/target/emulator ROBOCACHE_TEST_RING_DEVICE=1 \
-//!   cargo test --release --no-default-features --features cuda --test ring processes -- --nocapture
+//!   cargo test --release --no-default-features --features cuda --test rings processes -- --nocapture
 //! ```
 
 #![allow(clippy::unwrap_used)]
@@ -18,13 +18,13 @@ mod processes;
 mod producer;
 mod support;
 
-/// Runs the part of a process that this binary starts.
+/// Plays the role of a process that this binary starts.
 #[test]
 fn role() {
     let Ok(role) = std::env::var(support::ROLE) else {
         return;
     };
-    // None outlives the test that started it.
+    // No process outlives the test that started it.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
     let words: Vec<&str> = role.split(' ').collect();
     match words[..] {

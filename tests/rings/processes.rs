@@ -6,7 +6,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// Reports of the processes: numbers by name, in sum.
+/// Reports of the processes: the sum of each number, by its name.
 struct Reports {
     socket: UnixDatagram,
     sums: BTreeMap<String, u64>,
@@ -14,7 +14,7 @@ struct Reports {
 
 impl Reports {
     fn new(tag: &str) -> Self {
-        let socket = bind(tag, Whose::Parent);
+        let socket = bind(tag, SocketOwner::Parent);
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         Self {
             socket,
@@ -26,7 +26,7 @@ impl Reports {
         self.sums.get(name).copied().unwrap_or(0)
     }
 
-    /// Adds what comes until a moment.
+    /// Adds the reports that come until a moment.
     fn listen(&mut self, until: Instant) {
         let mut text = [0; 256];
         while Instant::now() < until {
@@ -40,7 +40,7 @@ impl Reports {
         }
     }
 
-    /// Waits for the end of a process, and hears what it says meanwhile.
+    /// Waits for the end of a process, and adds the reports that come meanwhile.
     fn end(&mut self, mut child: Child) {
         let start = Instant::now();
         while child.try_wait().unwrap().is_none() {
@@ -69,16 +69,16 @@ fn kill(child: &mut Child) {
 #[test]
 fn processes_that_are_killed_never_let_another_value_through() {
     let tag = tag("killed");
-    let (mut said, mut random) = (Reports::new(&tag), Random::new(0));
+    let (mut reports, mut random) = (Reports::new(&tag), Random::new(0));
     let consumer = |i: usize| spawn(&format!("consumer {tag} {i}"));
     let mut consumers: Vec<Child> = (0..CONSUMERS).map(consumer).collect();
     let mut producers = 1;
     let mut producer = spawn(&format!("producer {tag} {producers}"));
     let mut killed = 0;
-    while said.of("published") < messages() {
-        // A process takes as long as that to be there, and longer on a device.
+    while reports.of("published") < messages() {
+        // A process takes up to this time to start, and longer on a device.
         let longest_ms = if is_on_device() { 2000 } else { 60 };
-        said.listen(Instant::now() + Duration::from_millis(5 + random.under(longest_ms)));
+        reports.listen(Instant::now() + Duration::from_millis(5 + random.under(longest_ms)));
         match random.under(3) {
             0 => {
                 kill(&mut producer);
@@ -93,20 +93,21 @@ fn processes_that_are_killed_never_let_another_value_through() {
         }
         killed += 1;
     }
-    // The ones that are there by now take some before they end.
-    said.listen(Instant::now() + Duration::from_millis(200));
-    let end = |whose| said.socket.send_to_addr(b"end", &address(&tag, whose)).unwrap();
-    end(Whose::Producer);
-    said.end(producer);
+    // The last consumers take some payloads before they end.
+    reports.listen(Instant::now() + Duration::from_millis(200));
+    let end = |whose| reports.socket.send_to_addr(b"end", &address(&tag, whose)).unwrap();
+    end(SocketOwner::Producer);
+    reports.end(producer);
     for (i, child) in consumers.into_iter().enumerate() {
-        said.socket
-            .send_to_addr(b"end", &address(&tag, Whose::Consumer(i)))
+        reports
+            .socket
+            .send_to_addr(b"end", &address(&tag, SocketOwner::Consumer(i)))
             .unwrap();
-        said.end(child);
+        reports.end(child);
     }
-    println!("{killed} processes were killed; {:?}", said.sums);
+    println!("{killed} processes were killed; {:?}", reports.sums);
     for what in ["copied", "stale", "torn"] {
-        assert!(said.of(what) > 0, "nothing was {what}");
+        assert!(reports.of(what) > 0, "nothing was {what}");
     }
 }
 
@@ -114,44 +115,46 @@ fn processes_that_are_killed_never_let_another_value_through() {
 fn processes_of_a_lossless_ring_lose_nothing_and_one_that_is_killed_is_not_waited_for() {
     let tag = tag("lossless");
     let messages = messages() / 10;
-    let mut said = Reports::new(&tag);
+    let mut reports = Reports::new(&tag);
     let first = spawn(&format!("lossless-consumer {tag} 0 first"));
     let mut second = spawn(&format!("lossless-consumer {tag} 1 first"));
     let start = Instant::now();
-    while said.of("ready") < 2 {
+    while reports.of("ready") < 2 {
         assert!(start.elapsed() < Duration::from_secs(180), "no consumers");
-        said.listen(Instant::now() + Duration::from_millis(1));
+        reports.listen(Instant::now() + Duration::from_millis(1));
     }
     let producer = spawn(&format!("lossless-producer {tag} {messages}"));
     for part in [1, 2] {
-        while said.of("published") < messages * part / 4 {
-            assert!(start.elapsed() < Duration::from_secs(300), "{:?}", said.sums);
-            said.listen(Instant::now() + Duration::from_millis(1));
+        while reports.of("published") < messages * part / 4 {
+            assert!(start.elapsed() < Duration::from_secs(300), "{:?}", reports.sums);
+            reports.listen(Instant::now() + Duration::from_millis(1));
         }
         kill(&mut second);
-        said.listen(Instant::now() + Duration::from_millis(20));
+        reports.listen(Instant::now() + Duration::from_millis(20));
         second = spawn(&format!("lossless-consumer {tag} 1 later"));
     }
-    while said.of("done") < 1 || said.of("ready") < 4 {
-        assert!(start.elapsed() < Duration::from_secs(300), "{:?}", said.sums);
-        said.listen(Instant::now() + Duration::from_millis(1));
+    while reports.of("done") < 1 || reports.of("ready") < 4 {
+        assert!(start.elapsed() < Duration::from_secs(300), "{:?}", reports.sums);
+        reports.listen(Instant::now() + Duration::from_millis(1));
     }
     for i in [0, 1] {
-        said.socket
-            .send_to_addr(b"end", &address(&tag, Whose::Consumer(i)))
+        reports
+            .socket
+            .send_to_addr(b"end", &address(&tag, SocketOwner::Consumer(i)))
             .unwrap();
     }
-    said.end(first);
-    said.end(second);
-    assert_eq!(said.of("took"), 2 * messages, "both took the last one");
-    said.socket
-        .send_to_addr(b"end", &address(&tag, Whose::Producer))
+    reports.end(first);
+    reports.end(second);
+    assert_eq!(reports.of("took"), 2 * messages, "both took the last one");
+    reports
+        .socket
+        .send_to_addr(b"end", &address(&tag, SocketOwner::Producer))
         .unwrap();
-    said.end(producer);
-    println!("lossless: {:?}", said.sums);
-    assert!(said.of("rings") > 4);
-    // A death is known at once, but for that of a consumer which has not come to the newest ring yet.
-    assert!(said.of("timed_out") <= 2, "{:?}", said.sums);
-    // For one that lives it would wait for 30 s.
-    assert!(said.of("longest") < 25_000, "{:?}", said.sums);
+    reports.end(producer);
+    println!("lossless: {:?}", reports.sums);
+    assert!(reports.of("rings") > 4);
+    // A death is known at once, except that of a consumer that has not opened the newest ring yet.
+    assert!(reports.of("timed_out") <= 2, "{:?}", reports.sums);
+    // For a consumer that lives, the producer would wait 30 s.
+    assert!(reports.of("longest") < 25_000, "{:?}", reports.sums);
 }

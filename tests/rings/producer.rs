@@ -1,4 +1,4 @@
-//! Publishes payloads that follow from their numbers, and sends tickets.
+//! A producer: publishes payloads that follow from their numbers, and sends tickets.
 
 use crate::support::*;
 use robocache::device::ring::{RingConfig, RingWriter, Ticket};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 fn publish(writer: &mut RingWriter, number: u64, words: usize) -> Ticket<'static> {
     let bytes = payload(number, words);
-    // In two steps: whoever reads in between finds half of it.
+    // Writes in two steps: a reader that comes in between finds half of the payload.
     let half = bytes.len() / 16 * 8;
     let published = writer.publish(&descriptor(number, bytes.len()), bytes.len(), |slot| {
         slot.write(0, &bytes[..half])?;
@@ -15,13 +15,13 @@ fn publish(writer: &mut RingWriter, number: u64, words: usize) -> Ticket<'static
     published.unwrap().into_owned()
 }
 
-/// Publishes until it is told to end. Its numbers begin with `which`, its own. Tickets for which a consumer has no room are
+/// Publishes until it is told to end. The high half of its numbers is `which`. Tickets for which a consumer has no room are
 /// dropped.
 pub fn run(tag: &str, which: u64) {
-    let socket = bind(tag, Whose::Producer);
+    let socket = bind(tag, SocketOwner::Producer);
     socket.set_nonblocking(true).unwrap();
-    let parent = address(tag, Whose::Parent);
-    let consumers: Vec<_> = (0..CONSUMERS).map(|i| address(tag, Whose::Consumer(i))).collect();
+    let parent = address(tag, SocketOwner::Parent);
+    let consumers: Vec<_> = (0..CONSUMERS).map(|i| address(tag, SocketOwner::Consumer(i))).collect();
     let mut random = Random::new(which);
     let config = RingConfig {
         slots: 3 + random.under(4) as usize,
@@ -30,8 +30,8 @@ pub fn run(tag: &str, which: u64) {
     drop(writer("test", config));
     let before = holding();
     let mut ring = writer("test", config);
-    // A new ring, whenever the largest payload is larger than any before.
-    let (mut largest, mut unsaid) = (64, 0);
+    // A payload that is larger than any before needs a new ring.
+    let (mut largest, mut unreported) = (64, 0);
     for number in which << 32.. {
         if random.under(2000) == 0 {
             largest = (largest * 2).min(8192);
@@ -47,27 +47,27 @@ pub fn run(tag: &str, which: u64) {
         if random.under(64) == 0 {
             std::thread::sleep(Duration::from_micros(random.under(200)));
         }
-        unsaid += 1;
-        if unsaid >= 100
+        unreported += 1;
+        if unreported >= 100
             && socket
-                .send_to_addr(format!("published {unsaid}").as_bytes(), &parent)
+                .send_to_addr(format!("published {unreported}").as_bytes(), &parent)
                 .is_ok()
         {
-            unsaid = 0;
+            unreported = 0;
         }
-        if unsaid == 50 && socket.recv(&mut [0; 16]).is_ok() {
+        if unreported == 50 && socket.recv(&mut [0; 16]).is_ok() {
             break;
         }
     }
     socket.set_nonblocking(false).unwrap();
     let counters = ring.counters();
     drop(ring);
-    // A tool under which it runs opens files of its own.
+    // A tool under which the process runs opens files of its own.
     if std::env::var_os(UNDER).is_none() {
         assert_eq!(holding(), before, "a producer gives back what it had");
     }
     let text = format!(
-        "published {unsaid} leased {} rings {}",
+        "published {unreported} leased {} rings {}",
         counters.overwritten_leased, counters.rings
     );
     socket.send_to_addr(text.as_bytes(), &parent).unwrap();
@@ -75,12 +75,12 @@ pub fn run(tag: &str, which: u64) {
 
 /// Publishes `messages` payloads to two consumers, and loses none while they live.
 pub fn run_lossless(tag: &str, messages: u64) {
-    let socket = bind(tag, Whose::Producer);
-    let consumers = [0, 1].map(|i| address(tag, Whose::Consumer(i)));
+    let socket = bind(tag, SocketOwner::Producer);
+    let consumers = [0, 1].map(|i| address(tag, SocketOwner::Consumer(i)));
     let mut ring = writer("test", lossless(3, 2, Duration::from_secs(30)));
-    let (mut longest, parent) = (Duration::ZERO, address(tag, Whose::Parent));
+    let (mut longest, parent) = (Duration::ZERO, address(tag, SocketOwner::Parent));
     for number in 0..messages {
-        // Four rings before any consumer has opened the first, and now and then one more.
+        // Makes four rings before any consumer has opened the first, and now and then one more.
         let words = if number < 4 {
             100 << number
         } else {
@@ -92,7 +92,7 @@ pub fn run_lossless(tag: &str, messages: u64) {
             longest = longest.max(start.elapsed());
         }
         for consumer in &consumers {
-            // Waits for room. It is refused if the consumer is dead.
+            // Waits for room. Sending fails if the consumer is dead.
             let _ = socket.send_to_addr(ticket_text(number, &ticket).as_bytes(), consumer);
         }
         if number.is_multiple_of(10) {
@@ -102,7 +102,7 @@ pub fn run_lossless(tag: &str, messages: u64) {
         }
     }
     socket.send_to_addr(b"done 1", &parent).unwrap();
-    // Until its consumers have ended.
+    // Waits until the consumers have ended.
     socket.recv(&mut [0; 16]).unwrap();
     let timed_out = ring.counters().timed_out;
     let text = format!(

@@ -12,9 +12,9 @@ use std::process::{Child, Command};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub const ROLE: &str = "ROBOCACHE_TEST_RING_ROLE";
-/// Set where a process runs under a tool.
+/// Environment variable that is set if a process runs under a tool.
 pub const UNDER: &str = "ROBOCACHE_TEST_RING_UNDER";
-/// Consumers of a ring: one more than can hold slots.
+/// Number of consumers of a ring: one more than can hold slots.
 pub const CONSUMERS: usize = 5;
 
 pub fn messages() -> u64 {
@@ -33,7 +33,7 @@ pub fn lossless(slots: usize, consumers: usize, timeout: Duration) -> RingConfig
     }
 }
 
-/// A writer of the residence that the environment says.
+/// Makes a writer, in shared memory or, if the environment says so, on the device.
 pub fn writer(output: &str, config: RingConfig) -> RingWriter {
     if !is_on_device() {
         return RingWriter::shared(output, None, config);
@@ -56,7 +56,7 @@ pub fn descriptor(number: u64, bytes: usize) -> String {
 }
 
 impl Random {
-    /// Other numbers in each run.
+    /// Makes a generator with other numbers in each run.
     pub fn new(salt: u64) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
         Self(now ^ (u64::from(std::process::id()) << 40) ^ salt)
@@ -67,28 +67,28 @@ impl Random {
     }
 }
 
-/// Whose socket it is: that of the parent, of the producer, or of a consumer.
+/// Owner of a socket: the parent, the producer, or a consumer.
 #[derive(Clone, Copy)]
-pub enum Whose {
+pub enum SocketOwner {
     Parent,
     Producer,
     Consumer(usize),
 }
 
-pub fn address(tag: &str, whose: Whose) -> SocketAddr {
+pub fn address(tag: &str, whose: SocketOwner) -> SocketAddr {
     let name = match whose {
-        Whose::Parent => format!("robocache.test/{tag}/parent"),
-        Whose::Producer => format!("robocache.test/{tag}/producer"),
-        Whose::Consumer(i) => format!("robocache.test/{tag}/consumer/{i}"),
+        SocketOwner::Parent => format!("robocache.test/{tag}/parent"),
+        SocketOwner::Producer => format!("robocache.test/{tag}/producer"),
+        SocketOwner::Consumer(i) => format!("robocache.test/{tag}/consumer/{i}"),
     };
     SocketAddr::from_abstract_name(name).unwrap()
 }
 
-pub fn bind(tag: &str, whose: Whose) -> UnixDatagram {
+pub fn bind(tag: &str, whose: SocketOwner) -> UnixDatagram {
     UnixDatagram::bind_addr(&address(tag, whose)).unwrap()
 }
 
-/// A ticket and the number of the payload, as they go over a socket.
+/// Formats a ticket and the number of the payload for a socket.
 pub fn ticket_text(number: u64, ticket: &Ticket<'_>) -> String {
     let Ticket {
         ring,
@@ -122,7 +122,7 @@ pub struct Holding {
 pub fn holding() -> Holding {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     Holding {
-        // One of them is the folder that is read.
+        // One of them is that of the folder itself, while it is read.
         descriptors: std::fs::read_dir("/proc/self/fd").unwrap().count(),
         mappings: maps.lines().filter(|line| line.contains("memfd:robocache")).count(),
     }
@@ -135,7 +135,7 @@ pub fn resident_kb() -> usize {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// This program, in another process.
+/// Starts this program in another process, with a role.
 pub fn spawn(role: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "role", "--nocapture", "--test-threads", "1", "--quiet"])

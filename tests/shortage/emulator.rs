@@ -13,22 +13,25 @@ unsafe extern "C" {
 /// `emulatorRefuse` of tests/emulator/driver.cpp.
 type Refuse = unsafe extern "C" fn(c_int, u64, u64) -> c_int;
 
-/// The emulator, which one test has at a time: all of a process share it.
+/// The emulator, which one test has at a time, since the whole process shares it.
 pub struct Emulator {
     refuse: Refuse,
     _one: MutexGuard<'static, ()>,
 }
 
-/// Kinds of calls that it can be told to refuse.
+/// Kind of calls that allocate memory.
 pub const ALLOCATION: c_int = 0;
+/// Kind of calls that copy.
 pub const COPY: c_int = 1;
+/// Kind of calls that launch a kernel.
 pub const LAUNCH: c_int = 2;
 
-/// In a row, from the one that is meant on.
+/// Count for `refuse`: a single call.
 pub const ONE: u64 = 1;
+/// Count for `refuse`: all calls from the first one on.
 pub const ALL: u64 = 0;
 
-/// The library that the emulator is by a vendor's calls.
+/// Name of the library by which the emulator stands for a vendor's driver.
 fn library_of(kind: Kind) -> &'static CStr {
     match kind {
         Kind::Cuda => c"libcuda.so.1",
@@ -37,7 +40,7 @@ fn library_of(kind: Kind) -> &'static CStr {
 }
 
 impl Emulator {
-    /// Nothing if the driver is another one, or none.
+    /// Opens the emulator; `None` if the driver is another one or missing.
     pub fn open() -> Option<Self> {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,16 +64,15 @@ impl Emulator {
         })
     }
 
-    /// Refuses `count` calls of a kind, from the `first`-th from now on. Returns the number of calls since the last
-    /// time.
-    pub fn refuse(&self, asked: c_int, first: u64, count: u64) -> c_int {
+    /// Refuses `count` calls of a kind, from the `first`-th from now on. Returns how many were refused since the last call of this
+    /// function.
+    pub fn refuse(&self, call_kind: c_int, first: u64, count: u64) -> c_int {
         // SAFETY: it only sets numbers.
-        unsafe { (self.refuse)(asked, first, count) }
+        unsafe { (self.refuse)(call_kind, first, count) }
     }
 
-    /// Plays a case for each refusal in turn, of each kind of call, and gives how many there were. `play` is told the kind,
-    /// which call is the first and how many are refused, and says how many were: none ends the kind. Every `step`-th call
-    /// is the first one once.
+    /// Plays a case for every `step`-th call of each kind: that call is refused, or all from it on. Returns the number of cases.
+    /// The arguments of `play` are those of `refuse`. It returns the number of refused calls, and 0 ends the kind.
     pub fn sweep(&self, step: usize, mut play: impl FnMut(c_int, u64, u64) -> c_int) -> usize {
         let kinds = [
             (ALLOCATION, ONE),
@@ -79,9 +81,9 @@ impl Emulator {
             (LAUNCH, ONE),
             (LAUNCH, ALL),
         ];
-        let of_kind = |(asked, count)| {
+        let of_kind = |(call_kind, count)| {
             let firsts = (1..).step_by(step);
-            firsts.take_while(|&first| play(asked, first, count) != 0).count()
+            firsts.take_while(|&first| play(call_kind, first, count) != 0).count()
         };
         kinds.into_iter().map(of_kind).sum()
     }

@@ -1,4 +1,4 @@
-//! Whole graphs, whose messages are held against those of the CPU.
+//! Whole graphs, whose messages are compared with those of the CPU.
 
 use crate::common::input;
 use crate::common::kind::kind;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// True if `auto` takes a device of this kind, else a line says that it does not.
+/// True if `auto` takes a device of this kind. Otherwise prints a line that says so.
 fn auto_takes_one() -> bool {
     if !kind().is_verified() {
         eprintln!("skipped: `auto` takes no device of {}", kind());
@@ -20,15 +20,15 @@ fn auto_takes_one() -> bool {
     kind().is_verified()
 }
 
-/// Refuses each call in turn, or every `step`-th, and gives how many were.
+/// Refuses each call in turn, or every `step`-th, and returns the number of cases.
 fn sweep(emulator: &Emulator, work: &Work, device: &str, step: usize) -> usize {
     let (wanted, wanted_faults) = play(work, "cpu");
     assert!(!wanted.published.is_empty(), "{}: nothing is published", work.name);
-    let cases = emulator.sweep(step, |asked, first, count| {
-        emulator.refuse(asked, first, count);
+    let cases = emulator.sweep(step, |call_kind, first, count| {
+        emulator.refuse(call_kind, first, count);
         let (came, faults) = play(work, device);
-        let refused = emulator.refuse(asked, 0, ONE);
-        let case = format!("{} on {device}, {asked} {first} of {count}", work.name);
+        let refused = emulator.refuse(call_kind, 0, ONE);
+        let case = format!("{} on {device}, {call_kind} {first} of {count}", work.name);
         same(&case, &came.published, &wanted.published);
         assert_eq!(faults, wanted_faults, "{case}");
         if refused == 0 {
@@ -54,7 +54,7 @@ fn whatever_is_refused_the_observations_are_those_of_the_cpu() {
     assert!(cases > 500, "{cases} cases");
 }
 
-/// `auto` leaves small work to the CPU, so that it takes larger grids, and fewer cases.
+/// `auto` leaves small work to the CPU, so the grids are larger and the cases fewer.
 #[test]
 fn under_auto_they_are_too() {
     let Some(emulator) = Emulator::open().filter(|_| auto_takes_one()) else {
@@ -79,7 +79,7 @@ fn the_rings_of_a_window_of_one_hold_few_grids() {
             modality("voxels", cells, "previous").replace("25", "0"),
         ),
         published: &["fused"],
-        comes: (1..9).map(|i| ("lidar", cloud(100 * i, 1000))).collect(),
+        messages: (1..9).map(|i| ("lidar", cloud(100 * i, 1000))).collect(),
     };
     let (came, _) = play(&work, kind().name());
     same("large grids", &came.published, &play(&work, "cpu").0.published);
@@ -114,16 +114,16 @@ fn what_is_handed_on_counts_in_the_memory_of_the_operation_that_sends_it() {
     assert!(most("voxelize, fuse, both published") >= most("dense") + grid);
 }
 
-/// Takes grids: on the device, for a while on the host, and on the device again.
+/// Operation that takes grids on the device, for a while on the host, and on the device again.
 #[derive(Clone, Default)]
 struct Taker {
     came: Arc<Mutex<Vec<ReceivedGrid>>>,
 }
 
-/// Grid that was taken: true if it came on the device, and its bytes.
+/// A grid that came: true if it came on the device, and its bytes.
 type ReceivedGrid = (bool, Vec<u8>);
 
-/// Grids that the taker takes on the host.
+/// Indices of the grids that the taker takes on the host.
 const ON_HOST: Range<usize> = 3..6;
 
 impl Plugin for Taker {
@@ -158,7 +158,6 @@ impl Operation for Taker {
     }
 }
 
-/// An input goes where it is wanted now, and a device that has no memory for that is not asked with every message.
 #[test]
 fn where_an_input_is_wanted_may_change_and_a_device_without_memory_is_asked_once() {
     let Some(emulator) = Emulator::open() else { return };
@@ -190,7 +189,7 @@ fn where_an_input_is_wanted_may_change_and_a_device_without_memory_is_asked_once
     assert!((1..4).contains(&refused), "{refused} allocations were asked for");
 }
 
-/// Takes a stream through the host while only its taker is short of memory.
+/// Every launch is refused for a while: the messages made then are the CPU's.
 #[test]
 fn a_shortage_passes_and_the_device_is_tried_again() {
     let Some(emulator) = Emulator::open() else { return };
@@ -200,7 +199,7 @@ fn a_shortage_passes_and_the_device_is_tried_again() {
     let mut graph = built(work, kind().name());
     let mut sink = Keeper::default();
     let lidar = input(&graph, "lidar");
-    for (i, (_, message)) in work.comes.iter().enumerate() {
+    for (i, (_, message)) in work.messages.iter().enumerate() {
         if i == 2 {
             emulator.refuse(LAUNCH, 1, ALL);
         }
@@ -226,14 +225,14 @@ fn a_shortage_passes_and_the_device_is_tried_again() {
     assert!(graph.faults().all(|(_, count)| count == 0));
 }
 
-/// A lost device takes along what only it had, and no sample of the host.
+/// A lost device loses only the samples that it alone had.
 #[test]
 fn a_sample_of_the_host_on_which_its_device_fails_is_not_lost() {
     let Some(emulator) = Emulator::open().filter(|_| auto_takes_one()) else {
         return;
     };
     drop(emulator);
-    // Those that insert every third sample, which comes on the host, into its ring.
+    // The launches that insert a sample of the host into its ring, which is every third sample.
     for launch in (9..80).step_by(11) {
         let child = std::process::Command::new(std::env::current_exe().unwrap())
             .args([
@@ -265,12 +264,12 @@ fn a_device_that_is_lost_in_a_child() {
         name: "a lost device",
         config: format!("plugins: [{{ mix: {{}} }}, {{ fuse: {{ rate_hz: 50, modalities: [{rule}] }} }}]"),
         published: &["fused"],
-        comes: (1..40).map(|i| ("raw", signal(20 * i, 5))).collect(),
+        messages: (1..40).map(|i| ("raw", signal(20 * i, 5))).collect(),
     };
     let (came, faults) = play(&work, "auto");
     let (wanted, _) = play(&work, "cpu");
     same("a lost device", &came.published, &wanted.published);
-    // What only the device had is counted, and nothing else.
+    // Only what the device alone had is counted as lost.
     let lost = faults.iter().filter(|(_, count)| *count > 0);
     assert_eq!(lost.collect::<Vec<_>>(), [&("fuse: input `signal`".to_owned(), 1)]);
     assert_eq!(came.devices.last().unwrap(), "cpu");

@@ -1,5 +1,5 @@
-//! Devices without memory: on the emulator, every allocation, copy and launch in turn is refused, and what is published
-//! is what the CPU publishes. Nothing is lost, and nothing ends.
+//! Devices without memory: the emulator refuses every allocation, copy and launch in turn, and the published messages are those of
+//! the CPU. Nothing is lost, and nothing ends.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Single operations, which go on with the device after it refused a call.
+//! Single operations, which go on with the device after it has refused a call.
 
 use crate::common::MS;
 use crate::common::kind::kind;
@@ -12,18 +12,19 @@ use robocache::ops::voxelize::gpu::{GpuVoxelizer, VoxelBatch, VoxelizeBatch};
 use robocache::stream::{HostCloud, Message};
 use std::ffi::c_int;
 
-/// Streams of which every other sample comes on the device: if that fails, rows come back with their samples, and go
-/// there again.
+/// Every other sample comes on the device. If that fails, rows come back to the host with their samples, and go to the device
+/// again.
 #[test]
 fn rows_come_back_from_the_device_whatever_is_refused() {
     let Some(emulator) = Emulator::open() else { return };
-    let cases = emulator.sweep(1, |asked, first, count| follow(&emulator, (asked, first, count)));
+    let cases = emulator.sweep(1, |call_kind, first, count| {
+        follow(&emulator, (call_kind, first, count))
+    });
     assert!(cases > 300, "{cases} cases");
 }
 
-/// Plays a timeline with late samples, samples that replace others, a jump and a long wait, and says how many calls were
-/// refused.
-fn follow(emulator: &Emulator, (asked, first, count): (c_int, u64, u64)) -> c_int {
+/// Plays a timeline with late samples, samples that replace others, a jump and a long wait. Returns the number of refused calls.
+fn follow(emulator: &Emulator, (call_kind, first, count): (c_int, u64, u64)) -> c_int {
     let rule = "interpolation: linear, reorder_ms: 25, reset_ms: 500";
     let config = format!(
         "{{ rate_hz: 50, window: 3, modalities: [{{ input: a, dim: 3, {rule} }}, {{ input: b, dim: 300, {rule} }}] }}"
@@ -35,7 +36,7 @@ fn follow(emulator: &Emulator, (asked, first, count): (c_int, u64, u64)) -> c_in
     let all = [Output::new(&timeline, 0..2)];
     let mut memory = DeviceBuf::new(&gpu, &budget);
     memory.reserve(4 * 300).unwrap();
-    emulator.refuse(asked, first, count);
+    emulator.refuse(call_kind, first, count);
     let (mut refused, mut windows) = (0, 0);
     let stamps = (1..60).map(|i| match i {
         9 => 8 * 20,                 // instead of the one before
@@ -46,7 +47,7 @@ fn follow(emulator: &Emulator, (asked, first, count): (c_int, u64, u64)) -> c_in
     for (i, ms) in stamps.enumerate() {
         // There is memory again.
         if i == 45 && count == ALL {
-            refused += emulator.refuse(asked, 0, ONE);
+            refused += emulator.refuse(call_kind, 0, ONE);
         }
         for (modality, dim) in [(0, 3), (1, 300)] {
             // b is behind for a while, so that a's ring grows.
@@ -92,27 +93,29 @@ fn follow(emulator: &Emulator, (asked, first, count): (c_int, u64, u64)) -> c_in
                 cpu::window::<f32>(&oracle, &target, 0..2, of_oracle, &mut wanted_masks);
                 assert!(
                     came == wanted && masks == wanted_masks,
-                    "{asked} {first} of {count}: window {windows}"
+                    "{call_kind} {first} of {count}: window {windows}"
                 );
                 windows += 1;
             }
         }
     }
     assert!(windows > 40, "{windows} windows");
-    refused + emulator.refuse(asked, 0, ONE)
+    refused + emulator.refuse(call_kind, 0, ONE)
 }
 
 /// Whatever is refused, an operation gives the windows of the CPU and loses nothing.
 #[test]
 fn an_operation_falls_back_whatever_is_refused() {
     let Some(emulator) = Emulator::open() else { return };
-    let cases = emulator.sweep(3, |asked, first, count| fall_back(&emulator, (asked, first, count)));
+    let cases = emulator.sweep(3, |call_kind, first, count| {
+        fall_back(&emulator, (call_kind, first, count))
+    });
     assert!(cases > 30, "{cases} cases");
 }
 
-/// Plays samples of the host and of the device to an operation with an output for each of two streams, one of which is to
-/// stay on the device. Says how many calls were refused.
-fn fall_back(emulator: &Emulator, (asked, first, count): (c_int, u64, u64)) -> c_int {
+/// Plays samples of the host and of the device to an operation with two outputs, one of which is to stay on the device. Returns
+/// the number of refused calls.
+fn fall_back(emulator: &Emulator, (call_kind, first, count): (c_int, u64, u64)) -> c_int {
     let rule = "interpolation: linear";
     let config = format!(
         "{{ rate_hz: 50, window: 3, modalities: [{{ input: a, dim: 3, {rule} }}, {{ input: b, dim: 300, {rule} }}] }}"
@@ -125,7 +128,7 @@ fn fall_back(emulator: &Emulator, (asked, first, count): (c_int, u64, u64)) -> c
     let [mut sample, mut left] = [(); 2].map(|()| DeviceBuf::new(gpu, &Budget::new(None)));
     sample.reserve(4 * 300).unwrap();
     left.reserve(4 * 3 * 300).unwrap();
-    emulator.refuse(asked, first, count);
+    emulator.refuse(call_kind, first, count);
     let mut windows = 0;
     for i in 1..16 {
         for (modality, dim) in [(0, 3), (1, 300)] {
@@ -160,19 +163,19 @@ fn fall_back(emulator: &Emulator, (asked, first, count): (c_int, u64, u64)) -> c
                 }
                 assert!(
                     came == wanted && window.masks() == oracle.masks(),
-                    "{asked} {first} of {count}: window {windows}"
+                    "{call_kind} {first} of {count}: window {windows}"
                 );
             }
             windows += 1;
         }
     }
-    let refused = emulator.refuse(asked, 0, ONE);
+    let refused = emulator.refuse(call_kind, 0, ONE);
     assert!(subject.take_lost().is_none());
     assert_eq!((subject.timeline_mut().take_notices().count(), windows), (0, 15));
     refused
 }
 
-/// Rows that can't be read back either are lost: it is said for each stream, and the streams begin anew.
+/// Rows that can't be read back are lost. Each stream reports that and begins anew.
 #[test]
 fn rows_that_can_not_come_back_are_said_to_be_lost() {
     let Some(emulator) = Emulator::open() else { return };
@@ -190,7 +193,7 @@ fn rows_that_can_not_come_back_are_said_to_be_lost() {
     let mut windows = 0;
     for i in 1..16 {
         if i == 8 {
-            // Nothing is launched or copied any more.
+            // From now on every launch and copy is refused.
             emulator.refuse(LAUNCH, 1, ALL);
             emulator.refuse(COPY, 1, ALL);
         }
@@ -223,7 +226,7 @@ fn rows_that_can_not_come_back_are_said_to_be_lost() {
         }
         if i == 8 {
             let notices: Vec<_> = subject.timeline_mut().take_notices().collect();
-            // The newest of a is put back.
+            // The newest sample of a came from the host, and is put back.
             let lost = |modality, samples| Notice::SamplesLost { modality, samples };
             assert_eq!(notices, [lost(0, 1), lost(1, 1)]);
         }
@@ -234,7 +237,7 @@ fn rows_that_can_not_come_back_are_said_to_be_lost() {
     assert_eq!((subject.timeline_mut().take_notices().count(), windows), (0, 15));
 }
 
-/// All outputs of a window are one pass: two launches, however many streams there are.
+/// All outputs of a window are made in one pass of two launches, however many streams there are.
 #[test]
 fn a_window_of_many_outputs_is_two_launches() {
     let Some(emulator) = Emulator::open() else { return };
@@ -273,7 +276,7 @@ fn a_window_of_many_outputs_is_two_launches() {
     }
 }
 
-/// The test's own copies are not those that are refused: they are tried until they are done.
+/// Copies bytes for the test itself. The refusals are not meant for this copy, so it is tried until it succeeds.
 fn put(to: &DeviceBuf, bytes: &[u8]) {
     // SAFETY: the source is not page-locked, so that it has been read on return.
     while let Err(error) = unsafe { to.upload(0, bytes) } {
@@ -293,22 +296,22 @@ fn a_large_copy_is_whole_or_an_error_and_leaves_the_memory_alone_then() {
     let Some(emulator) = Emulator::open() else { return };
     const BYTES: usize = (5 << 20) + 5;
     let bytes: Vec<u8> = (0..BYTES).map(|i| (i * 7 + (i >> 8) * 13 + (i >> 16)) as u8).collect();
-    let cases = emulator.sweep(1, |asked, first, count| {
-        // A stream that has no page-locked memory yet.
+    let cases = emulator.sweep(1, |call_kind, first, count| {
+        // A new stream, which has no page-locked memory yet.
         let gpu = Gpu::open(kind(), 0).unwrap();
         let mut device = DeviceBuf::new(&gpu, &Budget::new(None));
         device.reserve(BYTES).unwrap();
         let mut came = vec![0; BYTES];
-        emulator.refuse(asked, first, count);
+        emulator.refuse(call_kind, first, count);
         // SAFETY: the source is not page-locked, so that it has been read on return.
         let sent = unsafe { device.upload(0, &bytes) };
         let fetched = device.fetch(0, &mut came);
-        let refused = emulator.refuse(asked, 0, ONE);
+        let refused = emulator.refuse(call_kind, 0, ONE);
         for result in [sent.clone(), fetched.clone()] {
             assert!(result.map_or_else(|error| error.is_memory(), |()| true));
         }
         assert!(
-            asked == COPY || (sent.is_ok() && fetched.is_ok()),
+            call_kind == COPY || (sent.is_ok() && fetched.is_ok()),
             "the driver copies without chunks"
         );
         if fetched.is_err() {
@@ -318,7 +321,7 @@ fn a_large_copy_is_whole_or_an_error_and_leaves_the_memory_alone_then() {
         } else if sent.is_ok() {
             assert!(came == bytes);
         }
-        // Nothing of it is in the way of the next copy.
+        // The refusal does not affect the next copy.
         put(&device, &bytes);
         device.fetch(0, &mut came).unwrap();
         assert!(came == bytes);
@@ -351,7 +354,7 @@ fn a_copy_that_is_refused_leaves_none_on_its_way_into_memory_that_was_lent() {
     assert!(coords.iter().all(|&coord| coord >= 0));
 }
 
-/// A chunk of a batch that fails is made again in halves, whole rows and none twice.
+/// A chunk of a batch that fails is made again in halves: no row is missing or made twice.
 #[test]
 fn a_batch_that_is_cut_after_a_refusal_has_the_same_rows() {
     let Some(emulator) = Emulator::open() else { return };
@@ -369,14 +372,14 @@ fn a_batch_that_is_cut_after_a_refusal_has_the_same_rows() {
             .map(|()| (out.rows, out.coords, out.features, out.counters))
     };
     let wanted = run().unwrap();
-    for asked in [ALLOCATION, COPY, LAUNCH] {
+    for call_kind in [ALLOCATION, COPY, LAUNCH] {
         for first in 1.. {
-            emulator.refuse(asked, first, ONE);
+            emulator.refuse(call_kind, first, ONE);
             let came = run();
-            if emulator.refuse(asked, 0, ONE) == 0 {
+            if emulator.refuse(call_kind, 0, ONE) == 0 {
                 break;
             }
-            assert!(came.unwrap() == wanted, "{asked} {first}");
+            assert!(came.unwrap() == wanted, "{call_kind} {first}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Operations and chains of them, what comes to them, and what they publish.
+//! Operations and chains of them, the messages that come to them, and those that they publish.
 
 use crate::common::{MS, input, sample};
 use robocache::app::{
@@ -11,7 +11,7 @@ use robocache::stream::{Cells, Header, Layout, Message, Payload};
 use std::path::Path;
 use std::time::Instant;
 
-/// A message that was published, but for what depends on the device: its output, the bytes of its columns, its header.
+/// A published message without what depends on the device: its output, the bytes of its columns, and its header.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Published {
     pub output: String,
@@ -19,7 +19,7 @@ pub struct Published {
     pub header: Box<Header>,
 }
 
-/// Keeps what is published, and what it was computed on.
+/// Sink that keeps the published messages, and the devices that they were computed on.
 #[derive(Default)]
 pub struct Keeper {
     pub published: Vec<Published>,
@@ -57,7 +57,7 @@ impl Sink for Keeper {
     }
 }
 
-/// Hands `raw` on as `signal`: on its device, but for every third message, which comes on the host.
+/// Plugin that forwards `raw` as `signal` on its device, except for every third message, which stays on the host.
 struct Mixer;
 
 struct Mix {
@@ -120,12 +120,12 @@ impl Operation for Mix {
     }
 }
 
-/// A configuration without `device`, the outputs that the dataflow wants, and what comes.
+/// A configuration without `device`, the outputs that the dataflow wants, and the messages that come.
 pub struct Work {
     pub name: &'static str,
     pub config: String,
     pub published: &'static [&'static str],
-    pub comes: Vec<(&'static str, Message)>,
+    pub messages: Vec<(&'static str, Message)>,
 }
 
 pub fn built(work: &Work, device: &str) -> Graph {
@@ -138,12 +138,12 @@ pub fn built(work: &Work, device: &str) -> Graph {
     app.build(|output| work.published.contains(&output)).unwrap()
 }
 
-/// The published messages, and the number of failures.
+/// Plays the messages of a work. Returns what was published, and the faults at each place.
 pub fn play(work: &Work, device: &str) -> (Keeper, Vec<(String, u64)>) {
     let mut graph = built(work, device);
     let mut sink = Keeper::default();
     graph.wake(Instant::now(), true, &mut sink).unwrap();
-    for (name, message) in &work.comes {
+    for (name, message) in &work.messages {
         graph.message(input(&graph, name), message, &mut sink);
         graph.wake(Instant::now(), false, &mut sink).unwrap();
     }
@@ -202,21 +202,21 @@ pub fn clouds(points: usize) -> Vec<(&'static str, Message)> {
     (1..7).map(|i| ("lidar", cloud(100 * i, points))).collect()
 }
 
-/// Samples every 20 ms, one of them late.
+/// Makes samples every 20 ms, one of them late.
 pub fn signals(name: &'static str, dim: usize) -> Vec<(&'static str, Message)> {
-    let mut comes: Vec<_> = (1..30).map(|i| (name, signal(20 * i, dim))).collect();
-    comes.swap(11, 12);
-    comes
+    let mut messages: Vec<_> = (1..30).map(|i| (name, signal(20 * i, dim))).collect();
+    messages.swap(11, 12);
+    messages
 }
 
-/// Both by time, as they are stamped.
+/// Merges two lists of messages by their stamps.
 pub fn merged(
-    mut comes: Vec<(&'static str, Message)>,
+    mut messages: Vec<(&'static str, Message)>,
     others: Vec<(&'static str, Message)>,
 ) -> Vec<(&'static str, Message)> {
-    comes.extend(others);
-    comes.sort_by_key(|(_, message)| message.timestamp_ns());
-    comes
+    messages.extend(others);
+    messages.sort_by_key(|(_, message)| message.timestamp_ns());
+    messages
 }
 
 pub fn voxelize(layout: &str, [x, y, z]: [usize; 3]) -> String {
@@ -262,15 +262,15 @@ pub fn works([points, cells, dim]: [usize; 3]) -> Vec<Work> {
             name: layout,
             config: plugins(&[voxelize(layout, grid)]),
             published: &["voxels"],
-            comes: clouds(points),
+            messages: clouds(points),
         })
         .into();
-    let mut add = |name, config, published, comes| {
+    let mut add = |name, config, published, messages| {
         works.push(Work {
             name,
             config,
             published,
-            comes,
+            messages,
         })
     };
     let force = || signals("force", dim);

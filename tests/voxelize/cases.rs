@@ -1,4 +1,4 @@
-//! Little clouds.
+//! Small clouds whose grids a reader can check by hand.
 
 use super::oracle;
 use super::support::{TestCloud, bits, config, coo, dense, gather, run, voxelizer};
@@ -16,7 +16,7 @@ fn counters(kept: u64, nonfinite: u64, outside: u64, overflow: u64) -> VoxelCoun
     }
 }
 
-/// Along x, in a grid of four cells of half a metre from -1 to 1.
+/// Voxelizes points along x, in a grid of four cells of half a metre from -1 to 1. Returns the counters and the x of each voxel.
 fn along_x(values: &[f64]) -> (VoxelCounters, Vec<i32>) {
     let points: Vec<_> = values.iter().map(|x| [*x, 0.0, 0.0]).collect();
     let output = run(&config(-1.0, 0.5, [4, 4, 4], &["count"]), &TestCloud::xyz(&points));
@@ -105,7 +105,7 @@ fn cells_come_in_the_order_of_x_then_y_then_z() {
         [[0, 0, 0], [0, 0, 2], [0, 1, 0], [1, 0, 0]]
     );
     let message = cloud.to_struct();
-    // Cells 0, 2, 3 and 6 of 12.
+    // The points are in cells 0, 2, 3 and 6 of 12.
     assert_eq!(
         bits(&config, &[(0, &message)]),
         (counters(4, 0, 0, 0), vec![0b0100_1101, 0])
@@ -210,7 +210,7 @@ fn a_value_that_its_channels_cannot_take_leaves_its_point_where_it_is() {
             [0.5, 0.5, 0.5, -2.0, inf],
             [1.5, 0.5, 0.5, -inf, nan],
             [1.5, 0.5, 0.5, nan, 7.0],
-            // A point that is not in the grid has no value in it either.
+            // Unusable values of a point outside the grid are not counted.
             [5.0, 0.5, 0.5, nan, nan],
             [nan, 0.5, 0.5, nan, nan],
         ],
@@ -219,7 +219,7 @@ fn a_value_that_its_channels_cannot_take_leaves_its_point_where_it_is() {
     let mut config = config(0.0, 1.0, [2, 1, 1], &channels);
     let output = run(&config, &cloud);
     assert_eq!(output.counters, counters(5, 1, 1, 0));
-    // t is named first.
+    // The channels name t before i.
     assert_eq!(output.unusable, [2, 3]);
     assert_eq!(output.coords, [[0, 0, 0], [1, 0, 0]]);
     let rows = [
@@ -235,7 +235,7 @@ fn a_value_that_its_channels_cannot_take_leaves_its_point_where_it_is() {
     let columns = (0..7).flat_map(|channel| rows.iter().map(move |row| row[channel]));
     assert_eq!(dense, columns.collect::<Vec<f32>>());
     assert_eq!(bits, [3]);
-    // What is past max_voxels is no longer there to be unusable.
+    // Unusable values of voxels past `max_voxels` are not counted.
     config.max_voxels = Some(1);
     let output = run(&config, &cloud);
     assert_eq!((output.counters, output.unusable), (counters(3, 1, 1, 2), vec![1, 1]));
@@ -264,7 +264,7 @@ fn fields_have_their_bounds() {
         (1, vec![sixty_two as f32])
     );
     assert_eq!(of(&["mean_i"], Dtype::Int64, &[-sixty_two, sixty_two]), (0, vec![0.0]));
-    // Without a mean, what float32 holds; with one, its bound holds for the other channels, too.
+    // Without a mean the bound is that of float32. With a mean, its bound holds for the other channels, too.
     assert_eq!(of(&["max_i"], Dtype::Float64, &[1e30, 1e300]), (1, vec![1e30]));
     assert_eq!(
         of(&["max_i", "mean_i"], Dtype::Float64, &[1e30, 3.0]),
@@ -274,7 +274,7 @@ fn fields_have_their_bounds() {
 
 #[test]
 fn the_times_of_a_sweep_have_a_mean_in_every_type() {
-    // A tenth of a second, and the most that uint32 holds, as nanoseconds; and a time of day in seconds.
+    // A tenth of a second and the greatest uint32 as nanoseconds, and a time of today in seconds.
     for (times, expected) in [
         ([0.0, 1e8], 5e7),
         ([4.294e9, 4.29e9], 4.292e9),
@@ -323,7 +323,7 @@ fn a_type_that_cannot_hold_a_value_has_its_greatest() {
     check::<half::bf16>(&message, &[half::bf16::from_f32(70_000.0).to_f32(), -greatest], 1);
 }
 
-/// Rounds to the nearest up to the greatest value; half a step past it the nearest is infinity.
+/// Values up to half a step past the greatest round to it. From there on the nearest is infinity.
 #[test]
 fn what_a_type_can_hold_ends_half_a_step_past_its_greatest() {
     fn check<E: Element>(greatest: f32, half_a_step_past: f32) {
@@ -363,7 +363,7 @@ fn zeros_have_their_signs_in_order() {
 
 #[test]
 fn a_mean_of_four_million_points_is_exact() {
-    // The most that fit in a grid, each at the far corner: the greatest sum there can be.
+    // The most points that a grid takes, each at the far corner: the greatest sum that is possible.
     let n = 1 << 22;
     let corner = [255.999_9f64; 3];
     let grid = config(-256.0, 1.0, [512, 512, 512], &["count", "mean_x", "mean_y"]);
@@ -433,7 +433,7 @@ fn a_voxelizer_carries_nothing_over_from_grid_to_grid() {
         let points: Vec<_> = (0..n)
             .map(|i| [value(i, 1), value(i, 2), value(i, 3), value(i, 4)])
             .collect();
-        // The type of a field is that of the grid's clouds only.
+        // The type of a field holds within a grid only.
         let dtype = if round % 2 == 0 { Dtype::Float32 } else { Dtype::Int32 };
         let cloud = TestCloud::new(["x", "y", "z", "i"], &points).with_type("i", dtype);
         let message = cloud.to_struct();

@@ -18,7 +18,7 @@ inputs:
   - { input: rear }
 ";
 
-/// The good configuration with the lines of some keys replaced, or added.
+/// Replaces or adds keys of the good configuration.
 fn with(lines: &str) -> String {
     lines.lines().fold(GOOD.to_owned(), |text, line| {
         let key = line.split_inclusive(':').next().unwrap();
@@ -32,7 +32,7 @@ fn with(lines: &str) -> String {
 }
 
 fn parse(text: &str) -> Result<VoxelizeConfig, String> {
-    // As an app reads it, so that an error has its key.
+    // Reads as an app does, so that an error has its key.
     robocache::app::read_yaml(text)
 }
 
@@ -204,19 +204,19 @@ fn values_that_make_no_grid_are_refused_with_their_key_and_what_is_allowed() {
         ("channels: []", "channels: is empty (at least one of occupancy, count"),
         (
             "channels: [count, mean_x, count]",
-            "channels[2]: `count` is there twice",
+            "channels[2]: `count` is listed twice",
         ),
         (
             "layout: bits\nmax_voxels: null\nchannels: [occupancy, count]",
-            "channels: [occupancy, count] can't be had as `bits` (allowed: [occupancy])",
+            "channels: [occupancy, count] can't be written as `bits` (allowed: [occupancy])",
         ),
         (
             "dtype: float16",
-            "dtype: `float16` can't be had as `coo`, whose types are fixed (allowed: float32)",
+            "dtype: `float16` is not allowed with layout `coo`, whose types are fixed (allowed: float32)",
         ),
         (
             "layout: dense",
-            "max_voxels: is of no use to layout `dense` (allowed with: coo)",
+            "max_voxels: has no effect in layout `dense` (allowed with: coo)",
         ),
         ("max_voxels: 0", "max_voxels: 0 is not allowed"),
         ("max_wait_ms: -1", "max_wait_ms: -1 is not allowed"),
@@ -226,7 +226,7 @@ fn values_that_make_no_grid_are_refused_with_their_key_and_what_is_allowed() {
         ("inputs: [{ input: '' }]", "inputs[0].input: is empty"),
         (
             "inputs: [{ input: a }, { input: b }, { input: a }]",
-            "inputs[2].input: `a` is there twice",
+            "inputs[2].input: `a` is listed twice",
         ),
         (
             "inputs: [{ input: a }, { input: b, extrinsic: { rotation_xyzw: [0, 0, 0, 0] } }]",

@@ -1,4 +1,4 @@
-//! Grids that clouds of several inputs fall into, against the rules of docs/semantics.md taken word for word.
+//! Grids of clouds from several inputs, compared with the rules of docs/semantics.md taken word for word.
 
 use proptest::prelude::*;
 use robocache::ops::voxelize::{Arrival, Collector, VoxelInput, VoxelizeConfig};
@@ -20,11 +20,11 @@ fn config(inputs: usize, max_wait_ms: Option<f64>) -> VoxelizeConfig {
     }
 }
 
-/// The stamp of a grid, and the clouds in it by their inputs.
+/// The stamp of a grid, and the stamp of its cloud from each input.
 type Grid = (i64, Vec<Option<i64>>);
 
-/// Everything that came since the last clock jump.
-struct Naive {
+/// Naive collector, which keeps everything since the last clock jump.
+struct NaiveCollector {
     open: Vec<bool>,
     max_wait: Option<i64>,
     clouds: Vec<Cloud>,
@@ -36,11 +36,11 @@ struct Cloud {
     input: usize,
     stamp: i64,
     waits: bool,
-    /// True if it waited at any time since the last grid.
-    counts: bool,
+    /// True if the cloud waited at any time since the last grid.
+    waited: bool,
 }
 
-impl Naive {
+impl NaiveCollector {
     fn waiting(&self) -> impl Iterator<Item = &Cloud> {
         self.clouds.iter().filter(|cloud| cloud.waits)
     }
@@ -72,11 +72,11 @@ impl Naive {
             input,
             stamp,
             waits,
-            counts: waits,
+            waited: waits,
         });
     }
 
-    /// The grid that is due.
+    /// Makes the grid that is due.
     fn grid(&mut self) -> Option<Grid> {
         let own = |input| {
             self.waiting()
@@ -86,7 +86,7 @@ impl Naive {
         let mut clouds: Vec<Option<i64>> = (0..self.open.len()).map(own).collect();
         let mut stamp = (*clouds.iter().max()?)?;
         let oldest = |input: Option<usize>| {
-            let kept = self.clouds.iter().filter(|cloud| cloud.counts);
+            let kept = self.clouds.iter().filter(|cloud| cloud.waited);
             let kept = kept.filter(|cloud| input.is_none_or(|input| cloud.input == input));
             kept.map(|cloud| cloud.stamp).min()
         };
@@ -124,7 +124,7 @@ impl Naive {
             _ => return None,
         }
         for cloud in &mut self.clouds {
-            (cloud.waits, cloud.counts) = (false, false);
+            (cloud.waits, cloud.waited) = (false, false);
         }
         self.grids.push((stamp, clouds));
         self.grids.last().cloned()
@@ -139,7 +139,7 @@ enum Event {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    // Mostly clouds whose stamps go on, near one another and often the same; now and then a clock that is set.
+    // Mostly stamps that go on, near one another and often the same; now and then those of a clock that is set.
     let stamp = prop_oneof![8 => -40..40i64, 1 => -3000..3000i64, 1 => -40_000..40_000i64];
     prop_oneof![
         20 => (0..3usize, stamp).prop_map(|(input, ms)| Event::Cloud(input, ms)),
@@ -156,7 +156,7 @@ proptest! {
         events in prop::collection::vec(event(), 0..120),
     ) {
         let mut collector = Collector::new(&config(inputs, max_wait_ms));
-        let mut naive = Naive {
+        let mut naive = NaiveCollector {
             open: vec![true; inputs],
             max_wait: max_wait_ms.map(|ms| ms as i64 * MS),
             clouds: Vec::new(),
@@ -199,7 +199,7 @@ proptest! {
         }
     }
 
-    /// Whatever was held up before, and whichever is ahead.
+    /// Any clouds may wait before the turns begin, and either input may be ahead.
     #[test]
     fn inputs_whose_clouds_come_in_turns_lose_none(
         before in prop::collection::vec((0..2usize, 0..30i64), 0..20),
@@ -225,7 +225,7 @@ proptest! {
                 collector.take();
             }
         }
-        // At most what waited when the turns began is superseded.
+        // Only a cloud that waited when the turns began is superseded.
         prop_assert!(lost.iter().all(|&i| i < 2) && lost.len() <= 1, "{:?}", lost);
     }
 }

@@ -1,4 +1,4 @@
-//! Messages that are clouds, and the words in which others are refused.
+//! Messages that are clouds, and the errors for messages that are not.
 
 use super::support::{TestCloud, config, coo, voxelizer};
 use robocache::device::{Dtype, Placement};
@@ -128,7 +128,7 @@ fn a_tensor_that_is_no_cloud_is_refused_with_what_is_allowed() {
     );
     assert_eq!(
         refused(&tensor(&["x", "y", "z", "x"], &[], 8)),
-        "field `x` is there twice (each once)"
+        "field `x` occurs twice (allowed: once)"
     );
 }
 
@@ -159,7 +159,7 @@ fn a_struct_that_is_no_cloud_is_refused_with_what_is_allowed() {
         )),
         "column `z` has 4 values of float32 for 5 points (one number for each point)"
     );
-    // A list of one is a number, and lists in the only row are a cloud.
+    // A list of one element is a number, and lists in the only row are a cloud.
     let lists = columns(&[("x", one, 2), ("y", Cells::Fixed(1), 2), ("z", one, 2)], 2);
     assert_eq!(HostCloud::from_message(&lists).unwrap().len(), 2);
     let lists = columns(
@@ -171,7 +171,7 @@ fn a_struct_that_is_no_cloud_is_refused_with_what_is_allowed() {
         1,
     );
     assert_eq!(HostCloud::from_message(&lists).unwrap().len(), 5);
-    // What no channel needs may be anything, and be there twice.
+    // Columns that no channel needs may have any form, and occur twice.
     let odd = columns(
         &[
             ("x", one, 2),
@@ -202,7 +202,7 @@ fn a_cloud_without_a_field_of_a_channel_is_refused_and_the_grid_is_as_it_was() {
         [
             no_field,
             "field `i` is uint32 here, but an earlier cloud of the grid has it as a float or an 8- or 16-bit integer: \
-             for mean_i all inputs must give 32- and 64-bit integers, or none"
+             for mean_i, either all inputs must have it as a 32- or 64-bit integer, or none of them"
         ]
     );
     assert_eq!((grid.counters().points_in, grid.counters().points_kept), (2, 2));
@@ -263,7 +263,7 @@ fn integers_with_nulls_go_with_integers() {
         TestCloud::new(["x", "y", "z", "t"], &points)
     };
     let whole = cloud(&[4.0e9, 2.0]).with_type("t", Dtype::UInt32).to_struct();
-    // As integers with a null are read.
+    // Integers with a null are read as these floats.
     let mut with_null = cloud(&[4.2e9, f64::NAN]).with_type("t", Dtype::Float64).to_struct();
     with_null.columns_mut()[3].integers = Some(Dtype::UInt32);
     let output = coo(&mut voxelizer, &[(0, &whole), (0, &with_null)]);

@@ -1,6 +1,6 @@
-//! The voxelizer against clouds whose answer a reader can check by hand, then against an obviously right oracle.
+//! The voxelizer, compared first with grids that a reader can check by hand, then with a simple oracle.
 //!
-//! The same cases are held against the CUDA backend by `tests/gpu/voxelize`, which has a `backend` of its own.
+//! `tests/gpu/voxelize` runs the same cases on a device, with a `backend` of its own.
 mod backend {
     use robocache::device::Placement;
 

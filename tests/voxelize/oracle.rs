@@ -99,7 +99,7 @@ fn values<'a>(cell: &'a Cell, name: &str) -> impl Iterator<Item = f32> + use<'a>
     cell.values.get(name).into_iter().flatten().copied()
 }
 
-/// The fields beside x, y and z as the channels first name them.
+/// Fields other than x, y and z, in the order in which the channels first name them.
 fn fields(config: &VoxelizeConfig) -> Vec<&str> {
     let mut fields = Vec::new();
     for name in config.channels.iter().filter_map(Channel::field) {

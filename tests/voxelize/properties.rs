@@ -1,4 +1,4 @@
-//! Clouds nobody thought of.
+//! Properties that hold for random clouds.
 
 use super::oracle;
 use super::support::{TestCloud, bits, coo, dense, voxelizer};
@@ -10,7 +10,7 @@ fn channels() -> Vec<Channel> {
     Channel::all(["x", "y", "z", "i", "t"]).collect()
 }
 
-/// Within a few cells of a grid around 0, often on an edge of a cell, now and then something else altogether.
+/// Draws a coordinate within a few cells of a grid around 0, often on an edge of a cell, at times an extreme value.
 fn coordinate() -> impl Strategy<Value = f64> {
     prop_oneof![
         12 => -4.0..4.0f64,
@@ -83,7 +83,7 @@ fn narrow(dtype: Dtype) -> bool {
     !matches!(dtype, Dtype::Int32 | Dtype::Int64 | Dtype::UInt32 | Dtype::UInt64)
 }
 
-/// 300 cases, unless `PROPTEST_CASES` says how many: sanitizers take their time.
+/// Number of cases: 300, or `PROPTEST_CASES`, since sanitizers take their time.
 fn cases() -> u32 {
     std::env::var_os("PROPTEST_CASES").map_or(300, |_| ProptestConfig::default().cases)
 }
@@ -143,7 +143,7 @@ proptest! {
         let (counters, values) = dense(&config, &[(0, &message)]);
         prop_assert_eq!(counters, sparse.counters);
         prop_assert_eq!(values.iter().map(|v| v.to_bits()).collect::<Vec<_>>(), expected);
-        // No field takes a point out of its cell.
+        // An unusable value does not take its point out of the cell.
         prop_assert_eq!(bits(&config, &[(0, &message)]), (counters, occupied));
     }
 }

@@ -1,4 +1,4 @@
-//! Real sweeps, if there are any: a folder `shared/data` beside the repository.
+//! Real sweeps, if the folder `shared/data` is beside the repository.
 
 use super::oracle;
 use super::support::{Column, TestCloud, bits, config, coo, dense, voxelizer};
@@ -49,7 +49,7 @@ fn decode(dtype: Dtype, bytes: &[u8]) -> f64 {
     }
 }
 
-/// Every sweep at two resolutions in every layout, one voxelizer for all of a resolution.
+/// Checks every sweep at two resolutions in every layout, with one voxelizer for each resolution.
 fn check(sweeps: &[TestCloud], field: &str, grids: [(f32, f32, [usize; 3]); 2]) {
     let names = ["occupancy", "count", "mean_x", "mean_y", "mean_z"].map(str::to_owned);
     let more = ["mean", "max", "min"].map(|kind| format!("{kind}_{field}"));
@@ -70,7 +70,7 @@ fn check(sweeps: &[TestCloud], field: &str, grids: [(f32, f32, [usize; 3]); 2]) 
                 "{:?}",
                 expected.counters
             );
-            // Not assert_eq, which would print both in full.
+            // Not `assert_eq`, which would print both in full.
             assert!(coo(&mut voxelizer, &[(0, &message)]) == expected, "{field} at {size} m");
             let (counters, values) = dense(&config, &[(0, &message)]);
             assert_eq!(counters, expected.counters);
@@ -107,7 +107,7 @@ fn a_driving_lidar() {
     let grids = [(-25.6, 0.2, [256, 256, 60]), (-64.0, 1.0, [128, 128, 20])];
     check(&sweeps, "reflectivity", grids);
     check(&sweeps, "t_ns", grids);
-    // The same times as floats, of which some are missing.
+    // The same times as floats, some of which are missing.
     let with_holes = |sweep: &TestCloud| {
         let mut sweep = sweep.clone().with_type("t_ns", Dtype::Float64);
         let times = &mut sweep.columns[3].values;

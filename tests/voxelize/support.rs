@@ -19,7 +19,7 @@ pub struct TestCloud {
     pub columns: Vec<Column>,
 }
 
-/// The bytes of a value in a type, and what they mean, exactly where float64 can tell.
+/// Encodes a value in a type. Returns the bytes, and the value that they stand for, exact where float64 holds it.
 pub fn encode(dtype: Dtype, value: f64) -> (Vec<u8>, f64) {
     macro_rules! as_type {
         ($($dtype:ident $T:ty),*) => {
@@ -34,7 +34,7 @@ pub fn encode(dtype: Dtype, value: f64) -> (Vec<u8>, f64) {
 }
 
 impl TestCloud {
-    /// Points x, y, z and further float32 fields.
+    /// Makes points of float32 fields: x, y, z and others.
     pub fn new<const C: usize>(names: [&str; C], points: &[[f64; C]]) -> Self {
         let column = |(i, name): (usize, &str)| Column {
             name: name.to_owned(),
@@ -50,13 +50,13 @@ impl TestCloud {
         Self::new(["x", "y", "z"], points)
     }
 
-    /// The same numbers with one column in another type.
+    /// Changes the type of a column; the numbers stay.
     pub fn with_type(mut self, name: &str, dtype: Dtype) -> Self {
         self.columns.iter_mut().find(|c| c.name == name).unwrap().dtype = dtype;
         self
     }
 
-    /// Takes the first `columns` columns alone.
+    /// Keeps the first `columns` columns alone.
     #[allow(dead_code)]
     pub fn first_columns(mut self, columns: usize) -> Self {
         self.columns.truncate(columns);
@@ -67,7 +67,7 @@ impl TestCloud {
         self.columns[0].values.len()
     }
 
-    /// The points of these indices, in this order.
+    /// Selects the points of these indices, in this order.
     pub fn select(&self, indices: &[usize]) -> Self {
         let mut selected = self.clone();
         for column in &mut selected.columns {
@@ -76,7 +76,7 @@ impl TestCloud {
         selected
     }
 
-    /// The meaning of a column's values in its type.
+    /// Values of a column, as rounded to its type.
     pub fn column(&self, name: &str) -> Vec<f64> {
         let column = self.columns.iter().find(|c| c.name == name).unwrap();
         column.values.iter().map(|v| encode(column.dtype, *v).1).collect()
@@ -86,7 +86,7 @@ impl TestCloud {
         self.columns.iter().find(|c| c.name == name).unwrap().dtype
     }
 
-    /// A message with one column per field.
+    /// Makes a message with one column per field.
     pub fn to_struct(&self) -> Message {
         let mut message = Message::default();
         message.rows = self.len();
@@ -100,7 +100,7 @@ impl TestCloud {
         message
     }
 
-    /// A message with a tensor `[N, C]` of the type of the first column.
+    /// Makes a message with a tensor `[N, C]` of the type of the first column.
     pub fn to_tensor(&self) -> Message {
         let dtype = self.columns[0].dtype;
         let names: Vec<_> = self.columns.iter().map(|c| c.name.as_str()).collect();
@@ -115,7 +115,7 @@ impl TestCloud {
     }
 }
 
-/// Everything a run gives, bit for bit.
+/// The whole output of a run, bit for bit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     pub counters: VoxelCounters,
@@ -134,12 +134,12 @@ impl Output {
     }
 }
 
-/// A voxelizer where the cases run.
+/// Makes a voxelizer on the backend of the cases.
 pub fn voxelizer(config: &VoxelizeConfig) -> Voxelizer {
     Voxelizer::new(config, &placement()).unwrap()
 }
 
-/// The grid of clouds, none of which is refused, written over something else.
+/// Makes the grid of clouds, none of which may be refused, in memory that had other bytes.
 pub fn gather<'a>(
     voxelizer: &'a mut Voxelizer,
     clouds: &'a [(usize, &'a Message)],
@@ -181,7 +181,7 @@ pub fn coo(voxelizer: &mut Voxelizer, clouds: &[(usize, &Message)]) -> Output {
     }
 }
 
-/// The dense float32 output of clouds.
+/// Makes the dense float32 output of clouds.
 pub fn dense(config: &VoxelizeConfig, clouds: &[(usize, &Message)]) -> (VoxelCounters, Vec<f32>) {
     let config = VoxelizeConfig {
         layout: VoxelLayout::Dense,
@@ -193,7 +193,7 @@ pub fn dense(config: &VoxelizeConfig, clouds: &[(usize, &Message)]) -> (VoxelCou
     (counters, out.columns()[0].data.as_slice().to_vec())
 }
 
-/// The bitmap of clouds.
+/// Makes the bitmap of clouds.
 pub fn bits(config: &VoxelizeConfig, clouds: &[(usize, &Message)]) -> (VoxelCounters, Vec<u8>) {
     let config = VoxelizeConfig {
         layout: VoxelLayout::Bits,
@@ -206,7 +206,7 @@ pub fn bits(config: &VoxelizeConfig, clouds: &[(usize, &Message)]) -> (VoxelCoun
     (counters, out.columns()[0].data.bytes().to_vec())
 }
 
-/// A `coo` configuration with one input and no extrinsic.
+/// Makes a `coo` configuration with one input and no extrinsic.
 pub fn config(origin: f32, size: f32, shape: [usize; 3], channels: &[&str]) -> VoxelizeConfig {
     VoxelizeConfig {
         origin_m: [origin; 3],

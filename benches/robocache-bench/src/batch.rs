@@ -1,5 +1,5 @@
-//! Batches of trajectories: sensors of one rate whose samples come up to half a period late, and targets anywhere
-//! between the first sample and the last, in order.
+//! Batches of trajectories: samples at a fixed rate, each up to half a period late, and ascending targets anywhere between the
+//! first sample and the last.
 
 use crate::random::Random;
 use half::{bf16, f16};
@@ -9,18 +9,18 @@ use robocache::stream::{Cells, Message};
 use robocache::time::Interpolation;
 use std::ops::Range;
 
-/// The start of all times, so that they are as large as times of today.
+/// Start of all times, so that they are as large as present times.
 pub const EPOCH_NS: i64 = 1_700_000_000_000_000_000;
 /// Time span of the samples of a trajectory.
 pub const SPAN_NS: i64 = 5_000_000_000;
 
-/// Enough for values to look random, and soon made.
+/// Number of different values: enough to look random, and soon made.
 const DIFFERENT_VALUES: usize = 1 << 20;
 
-/// Groups at most: what is left of the channels is on a line.
+/// Most groups of a sample. The channels left over are interpolated linearly.
 const MOST_GROUPS: usize = 8;
 
-/// The groups of a sample of `dim` values in a mode: as many as the mode is wide.
+/// The groups of a sample of `dim` values in a mode, each with as many channels as the mode takes.
 pub fn groups(mode: Interpolation, dim: usize) -> Vec<(Range<usize>, Interpolation)> {
     let Some(width) = mode.width() else {
         return vec![(0..dim, mode)];
@@ -33,7 +33,7 @@ pub fn groups(mode: Interpolation, dim: usize) -> Vec<(Range<usize>, Interpolati
     groups
 }
 
-/// The same as a configuration.
+/// The configuration with these [`groups`].
 pub fn rules(mode: Interpolation, dim: usize) -> ResampleConfig {
     let group = |(channels, mode): (Range<usize>, Interpolation)| ChannelGroupConfig {
         channels: [channels.start, channels.end],
@@ -63,7 +63,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Bytes of values in and out, times, targets and validity, whether or not a call needs them.
+    /// Bytes of all inputs and outputs, whether or not a call needs them.
     pub fn held_bytes(&self) -> usize {
         let row = self.dim * self.dtype.size();
         self.rows * (self.samples * (8 + row) + self.targets * (8 + row + 1))
@@ -91,7 +91,7 @@ pub fn targets(random: &mut Random, count: usize, first: i64, last: i64) -> Vec<
     targets
 }
 
-/// Values in -1..1 of a type, as bytes; after [`DIFFERENT_VALUES`] they are the same again.
+/// Values in -1..1 of a type, as bytes; they repeat after [`DIFFERENT_VALUES`].
 pub fn values(random: &mut Random, count: usize, dtype: Dtype) -> Vec<u8> {
     let different = count.min(DIFFERENT_VALUES);
     let mut next = || random.unit() * 2.0 - 1.0;
@@ -150,8 +150,8 @@ fn add(message: &mut Message, name: &str, dtype: Dtype, bytes: &[u8]) {
     column.offsets.extend((0..=rows).map(|row| (row * len / rows) as i32));
 }
 
-/// Bytes that a call on a batch of this shape touches: each sample that some target needs once, with its time; targets,
-/// values and validity once.
+/// Bytes that a call on a batch of this shape touches, each once: samples that a target needs, with their times, targets, values
+/// and validity.
 pub fn touched_bytes(shape: &Shape, times: &[i64], targets: &[i64]) -> usize {
     let row = shape.dim * shape.dtype.size();
     let needed: usize = (0..shape.rows)

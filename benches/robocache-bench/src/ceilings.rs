@@ -1,4 +1,4 @@
-//! The machine's ceilings: rows that the others are held against.
+//! The machine's ceilings: rows with which the other rows are compared.
 
 use crate::rows::{Rows, Scope};
 use crate::timing;
@@ -14,7 +14,7 @@ struct EmptyParams {
     unused: u32,
 }
 
-// SAFETY: it has the fields of the kernel's struct of that name.
+// SAFETY: `EmptyParams` has the fields of the kernel's struct of that name.
 unsafe impl Params for EmptyParams {}
 
 const COPIED_BYTES: usize = 512 << 20;
@@ -24,13 +24,13 @@ const GRIDS: usize = 8;
 const PINNED_BYTES: [usize; 3] = [64 << 10, 131_072 * 3 * 4, 16 << 20];
 const PINNED: usize = 16;
 
-/// Copied by several devices, each its share, into both directions at once.
+/// Bytes that several devices copy together in each direction, both directions at once.
 const SHARED_BYTES: usize = 128 << 20;
 
 /// Measures how fast several devices together read and write the host's memory, each in two streams.
 pub fn shared(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), DeviceFault> {
     let bytes = SHARED_BYTES / gpus.len();
-    // Memory of a device in a stream of its own, and of the host.
+    // Memory of a device with its own stream, and memory of the host.
     let one_way = |gpu: &Gpu| {
         let stream = gpu.another()?;
         let (mut device, mut host) = (DeviceBuf::new(&stream, &Budget::new(None)), PinnedBuf::new(&stream));
@@ -60,7 +60,7 @@ pub fn shared(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), Device
     Ok(())
 }
 
-/// Measures them. Rows that are added later are held against the copy rate.
+/// Measures the ceilings. Rows that are added later are compared with the copy rate.
 pub fn measure(rows: &mut Rows, gpu: &Gpu) -> Result<(), DeviceFault> {
     let budget = Budget::new(None);
     let buffers = |count: usize, bytes: usize| {
@@ -75,7 +75,7 @@ pub fn measure(rows: &mut Rows, gpu: &Gpu) -> Result<(), DeviceFault> {
     };
 
     let (from, to) = (buffers(COPIES, COPIED_BYTES)?, buffers(COPIES, COPIED_BYTES)?);
-    // Not in a graph, where the driver copies with another engine, which is slower.
+    // The copy is not captured: in a graph the driver copies with another engine, which is slower.
     let times = timing::stream(gpu, COPIES, |set| to[set].copy_from(0, &from[set], 0, COPIED_BYTES))?;
     rows.add_copy("device copy, read and written", times, 2 * COPIED_BYTES);
     drop((from, to));

@@ -1,4 +1,4 @@
-//! The clouds that grids are made of, and the memory that those go to.
+//! The clouds that grids are made of, and the memory that grids are written to.
 
 use crate::scene::{sweep, uniform};
 use robocache::device::{Dtype, HostBuf, HostMemory};
@@ -6,18 +6,19 @@ use robocache::ops::voxelize::{CpuVoxelizer, VoxelLayout, VoxelizeConfig};
 use robocache::stream::{Cells, Message};
 use std::error::Error;
 
-/// Clouds a call, beams and columns of each, cells along an axis of its grid.
+/// The shape of a call: clouds, beams and columns of each cloud, cells along an axis of its grid.
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub clouds: usize,
     pub beams: usize,
     pub columns: usize,
     pub side: usize,
-    /// Points anywhere in the grid instead of sweeps of the room: hardly two in a cell, or near each other in memory.
+    /// True for points anywhere in the grid instead of sweeps of the room: hardly two are in a cell, or in nearby cells one
+    /// after the other.
     pub is_uniform: bool,
 }
 
-/// One sweep, and the batches of the comparison with others.
+/// Shapes of one sweep, and of the batches of the comparison with peers.
 pub const SHAPES: [Shape; 7] = [
     shape(1, 128, 1024, 256),
     shape(8, 32, 128, 64),
@@ -27,13 +28,14 @@ pub const SHAPES: [Shape; 7] = [
     shape(32, 64, 256, 128).uniform(),
     shape(64, 64, 1024, 256).uniform(),
 ];
-/// Sweeps that differ.
+/// Number of different sweeps.
 pub const SWEEPS: usize = 8;
 
-/// A point's x, y, z.
+/// Bytes of a point's x, y, z.
 const POINT_BYTES: usize = 3 * 4;
-/// A voxel's x, y, z, and its occupancy, count and three means.
+/// Bytes of a voxel's x, y, z.
 const COORDS_BYTES: usize = 3 * 4;
+/// Bytes of a voxel's occupancy, count and three means.
 const FEATURES_BYTES: usize = 5 * 4;
 
 const EXTENT_M: f32 = 51.2;
@@ -99,9 +101,9 @@ impl Shape {
     }
 }
 
-/// Bytes of inputs and outputs that a call touches, each once: all points and, of the output, what a call that follows
-/// another has to write. Of a dense grid those are the 32-byte sectors that it sets and those that the call before set,
-/// which it clears; of bits all, and of sparse voxels their rows.
+/// Bytes of inputs and outputs that a call touches, each once: all points, and the part of the output that a repeated call
+/// writes. For a dense grid this part is the 32-byte sectors that the call sets, and the sectors of the last call, which it
+/// clears. For bits it is the whole grid, and for sparse voxels their rows.
 pub fn touched_bytes(shape: &Shape, layout: VoxelLayout, sweeps: &[Message]) -> Result<usize, Box<dyn Error>> {
     const SECTOR_BYTES: usize = 32;
     let mut voxelizer = CpuVoxelizer::new(&shape.voxelize(VoxelLayout::Bits)?)?;
@@ -126,7 +128,7 @@ pub fn touched_bytes(shape: &Shape, layout: VoxelLayout, sweeps: &[Message]) -> 
     Ok(shape.clouds * shape.points() * POINT_BYTES + out)
 }
 
-/// The layout as a configuration has it.
+/// The name of a layout in a configuration.
 pub fn name(layout: VoxelLayout) -> &'static str {
     match layout {
         VoxelLayout::Dense => "dense",
@@ -145,7 +147,7 @@ pub fn tensor<const COLUMNS: usize>(points: &[[f32; COLUMNS]], memory: &HostMemo
     message
 }
 
-/// The sweeps that clouds of a shape are taken from, in turn.
+/// The sweeps from which the clouds of a shape are taken in turn.
 pub fn sweeps(shape: &Shape, memory: &HostMemory) -> Vec<Message> {
     let points = |step| {
         if shape.is_uniform {
@@ -157,7 +159,7 @@ pub fn sweeps(shape: &Shape, memory: &HostMemory) -> Vec<Message> {
     (0..SWEEPS).map(|step| tensor(&points(step), memory)).collect()
 }
 
-/// The sweep that cloud `cloud` of set `set` is.
+/// Index of the sweep for cloud `cloud` of set `set`.
 pub fn sweep_of(set: usize, cloud: usize) -> usize {
     (set + cloud) % SWEEPS
 }
@@ -172,7 +174,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Room for all grids of a shape in one layout.
+    /// Allocates memory for all grids of a shape in one layout.
     pub fn new(shape: &Shape, layout: VoxelLayout, memory: &HostMemory) -> Self {
         let room = |wanted, bytes| {
             let mut buffer = HostBuf::new(memory);

@@ -1,8 +1,8 @@
 //! The cost of host memory that is not page-locked: the same work with either memory, in turn, so that other load on
-//! the machine falls on both alike.
+//! the machine affects both alike.
 //!
-//! A node's messages are page-locked, and what it sends lies in memory of dora's, which is not: `to pageable`. Arrays of a
-//! program are `pageable` on both sides.
+//! A node's input messages are page-locked, and its outputs are in dora's memory, which is not: `to pageable`. Arrays of a program
+//! are `pageable` on both sides.
 
 use crate::batch::Shape as Batch;
 use crate::clouds::{self, Output, SWEEPS, Shape};
@@ -19,7 +19,7 @@ use robocache::ops::voxelize::gpu::GpuVoxelizer;
 use robocache::stream::Message;
 use std::error::Error;
 
-/// A copy, and the ends of it that are in page-locked memory.
+/// A kind of copy: true for each end that is in page-locked memory.
 #[derive(Clone, Copy)]
 struct Way {
     name: &'static str,
@@ -49,13 +49,13 @@ const WAYS: [Way; 3] = [
 /// tensors up to a dense 256^3.
 const COPIED_BYTES: [usize; 4] = [256 << 10, GRID_BYTES, 16 << 20, 64 << 20];
 const GRID_BYTES: usize = 2 << 20;
-/// The room of the CPU's figures, and what is small enough to try whether all works.
+/// The room of the CPU's figures, and one that is small enough for a quick test.
 const ROOMS: [Shape; 2] = [clouds::SHAPES[0], SMALL_ROOM];
 const SMALL_ROOM: Shape = Shape {
     clouds: 1,
     ..clouds::SHAPES[1]
 };
-/// Outputs to go through, as dora's samples lie at places that change.
+/// Number of outputs to go through in turn, since the addresses of dora's samples change, too.
 const OUTPUTS: usize = 4;
 
 const BATCHES: [Batch; 5] = [
@@ -130,7 +130,7 @@ fn add(rows: &mut Rows, op: &str, pace: Pace, bytes: usize, calls: Vec<(String, 
     Ok(())
 }
 
-/// Copies alone, to the device and from it, each waited for.
+/// Measures copies alone, to the device and from it, each waited for.
 fn copies(rows: &mut Rows, gpu: &Gpu, bytes: usize, pace: Pace) -> Result<(), Box<dyn Error>> {
     let mut device = DeviceBuf::new(gpu, &Budget::new(None));
     device.reserve(bytes)?;
@@ -161,7 +161,7 @@ fn copies(rows: &mut Rows, gpu: &Gpu, bytes: usize, pace: Pace) -> Result<(), Bo
     add(rows, "copy", pace, bytes, calls)
 }
 
-/// Grids of a room, from message to output.
+/// Measures grids of a room, from message to output.
 fn grids_of(rows: &mut Rows, gpu: &Gpu, room: &Shape, layout: VoxelLayout, pace: Pace) -> Result<(), Box<dyn Error>> {
     let locked = clouds::sweeps(room, &memory(gpu, true));
     let pageable = clouds::sweeps(room, &memory(gpu, false));
@@ -184,8 +184,8 @@ fn grids_of(rows: &mut Rows, gpu: &Gpu, room: &Shape, layout: VoxelLayout, pace:
     add(rows, "voxelize", pace, bytes, calls)
 }
 
-/// Batches of trajectories, from message to output; of that, reading the message; and the copies to the device and from
-/// it alone, both at once.
+/// Measures batches of trajectories from message to output, reading the message alone, and the copies to the device and from it
+/// alone, both at once.
 fn batches(rows: &mut Rows, gpu: &Gpu, shape: &Batch) -> Result<(), Box<dyn Error>> {
     let rules = ResampleConfig::default();
     let (locked, bytes) = resample::sets(shape, &memory(gpu, true));

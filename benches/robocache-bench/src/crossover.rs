@@ -1,4 +1,4 @@
-//! From which size on a device is worth it, message to output, and what several devices are worth.
+//! Sizes from which a device is faster, from message to output, and the gain by several devices.
 
 use crate::batch::Shape;
 use crate::memory;
@@ -12,7 +12,7 @@ use robocache::ops::resample::{CpuResampler, ResampleConfig};
 use robocache::ops::voxelize::VoxelLayout;
 use std::error::Error;
 
-/// Trajectories of a batch: one robot's, and more.
+/// Numbers of trajectories in a batch, from a single robot's upwards.
 const TRAJECTORIES: [usize; 7] = [1, 4, 16, 64, 256, 1024, 4096];
 
 /// A batch that is shared among devices.
@@ -34,7 +34,7 @@ fn trajectories(rows: usize) -> Shape {
     }
 }
 
-/// Batches of ever more trajectories, on the CPU and on the device.
+/// Measures batches of more and more trajectories, on the CPU and on the device.
 pub fn resample(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let config = ResampleConfig::default();
     let mut cpu = CpuResampler::new(&config)?;
@@ -51,10 +51,10 @@ pub fn resample(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>
     Ok(())
 }
 
-/// Clouds of ever more points, in one grid.
+/// Beams and columns of larger and larger clouds, each in one grid.
 const CLOUDS: [(usize, usize); 5] = [(16, 64), (32, 128), (64, 256), (64, 1024), (128, 4096)];
 
-/// Sparse voxels of ever larger clouds, on the CPU and on the device.
+/// Measures sparse voxels of larger and larger clouds, on the CPU and on the device.
 pub fn voxelize(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     for (beams, columns) in CLOUDS {
         let shape = clouds::Shape {
@@ -70,11 +70,11 @@ pub fn voxelize(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>
     Ok(())
 }
 
-/// A batch shared among 1, 2 and 4 devices, as many as there are.
+/// Measures a batch shared among 1, 2 and 4 devices, if that many exist.
 pub fn sharded(rows: &mut Rows) -> Result<(), Box<dyn Error>> {
     let devices = device_count(Kind::Cuda).unwrap_or(0);
     if devices < 2 {
-        eprintln!("devices: there are not several");
+        eprintln!("devices: fewer than two were found");
         return Ok(());
     }
     let gpus = (0..devices)

@@ -14,19 +14,19 @@ use robocache::ops::align::{AlignConfig, Aligner, Masks, Target, Timeline, cpu};
 use std::error::Error;
 use std::time::Instant;
 
-/// Windows of one robot, in rows: from the short history of a policy to a long one.
+/// Rows of a window of one robot: from the short history of a policy to a long one.
 const LIVE_WINDOWS: [usize; 4] = [2, 16, 64, 256];
 
 const LIVE_NS: i64 = 10_000_000_000;
 const LIVE_WARM_UP_NS: i64 = 2_000_000_000;
-/// Camera features at 30 Hz, proprioception at 500 Hz, a wrench at 1 kHz: period in ns, columns.
+/// Period in ns and columns of each stream: camera features at 30 Hz, proprioception at 500 Hz, a wrench at 1 kHz.
 const LIVE_STREAMS: [(i64, usize); 3] = [(33_333_333, 128), (2_000_000, 15), (1_000_000, 6)];
-/// Moves all stamps, so that each target is between two samples; the targets are at samples of the faster streams.
+/// Shift of all stamps, so that each target is between two samples; without it targets are at samples of the faster streams.
 const BETWEEN_NS: i64 = 700_000;
 /// Number of different samples that a stream takes in turn, so that values differ from sample to sample.
 const DIFFERENT_SAMPLES: usize = 97;
 
-/// A window of the batch, of a timeline of its own.
+/// Makes a window of the batch, with its own timeline.
 fn window(seed: u64) -> Result<(Timeline, Target), Box<dyn Error>> {
     let (_, rows, streams) = BATCH;
     let rate_hz = rows as f64 / (batch::SPAN_NS as f64 / 1e9);
@@ -87,7 +87,7 @@ pub fn live(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     gpu.map_or(Ok(()), |gpu| take(rows, gpu))
 }
 
-/// Measures the batch on the device in other modes, and the observation of one robot with them, on the CPU, too.
+/// Measures other modes: the batch on the device, and the observation of one robot on the device and on the CPU.
 pub fn modes(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let columns: usize = LIVE_STREAMS.iter().map(|stream| stream.1).sum();
     let groups = "groups: [{ channels: [0, 7], interpolation: angle }, { channels: [7, 11], interpolation: slerp }, \
@@ -115,11 +115,11 @@ pub fn modes(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     gpu.map_or(Ok(()), |gpu| fuse_batch::modes(rows, gpu))
 }
 
-/// Large samples that are on the device already, as of an operation before in the same process: the bits of a voxel grid
-/// of 512 x 512 x 40, and 2 M floats.
+/// Types and sizes of large samples that are on the device already, such as from another operation of the process. They are the
+/// bits of a voxel grid of 512 x 512 x 40, and 2 M floats.
 const LARGE_SAMPLES: [(Dtype, usize); 2] = [(Dtype::UInt8, 512 * 512 * 40 / 8), (Dtype::Float32, 1 << 21)];
 
-/// Measures how long a sample takes from the device's memory into its history, which stays there.
+/// Measures the time in which a sample is copied within the device, to its history there.
 fn take(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     const SETS: usize = 8;
     for (dtype, dim) in LARGE_SAMPLES {
@@ -161,8 +161,8 @@ fn take(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A few observations of the shortest window, also in float16, and of the longest on the device, and samples that are
-/// there already.
+/// Makes a few observations on the device, of the shortest window, also in float16, and of the longest, and pushes samples that
+/// are there already.
 pub fn launch(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     const OBSERVATIONS: usize = 4;
     let [shortest, .., longest] = LIVE_WINDOWS;
@@ -195,7 +195,7 @@ trait Fuser {
     fn observe(&mut self, out: &mut [f32]) -> Result<bool, Box<dyn Error>>;
 }
 
-/// The CPU's specification by itself, without the choice of a backend.
+/// The CPU's specification alone, without the choice of a backend.
 struct OnCpu {
     timeline: Timeline,
     masks: Masks,
@@ -226,7 +226,7 @@ impl Fuser for OnCpu {
     }
 }
 
-/// An operation whose windows are all made on the first device.
+/// Makes an operation whose windows are all made on the first device.
 fn on_gpu(config: &AlignConfig) -> Result<Aligner, Box<dyn Error>> {
     Ok(Aligner::fused(
         config,
@@ -252,7 +252,7 @@ impl Fuser for Aligner {
     }
 }
 
-/// The name in the rows of one robot's observation.
+/// The name of one robot's observation in the rows.
 fn live_config(window: usize) -> String {
     format!("live, T = {window}, 128+15+6 columns, float32, one observation")
 }
@@ -262,7 +262,7 @@ fn live_rules(window: usize, dtype: Dtype) -> Result<AlignConfig, serde_yaml::Er
     live_rules_with(window, dtype, "interpolation: linear")
 }
 
-/// The same with other modes of the proprioception.
+/// The configuration of the observation with these modes of the proprioception.
 fn live_rules_with(window: usize, dtype: Dtype, proprio: &str) -> Result<AlignConfig, serde_yaml::Error> {
     serde_yaml::from_str(&format!(
         "{{ rate_hz: 50, window: {window}, max_wait_ms: 40, dtype: {dtype}, modalities: [
@@ -301,7 +301,7 @@ fn play(mut fuser: impl Fuser, config: &AlignConfig, offset_ns: i64, most: usize
             if stamp >= LIVE_WARM_UP_NS {
                 times.push(start.elapsed().as_secs_f64() * 1e6);
             }
-            // Two may be due at once: the second is measured by itself.
+            // Two observations may be due at once: the second is measured by itself.
             start = Instant::now();
         }
     }

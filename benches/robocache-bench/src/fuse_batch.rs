@@ -1,4 +1,4 @@
-//! The batch of windows on a device, of samples that are there.
+//! The batch of windows on a device, from samples that are there.
 
 use crate::batch::{self, Shape};
 use crate::random::Random;
@@ -17,7 +17,7 @@ pub const BATCH: (usize, usize, [(usize, usize); 3]) = (32, 256, [(150, 128), (1
 
 /// The mode of each modality.
 type Modes = [Interpolation; BATCH.2.len()];
-const LINES: Modes = [Interpolation::Linear; BATCH.2.len()];
+const LINEAR: Modes = [Interpolation::Linear; BATCH.2.len()];
 
 /// The name of the batch in the rows.
 pub fn batch_config() -> String {
@@ -88,7 +88,7 @@ impl Windows {
         targets + ages + each.sum::<usize>()
     }
 
-    /// The values that each modality has by itself, row by row.
+    /// The values of each modality resampled by itself, row by row.
     fn expected(&self, modes: Modes) -> Result<Vec<u8>, Box<dyn Error>> {
         let (windows, rows, _) = BATCH;
         let mut each = Vec::new();
@@ -134,15 +134,15 @@ impl OnDevice {
         Ok(Self { slab, first, sets })
     }
 
-    /// The launch of each set.
+    /// The fuser of each set, ready to launch.
     fn fusers(&self, gpu: &Gpu, modes: Modes) -> Result<Vec<FuseBatch<'_>>, DeviceFault> {
         (0..self.sets).map(|set| fuser(gpu, &self.slab, set, modes)).collect()
     }
 }
 
-/// Launches it a few times.
+/// Launches the batch a few times.
 pub fn launch(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
-    for fuser in OnDevice::new(gpu)?.fusers(gpu, LINES)? {
+    for fuser in OnDevice::new(gpu)?.fusers(gpu, LINEAR)? {
         // SAFETY: the slab outlives the launches and has what they were told.
         unsafe { fuser.launch() }?;
         gpu.synchronize()?;
@@ -150,16 +150,16 @@ pub fn launch(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Measures it.
+/// Measures the batch with linear interpolation.
 pub fn measure(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
-    measure_as(rows, gpu, LINES, &batch_config())
+    measure_as(rows, gpu, LINEAR, &batch_config())
 }
 
-/// Measures it in other modes, and beside them on lines.
+/// Measures the batch with linear interpolation and in other modes.
 pub fn modes(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     use Interpolation::{Angle, Cubic, Linear, Pchip, Rot6d, Slerp};
     for modes in [
-        LINES,
+        LINEAR,
         [Linear, Angle, Slerp],
         [Linear, Angle, Rot6d],
         [Angle; 3],
@@ -178,9 +178,9 @@ fn measure_as(rows: &mut Rows, gpu: &Gpu, modes: Modes, config: &str) -> Result<
     // SAFETY: the slab outlives the launches and has what they were told.
     let times = timing::device(gpu, fusers.len(), |set| unsafe { fusers[set].launch() })?;
     let expected = on_device.first.expected(modes)?;
-    let mut came = vec![0; expected.len()];
-    on_device.slab.download(0, OUT, &mut came)?;
-    if came != expected {
+    let mut actual = vec![0; expected.len()];
+    on_device.slab.download(0, OUT, &mut actual)?;
+    if actual != expected {
         return Err("the fused values are not those of each modality by itself".into());
     }
     let bytes = on_device.first.touched_bytes();

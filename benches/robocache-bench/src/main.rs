@@ -2,23 +2,28 @@
 //!
 //!     robocache-bench [--quick] [PART ...]
 //!
-//! PART is ceilings, resample, fuse, live (one robot's observation), modes (each interpolation beside `linear`),
-//! voxelize, kinematics, crossover (sizes from one robot's upwards) or devices (work shared among several); all of them if none is
-//! named. Three run only if they are named: copies and grids (work from and to page-locked memory, in turn with other
-//! memory), and profile, which launches each kernel a few times, for Nsight Compute to look at. A row has the keys
+//! PART is one of these; all of them run if none is named:
+//! - ceilings, resample, fuse, voxelize, kinematics,
+//! - live (one robot's observation), modes (each interpolation beside `linear`),
+//! - crossover (sizes from one robot's upwards), devices (work shared among several devices).
+//!
+//! Three other parts run only if they are named. Parts copies and grids do work from and to page-locked memory, in turn with
+//! other memory. Part profile launches each kernel a few times for Nsight Compute.
+//!
+//! A row has the keys
 //! - `op`, `config`, `backend` (`cpu` or `cuda`),
-//! - `scope`: `device`, the work on the device alone, from a graph of many calls, or `host`, the whole operation, from a
-//!   message in host memory to an output in host memory,
-//! - `us_p50`, `us_p99`: of one call,
-//! - `us_early_off`: the median if no kernel starts before the one ahead of it has ended ([`Gpu::set_early_start`]),
+//! - `scope`: `device` for the work on the device alone, from a graph of many calls, or `host` for the whole operation, between
+//!   messages in host memory,
+//! - `us_p50`, `us_p99`: percentiles of one call,
+//! - `us_early_off`: the median if no kernel starts before the kernel ahead of it has ended ([`Gpu::set_early_start`]),
 //! - `us_alone`: the median of a call that is issued and waited for by itself,
-//! - `sets`: how many sets of inputs and outputs the calls go through,
-//! - `touched_bytes`: what one call reads or writes of its set, each byte once; times `sets` it is several times what
-//!   caches hold, but for rows that say otherwise,
+//! - `sets`: the number of sets of inputs and outputs that the calls go through,
+//! - `touched_bytes`: bytes of its set that one call reads or writes, each once; times `sets` they are several times the size of
+//!   caches, unless the row says otherwise,
 //! - `gbps`, `of_copy`: the rate of these bytes, and its share of the device's copy rate.
 //!
-//! The middle three are null for `host`. Without a GPU there are rows of the CPU only. Progress goes to stderr. With
-//! `--quick` everything is done a few times only, and nothing large: it shows that all works, not what it costs.
+//! The keys `us_early_off`, `us_alone` and `sets` are null for `host`. Without a GPU there are rows of the CPU only. Progress goes
+//! to stderr. With `--quick` everything runs a few times only, and nothing large: this tests the parts, and does not measure.
 
 mod batch;
 mod ceilings;
@@ -47,7 +52,7 @@ use std::time::Instant;
 
 type Part = fn(&mut Rows, Option<&Gpu>) -> Result<(), Box<dyn Error>>;
 
-/// In the order of their rows: those after the ceilings are held against them.
+/// Parts in the order of their rows. Rows after the ceilings are compared with them.
 const PARTS: [(&str, Part); 12] = [
     ("ceilings", |rows, gpu| {
         gpu.map_or(Ok(()), |gpu| Ok(ceilings::measure(rows, gpu)?))
@@ -74,7 +79,7 @@ const PARTS: [(&str, Part); 12] = [
 /// Parts that run only if they are asked for.
 const ONLY_ASKED: [&str; 3] = ["copies", "grids", "profile"];
 
-/// The memory of messages, as the nodes have it.
+/// The memory of messages, as in the nodes.
 fn memory(gpu: Option<&Gpu>) -> HostMemory {
     gpu.map_or_else(HostMemory::pageable, HostMemory::page_locked)
 }

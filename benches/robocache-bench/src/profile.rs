@@ -1,4 +1,4 @@
-//! Every kernel at the sizes of the comparison with others, a few launches of each: what a profiler is to look at.
+//! A few launches of every kernel, at the sizes of the comparison with peers, for a profiler.
 
 use crate::rows::Rows;
 use crate::voxelize_device::OnDevice;
@@ -15,7 +15,7 @@ use std::error::Error;
 /// Limit on the cells of a call's grids: a profiler that launches a kernel again first saves all its memory.
 const MOST_CELLS: usize = 1 << 26;
 
-/// Values of a sample that are not read by 16 bytes at once, or are of a type that the comparison does not have.
+/// Types and numbers of values of samples that are not read by 16 bytes at once, or whose type the comparison does not have.
 const OTHER_SAMPLES: [(Dtype, usize); 12] = [
     (Dtype::Float32, 6),
     (Dtype::Float32, 7),
@@ -36,7 +36,7 @@ const GRIDS: usize = 2;
 
 const LAYOUTS: [VoxelLayout; 3] = [VoxelLayout::Dense, VoxelLayout::Bits, VoxelLayout::Coo];
 
-/// Launches them.
+/// Launches the kernels.
 pub fn launch(_: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let Some(gpu) = gpu else { return Ok(()) };
     timing::be_quick();
@@ -57,7 +57,7 @@ pub fn launch(_: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     for shape in clouds::SHAPES.into_iter().filter(is_profiled) {
         voxelize(gpu, &shape, &clouds::sweeps(&shape, &HostMemory::page_locked(gpu)))?;
     }
-    // Points that are read at once, and value by value.
+    // Points of 4 columns are read at once, points of 5 value by value.
     let sweeps = clouds::sweeps(&room, &HostMemory::page_locked(gpu));
     voxelize(gpu, &room, &sweeps.iter().map(widen::<4>).collect::<Vec<_>>())?;
     voxelize(gpu, &room, &sweeps.iter().map(widen::<5>).collect::<Vec<_>>())?;
@@ -99,7 +99,7 @@ fn voxelize(gpu: &Gpu, shape: &clouds::Shape, sweeps: &[Message]) -> Result<(), 
     Ok(())
 }
 
-/// A cloud of x, y and z as one of more columns, the others 0.
+/// Widens a cloud of x, y and z to more columns, which are 0.
 fn widen<const COLUMNS: usize>(sweep: &Message) -> Message {
     let coordinates = sweep.columns()[0].values().as_slice::<f32>();
     let widened = coordinates.chunks_exact(3).map(|xyz| {
@@ -110,7 +110,7 @@ fn widen<const COLUMNS: usize>(sweep: &Message) -> Message {
     clouds::tensor(&widened.collect::<Vec<_>>(), &HostMemory::pageable())
 }
 
-/// Channels that the kernels of occupancy, count and mean don't know.
+/// Makes grids with channels that the kernels of occupancy, count and mean don't know.
 fn voxelize_other_channels(gpu: &Gpu, shape: &clouds::Shape) -> Result<(), Box<dyn Error>> {
     let config = shape.voxelize_to(VoxelLayout::Dense, "count, mean_x, min_z, max_z")?;
     let mut voxelizer = GpuVoxelizer::new(&config, gpu, None)?;

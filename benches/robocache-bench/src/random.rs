@@ -1,15 +1,15 @@
-//! A small generator, so that every run sees the same inputs.
+//! A small generator of random numbers, so that every run has the same inputs.
 
-/// Numbers in the order of its seed.
+/// Generator of random numbers.
 pub struct Random(u64);
 
 impl Random {
-    /// The generator of that seed.
+    /// The generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 31 bits.
+    /// The next 31 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self
             .0
@@ -18,12 +18,12 @@ impl Random {
         self.0 >> 33
     }
 
-    /// In 0..1.
+    /// A number in 0..1.
     pub fn unit(&mut self) -> f32 {
         self.bits() as f32 / (1u64 << 31) as f32
     }
 
-    /// In 0..end.
+    /// A number in 0..end.
     pub fn below(&mut self, end: i64) -> i64 {
         ((self.bits() as i128 * end as i128) >> 31) as i64
     }

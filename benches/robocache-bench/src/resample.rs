@@ -22,10 +22,10 @@ const SHAPES: [(usize, usize, usize, usize); 5] = [
     (1024, 512, 512, 128),
 ];
 
-/// Sets of the smallest shape that stay in the L2 cache.
+/// Number of sets of the smallest shape that stay in the L2 cache.
 const SETS_IN_CACHE: usize = 8;
 
-/// The shapes of the comparison with others.
+/// The shapes of the comparison with peers.
 pub fn shapes() -> impl Iterator<Item = Shape> {
     [Dtype::BFloat16, Dtype::Float32].into_iter().flat_map(|dtype| {
         SHAPES.map(|(rows, samples, targets, dim)| Shape {
@@ -64,7 +64,7 @@ pub fn sets(shape: &Shape, memory: &HostMemory) -> (Vec<Set>, usize) {
     (std::iter::once(first).chain(others).collect(), touched)
 }
 
-/// Measures all shapes on the CPU, and on the device if there is one. What fails costs its rows alone.
+/// Measures all shapes on the CPU, and on the device if there is one. A shape that fails loses its rows only.
 pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let mut result = Ok(());
     for shape in shapes().filter(|shape| timing::is_wanted(shape.held_bytes())) {
@@ -165,14 +165,14 @@ fn device(resampler: &GpuResampler, shape: &Shape, sets: &[Set], expected: &[u8]
     let times = timing::device(resampler.gpu(), batches.len(), |set| unsafe {
         resampler.launch(&batches[set])
     })?;
-    let mut came = vec![0; expected.len()];
-    on_device.slab.download(0, OnDevice::OUT, &mut came)?;
-    check(expected, &came)?;
+    let mut actual = vec![0; expected.len()];
+    on_device.slab.download(0, OnDevice::OUT, &mut actual)?;
+    check(expected, &actual)?;
     Ok(times)
 }
 
-fn check(expected: &[u8], came: &[u8]) -> Result<(), Box<dyn Error>> {
-    if expected == came {
+fn check(expected: &[u8], actual: &[u8]) -> Result<(), Box<dyn Error>> {
+    if expected == actual {
         return Ok(());
     }
     Err("the device's values are not the CPU's".into())
@@ -189,7 +189,7 @@ impl OnDevice {
     const OUT: usize = 3;
     const VALID: usize = 4;
 
-    /// Copies of all the sets.
+    /// Copies all sets to the device.
     pub fn new(gpu: &Gpu, sets: &[Set]) -> Result<Self, Box<dyn Error>> {
         let columns = |set: &Set| {
             let column = |name| {

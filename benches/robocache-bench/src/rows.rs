@@ -1,24 +1,24 @@
-//! The figures, one JSON line each.
+//! The rows of figures, a JSON line each.
 
 use crate::timing::{Times, percentile};
 
 /// The work that a time covers.
 #[derive(Clone, Copy)]
 pub enum Scope {
-    /// The work on the device alone, inputs and outputs there: a graph of many launches, divided.
+    /// The work on the device alone, with inputs and outputs there: the time of a graph, divided by its launches.
     Device,
     /// The whole operation, from a message in host memory to an output in host memory.
     Host,
 }
 
-/// Prints a row for each measurement, and holds it against the copy rate once that is known.
+/// Prints a row for each measurement, with its share of the copy rate once that is known.
 #[derive(Default)]
 pub struct Rows {
     copy_gbps: Option<f64>,
 }
 
 impl Rows {
-    /// Prints a row. `touched_bytes` are those of inputs and outputs that one call reads or writes, each once.
+    /// Prints a row. `touched_bytes` counts the bytes of inputs and outputs that one call reads or writes, each once.
     pub fn add(
         &mut self,
         op: &str,
@@ -48,7 +48,7 @@ impl Rows {
         );
     }
 
-    /// Prints the row of the device's copy rate and holds the rows after it against that.
+    /// Prints the row of the device's copy rate, with which the rows after it are compared.
     pub fn add_copy(&mut self, config: &str, times: Times, bytes: usize) {
         self.copy_gbps = Some(bytes as f64 / percentile(&times.us, 0.5) / 1e3);
         self.add("ceiling", config, "cuda", Scope::Device, times, bytes);

@@ -1,9 +1,9 @@
-//! A room with pillars, as a turning lidar sees it, and points anywhere.
+//! A room with pillars, as a spinning lidar sees it, and points anywhere.
 
 use crate::random::Random;
 
-/// Points of a sweep in firing order: `columns` times `beams` ranges to walls, floor, ceiling and pillars, from a
-/// sensor that has moved `step` times.
+/// Points of a sweep in firing order, `columns` times `beams`: the ranges to walls, floor, ceiling and pillars after the sensor
+/// has moved `step` times.
 pub fn sweep(step: usize, beams: usize, columns: usize) -> Vec<[f32; 3]> {
     let mut random = Random::new(step as u64);
     let (cx, cy) = (0.4 * step as f32, -0.3 * step as f32);
@@ -26,7 +26,7 @@ pub fn sweep(step: usize, beams: usize, columns: usize) -> Vec<[f32; 3]> {
                     -18.0 + 12.0 * (pillar % 4) as f32 - cx,
                     -14.0 + 12.0 * (pillar / 4) as f32 - cy,
                 );
-                // Where the ray meets a vertical cylinder of 0.4 m.
+                // Distance at which the ray meets a vertical cylinder with a radius of 0.4 m.
                 let (a, b, c) = (run * run, cos * px + sin * py, px * px + py * py - 0.16);
                 let root = b * b - c;
                 if root > 0.0 && b > 0.0 {

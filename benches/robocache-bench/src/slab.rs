@@ -5,7 +5,7 @@ use robocache::device::gpu::{Budget, DeviceBuf, DeviceFault, DeviceSlice, Gpu, S
 
 const ALIGNMENT: usize = 256;
 
-/// One allocation that holds several parts of fixed sizes, and that as often as there are sets.
+/// One allocation that holds, for each set, several parts of fixed sizes.
 pub struct Slab {
     memory: DeviceBuf,
     places: Vec<usize>,
@@ -33,7 +33,7 @@ impl Slab {
         self.memory.slice(self.place(set, part), dtype, len)
     }
 
-    /// Fills a part of a set, and waits until it is.
+    /// Fills a part of a set, and waits until it is filled.
     pub fn upload(&self, set: usize, part: usize, bytes: &[u8]) -> Result<(), DeviceFault> {
         // SAFETY: the bytes are borrowed until the stream is synchronized.
         unsafe { self.memory.upload(self.place(set, part), bytes) }?;

@@ -4,14 +4,14 @@ use robocache::device::gpu::{DeviceFault, Gpu};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Bytes to touch before a set of inputs and outputs is used again: four times the L2 cache of an H200, twice that of a
+/// Bytes to touch before a set of inputs and outputs is used again: four times the L2 cache of an H200, twice the L2 cache of a
 /// B200.
 const ROTATED_BYTES: usize = 256 << 20;
 const SETS: (usize, usize) = (8, 4096);
 /// A call that touches more than this leaves nothing of the call before in any cache.
 const LARGE_SET_BYTES: usize = 128 << 20;
 const LARGE_SETS: usize = 4;
-/// Launches in a graph at least, so that what lies between two replays does not count.
+/// Fewest launches in a graph, so that the time between two replays does not count.
 const GRAPH_LAUNCHES: usize = 64;
 
 const SPENT: Duration = Duration::from_millis(300);
@@ -20,7 +20,7 @@ const RUNS: (usize, usize) = (5, 400);
 
 static QUICK: OnceLock<bool> = OnceLock::new();
 
-/// From now on everything is done a few times only, and what is large not at all: a test that it works.
+/// Makes everything run a few times only, and nothing large, from now on: a test instead of a measurement.
 pub fn be_quick() {
     QUICK.get_or_init(|| true);
 }
@@ -37,9 +37,9 @@ pub fn is_wanted(elements: usize) -> bool {
 /// Measured times, in us of one call.
 pub struct Times {
     pub us: Vec<f64>,
-    /// On the device, if kernels don't start early; empty elsewhere.
+    /// Times on the device if kernels don't start early; empty on the host.
     pub early_off: Vec<f64>,
-    /// On the device, of calls each of which is issued and waited for by itself, on the CPU's clock; empty elsewhere.
+    /// Times of calls on the device that are each issued and waited for, by the CPU's clock; empty on the host.
     pub alone: Vec<f64>,
     /// Number of sets of inputs and outputs that were rotated through.
     pub sets: Option<usize>,
@@ -56,15 +56,15 @@ impl From<Vec<f64>> for Times {
     }
 }
 
-/// The value below which that part of the values is.
+/// The value below which `part`, in 0..1, of the values are.
 pub fn percentile(values: &[f64], part: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted[(part * (sorted.len() - 1) as f64).round() as usize]
 }
 
-/// Number of sets of inputs and outputs to rotate through if a call touches `touched_bytes` of its set. Other memory of
-/// the set does not count: it takes no room in a cache.
+/// Number of sets of inputs and outputs to rotate through if a call touches `touched_bytes` of its set. Other memory of the
+/// set does not count, since it is not in a cache.
 pub fn sets_for(touched_bytes: usize) -> usize {
     if is_quick() {
         return 2;
@@ -91,7 +91,7 @@ pub fn host(sets: usize, mut work: impl FnMut(usize)) -> Vec<f64> {
         work(run % sets);
         one = one.min(start.elapsed());
     }
-    // A short operation is worth more than a few hundred runs.
+    // A short operation gets more runs.
     let runs = if one < Duration::from_millis(1) {
         2 * RUNS.1
     } else {
@@ -109,9 +109,9 @@ pub fn host(sets: usize, mut work: impl FnMut(usize)) -> Vec<f64> {
 /// The pause between calls.
 #[derive(Clone, Copy)]
 pub enum Pace {
-    /// Nothing.
+    /// No pause.
     AtOnce,
-    /// The rest of a lidar's turn: caches, cores and device have had time to cool.
+    /// The rest of a lidar's turn, in which caches, cores and the device cool down.
     Live,
 }
 
@@ -135,7 +135,7 @@ impl Pace {
     }
 }
 
-/// Times several works on the CPU's clock, in us, each once in a round: `work` is told which, and the number of the round.
+/// Times several works on the CPU's clock, in us, each once in a round. `work` gets the index of the work, and the round.
 pub fn in_turn(works: usize, pace: Pace, mut work: impl FnMut(usize, usize)) -> Vec<Vec<f64>> {
     let mut one = Duration::MAX;
     for run in 0..WARM_UP {
@@ -169,9 +169,9 @@ fn calls_for(sets: usize) -> usize {
     }
 }
 
-/// Times what `launch` puts into the stream of `gpu`: the calls of all sets in one graph, which is replayed many times,
-/// with and without the early start of kernels; and calls that are each issued and waited for by themselves. Call
-/// numbers up to `calls` are those of the sets.
+/// Times the work that `launch` puts into the stream of `gpu`. The calls of all sets are captured in one graph, which is replayed
+/// many times, with and without the early start of kernels. Calls that are each issued and waited for are timed, too. The number
+/// of a call, less than `calls`, is that of its set.
 pub fn device(
     gpu: &Gpu,
     calls: usize,
@@ -185,7 +185,7 @@ pub fn device(
     let early_off = graph(gpu, calls, &mut launch);
     gpu.set_early_start(true);
     let early_off = early_off?;
-    // Last: an operation whose states take turns is left in another one than the graphs began with.
+    // This comes last, since it leaves an operation whose states take turns in another state than the graphs began with.
     let alone = alone(gpu, calls, &mut launch)?;
     Ok(Times {
         us,
@@ -195,7 +195,7 @@ pub fn device(
     })
 }
 
-/// Times a graph that goes through all calls, and more than once if they are few.
+/// Times a graph that goes through all calls, several times if there are few.
 fn graph(
     gpu: &Gpu,
     calls: usize,
@@ -203,7 +203,7 @@ fn graph(
 ) -> Result<Vec<f64>, DeviceFault> {
     let captured = calls_for(calls);
     let graph = gpu.capture(|| (0..captured).try_for_each(|call| launch(call % calls)))?;
-    // SAFETY: what `launch` works on outlives this function, and the graph does not.
+    // SAFETY: the memory that `launch` uses outlives this function, and the graph does not.
     let replay = || unsafe { graph.launch() };
     replay()?;
     gpu.synchronize()?;
@@ -235,7 +235,7 @@ fn alone(
         .collect()
 }
 
-/// Times calls on the device that are issued one after the other instead of from a graph: for what a graph does in
+/// Times calls on the device that are issued one after the other instead of from a graph, for work that a graph does in
 /// another way.
 pub fn stream(
     gpu: &Gpu,

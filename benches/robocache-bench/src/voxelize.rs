@@ -12,7 +12,7 @@ use robocache::ops::voxelize::{CpuVoxelizer, VoxelLayout};
 use robocache::stream::{HostCloud, Message};
 use std::error::Error;
 
-/// Layouts that are measured of a shape: for one cloud, sparse voxels alone.
+/// Layouts that are measured of a shape. Sparse voxels are measured of one cloud only.
 fn layouts(shape: &Shape) -> impl Iterator<Item = VoxelLayout> + use<> {
     let sparse = shape.clouds == 1;
     [VoxelLayout::Dense, VoxelLayout::Bits, VoxelLayout::Coo]
@@ -20,7 +20,7 @@ fn layouts(shape: &Shape) -> impl Iterator<Item = VoxelLayout> + use<> {
         .filter(move |&layout| sparse || layout != VoxelLayout::Coo)
 }
 
-/// Measures all shapes on the CPU, and on the device if there is one. What fails costs its rows alone.
+/// Measures all shapes on the CPU, and on the device if there is one. A layout that fails loses its rows only.
 pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let mut result = Ok(());
     let is_wanted = |shape: &Shape| timing::is_wanted(shape.clouds * shape.cells());
@@ -57,7 +57,7 @@ fn one_layout(
     Ok(())
 }
 
-/// Measures one shape, messages to host memory, on the CPU and on the device if there is one.
+/// Measures one shape, from messages to host memory, on the CPU and on the device if there is one.
 pub fn hosts(
     rows: &mut Rows,
     gpu: Option<&Gpu>,

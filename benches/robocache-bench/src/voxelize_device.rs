@@ -1,4 +1,4 @@
-//! Grids on a device, of points that are there.
+//! Grids on a device, from points that are there.
 
 use crate::clouds::{Output, Shape, sweep_of};
 use crate::timing::{self, Times};
@@ -9,8 +9,8 @@ use robocache::ops::voxelize::gpu::{DeviceClouds, DeviceField, DeviceGrids, Voxe
 use robocache::stream::Message;
 use std::error::Error;
 
-/// Points and grids in the memory of a device, to go through in turn. A grid is made of other points each time, as those
-/// it held last are what it has to clear.
+/// Points and grids in the memory of a device, used in turn. A grid is made from other points each time, so that it has to clear
+/// the cells of the last points.
 pub struct OnDevice {
     points: Vec<DeviceBuf>,
     grids: Vec<VoxelizeBatch>,
@@ -27,11 +27,11 @@ impl OnDevice {
         sweeps: &[Message],
         grids: usize,
     ) -> Result<Self, Box<dyn Error>> {
-        // One more, so that a grid's next points are others.
+        // One more set of points than grids gives a grid other points each time.
         Self::of(gpu, shape, layout, sweeps, grids, grids + 1)
     }
 
-    /// Points that go past the cache, and the grids of one operation, which stay where they are.
+    /// Copies more points than a cache holds, and makes the grids of one operation, whose memory is used again in each call.
     fn with_same_grids(
         gpu: &Gpu,
         shape: &Shape,
@@ -78,7 +78,7 @@ impl OnDevice {
         })
     }
 
-    /// Calls after which every grid was made an even number of times, and all points were used.
+    /// Number of calls after which every grid was made an even number of times, and all points were used.
     pub fn calls(&self) -> usize {
         (2 * self.grids.len()).max(self.points.len().next_multiple_of(2))
     }
@@ -86,7 +86,7 @@ impl OnDevice {
     /// Puts a call into the stream.
     ///
     /// # Safety
-    /// `self` lives until the stream is synchronized.
+    /// `self` must live until the stream is synchronized.
     pub unsafe fn launch(&mut self, call: usize) -> Result<(), VoxelizeError> {
         let grid = call % self.grids.len();
         let points = &self.points[call % self.points.len()];
@@ -98,7 +98,7 @@ impl OnDevice {
         unsafe { self.grids[grid].launch(&clouds) }
     }
 
-    /// Checks that the grids of the first set, written over earlier ones, are those expected.
+    /// Checks that the grids of the first set, written over earlier grids, are as expected.
     fn check(&mut self, gpu: &Gpu, layout: VoxelLayout, expected: &Output) -> Result<(), Box<dyn Error>> {
         let clouds = DeviceClouds::new(&self.points[0], self.shape.clouds, self.shape.points(), &self.fields)?;
         let made = self.grids[0].run_device(&clouds)?;
@@ -117,11 +117,11 @@ pub fn device_fault(error: VoxelizeError) -> DeviceFault {
     }
 }
 
-/// Times, with what they add to the name of a row.
+/// A suffix of a row's name, and its times.
 pub type Named = (&'static str, Times);
 
-/// Times calls on the device, into several grids in turn and into those of one operation, with what each adds to the
-/// name of a row. Before and after, the grids of the first set must be those expected.
+/// Times calls on the device, into several grids in turn, and into the grids of one operation. The grids of the first set must
+/// be as expected before and after.
 pub fn measure(
     gpu: &Gpu,
     shape: &Shape,
@@ -133,7 +133,7 @@ pub fn measure(
     let time = |mut on_device: OnDevice| {
         on_device.check(gpu, layout, expected)?;
         let calls = on_device.calls();
-        // SAFETY: it outlives the launches.
+        // SAFETY: `on_device` outlives the launches.
         let launch = |call| unsafe { on_device.launch(call) }.map_err(device_fault);
         let mut times = timing::device(gpu, calls, launch)?;
         on_device.check(gpu, layout, expected)?;

@@ -1,4 +1,4 @@
-//! Every part runs and prints rows that can be read, on whatever devices this machine has.
+//! Every part runs and prints rows that can be parsed, on the devices of this machine.
 
 use serde_yaml::Value;
 use std::process::Command;

@@ -20,10 +20,10 @@ use std::process::ExitCode;
 
 /// Finds mistakes in a configuration and its dataflow before anything runs
 ///
-/// Beside what a node refuses, it looks for what can't work, or not well: limits below a period, waits below a latency,
-/// inputs that are not wired, widths that differ, queues and shared memory that are too small, outputs that nobody
-/// reads. What `dora validate --strict-types` finds is left to it. Rates are those of the simulated robot, of timers and
-/// of recordings that are replayed; of other senders `min_period_ms` says what is known.
+/// Finds what a node would refuse, and settings that can't work, or not well: limits below a period, waits below a
+/// latency, unwired inputs, widths that differ. Also finds queues and shared memory that are too small, and outputs that
+/// nobody reads. Types along an edge are left to `dora validate --strict-types`. Rates are known of the simulated robot,
+/// of timers and of replayed recordings; of other senders only by `min_period_ms`.
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes:
   0   there is no error; with --strict no warning either
@@ -33,10 +33,10 @@ pub struct Args {
     /// The configuration
     #[arg(required_unless_present = "dataflow")]
     config: Option<PathBuf>,
-    /// The dataflow whose nodes read it; those of their other configurations are checked, too
+    /// Dataflow whose nodes read the configuration; the other configurations of its nodes are checked, too
     #[arg(long, value_name = "FILE")]
     dataflow: Option<PathBuf>,
-    /// Lets warnings count
+    /// Exits with 1 in place of 0 if there are warnings
     #[arg(long)]
     strict: bool,
 }

@@ -28,7 +28,7 @@ use whole::AtomicOutput;
 /// Converts between recordings and the files of other software
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes:
-  0   all of it is converted, but for what is told as left out
+  0   everything is converted, except for the parts that are reported as left out
   1   a part of it can't be read or written, and the rest is converted
   2   nothing is converted; to LeRobot also where the stamps of a stream are 1 s or more off from those of the others")]
 pub struct Args {
@@ -40,10 +40,11 @@ pub struct Args {
     /// Format of the output, if the name of OUTPUT does not tell
     #[arg(long)]
     to: Option<Format>,
-    /// The configuration: of MCAP its inputs say how the topics of their names are read, to LeRobot it makes the frames
+    /// Configuration: its inputs say how topics of their names are read from MCAP; for LeRobot, its operations make the
+    /// frames
     #[arg(long)]
     config: Option<PathBuf>,
-    /// Removes what a run that did not end has left of OUTPUT: OUTPUT.robocache-partial
+    /// Removes the leftovers of an interrupted run, OUTPUT.robocache-partial
     #[arg(long)]
     discard_partial: bool,
     #[command(flatten)]
@@ -55,7 +56,7 @@ pub struct Args {
 /// Options for reading files of other software.
 #[derive(clap::Args)]
 pub struct InputArgs {
-    /// From LeRobot: a feature that is left out, such as a video; may be given several times
+    /// Feature of a LeRobot dataset to leave out, such as a video; may be given several times
     #[arg(long, value_name = "FEATURE")]
     without: Vec<String>,
     #[command(flatten)]

@@ -81,7 +81,7 @@ impl AtomicOutput {
             moved => moved.map_err(Into::into),
         };
         moved.map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => eyre!("{}: it came to be there meanwhile", self.output.display()),
+            ErrorKind::AlreadyExists => eyre!("{}: another process created it meanwhile", self.output.display()),
             _ => eyre!("{}: {error}", self.output.display()),
         })?;
         self.is_finished = true;

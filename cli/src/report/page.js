@@ -273,7 +273,7 @@ function show() {
   }
 
   add(main, "h2", "Streams and gaps");
-  add(main, "p", "A gap is a step of more than 1.5 times the median one; as many samples are lost in it as median steps would have room for.", "note");
+  add(main, "p", "A gap is a step of more than 1.5 times the median step. A gap of n median steps counts as n - 1 lost samples.", "note");
   table(main, ["<stream", "messages", "rate Hz", "step p50", "p99", "max ms", "the longest at s", "gaps", "lost", "disorder", "twice", "NaN, inf", "delay p50", "p99 ms", "<payload of the first"],
     info.streams.map((of) => {
       const step = of.step_ms || {};

@@ -20,8 +20,9 @@ const WIDTH: usize = 80;
 
 /// Shows how the nodes of a running dataflow are
 ///
-/// Each node writes its file if its configuration has `status: DIR`, or the environment `ROBOCACHE_STATUS`. First
-/// stands what is wrong, the worst above, then each node with its inputs below it. Rates, ages and shares are of the last 5 to 10 seconds, counts of the whole run.
+/// Each node writes its file if its configuration has `status: DIR`, or the environment `ROBOCACHE_STATUS`. Problems
+/// stand first, the worst above, then each node with its inputs below it. Rates, ages and shares are of the last 5 to 10
+/// seconds, counts of the whole run.
 #[derive(clap::Args)]
 #[command(after_help = "Keys: up, down and the page keys scroll, q ends.
 
@@ -32,7 +33,7 @@ Exit codes of --once, and of --json:
 pub struct Args {
     /// The folder of the status files [default: that of ROBOCACHE_STATUS]
     folder: Option<PathBuf>,
-    /// Says it once and ends
+    /// Prints, or writes, the status once and ends
     #[arg(long)]
     once: bool,
     /// Writes the figures to this file every 5 s, or once, for the textfile collector of Prometheus' node exporter

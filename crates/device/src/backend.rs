@@ -75,7 +75,7 @@ impl<G> Backend<G> {
             match open(placement.gpus()) {
                 Ok(opened) => on_gpu = Some(opened),
                 Err(error) if placement.is_auto() => {
-                    tracing::error!("{operation}: going on on the CPU: {error}");
+                    tracing::error!("{operation}: continues on the CPU: {error}");
                 }
                 Err(error) => return Err(error),
             }
@@ -142,7 +142,7 @@ impl<G> Backend<G> {
                 *trials = Trials::new(trials.floor);
             }
             tracing::info!(
-                "{}: work that {} had no memory for goes there again",
+                "{}: {} is tried again with work that did not fit its memory",
                 self.operation,
                 self.device()
             );
@@ -174,7 +174,7 @@ impl<G> Backend<G> {
     pub fn failed_to_hand_on(&mut self, error: &DeviceFault) {
         let seconds = self.shortage_for_results.begins(Instant::now()).as_secs();
         tracing::error!(
-            "{}: results leave {} for {seconds} s: {error}",
+            "{}: results go through the host, not {}, for {seconds} s: {error}",
             self.operation,
             self.device()
         );
@@ -232,7 +232,7 @@ impl<G> Backend<G> {
         }
         self.on_gpu = None;
         if self.is_auto {
-            tracing::error!("{}: going on on the CPU: {error}", self.operation);
+            tracing::error!("{}: continues on the CPU: {error}", self.operation);
         } else {
             self.lost = Some(error);
         }

@@ -55,7 +55,7 @@ impl Placement {
             Device::Gpu(kind, _) => kind.is_verified(),
         });
         let reason = match (is_auto, is_verified) {
-            (true, _) => "auto: what is large enough to be quicker there",
+            (true, _) => "auto: work that is large enough to be quicker there",
             (false, true) => "asked for",
             (false, false) => "asked for; not verified on a device, see docs/gpu.md",
         };

@@ -176,7 +176,7 @@ pub(crate) fn check_width(
 /// Returns the error for an option that only `slerp` has.
 fn unused_option(key: String, mode: Interpolation) -> ConfigError {
     let name = mode.name();
-    ConfigError::new(key, format!("`{name}` has no use for it (allowed with: slerp)"))
+    ConfigError::new(key, format!("`{name}` does not use this key (allowed with: slerp)"))
 }
 
 /// Most groups in the launch parameters of kernels without a table of groups, as in `kernels/time.cuh`.

@@ -89,5 +89,8 @@ pub fn unused_limit(key: impl Into<String>, interpolation: Option<Interpolation>
         Some(mode) => (mode.name(), mode.limits().join(", ")),
         None => ("its interpolation", "none".to_owned()),
     };
-    ConfigError::new(key, format!("`{name}` has no use for it (allowed with it: {allowed})"))
+    ConfigError::new(
+        key,
+        format!("`{name}` does not use this key (allowed with it: {allowed})"),
+    )
 }

@@ -139,7 +139,7 @@ impl fmt::Display for Offset {
         let (ahead, others) = (format!("{} {}", seconds(ahead_ns), side(ahead_ns)), names(&self.others));
         write!(
             f,
-            "`{name}`: its stamps are {ahead} those of {others}, by when they arrived"
+            "`{name}`: its stamps are {ahead} those of {others}, judged by their arrival"
         )?;
         if self.from_ns > 0 {
             write!(f, ", from {} after the start on", seconds(self.from_ns))?;
@@ -633,7 +633,7 @@ mod tests {
         assert_eq!(
             said(&[made("camera", 20, &off), joints, force]),
             [
-                "`camera`: its stamps are 2.500 s ahead of those of `joints`, `force`, by when they arrived (if it is so in every run, raise \
+                "`camera`: its stamps are 2.500 s ahead of those of `joints`, `force`, judged by their arrival (if it is so in every run, raise \
               its `latency_ms` by 2500 and the time that its messages take to arrive; else put `robocache-clock` before the recorder)"
             ]
         );
@@ -645,13 +645,13 @@ mod tests {
             made("force", 20, &right),
         ]);
         assert!(
-            clock[0].ends_with("by when they arrived (put `robocache-clock` before the recorder)"),
+            clock[0].ends_with("judged by their arrival (put `robocache-clock` before the recorder)"),
             "{clock:?}"
         );
         let said = said(&[made("camera", 20, &late), made("joints", 20, &right)]);
         assert_eq!(
             said[0],
-            "`camera`: its stamps are 0.300 s behind those of `joints`, by when they arrived; which of them is wrong can't be told: its \
+            "`camera`: its stamps are 0.300 s behind those of `joints`, judged by their arrival; which of them is wrong can't be told: its \
              own are 0.302 s behind their arrival, those of `joints` 0.002 s behind their arrival (if it is so in every run, lower its \
              `latency_ms` by 300; else put `robocache-clock` before the recorder; if its messages take that long to arrive, its stamps \
              are right)"

@@ -167,7 +167,7 @@ fn read_values(
         // The value behind a null does not count.
         source.for_each_null(|i| count -= usize::from(beyond(&times[i])));
         if count > 0 {
-            return Err("a time in it is beyond int64 nanoseconds");
+            return Err("a time is beyond int64 nanoseconds");
         }
     }
     let nan: &[u8] = match dtype {

@@ -408,7 +408,7 @@ pub enum MessageError {
         allowed: &'static str,
     },
     /// `shape` contradicts the length of the payload.
-    #[error("metadata `shape` {shape:?} is {expected} values, the payload has {came}")]
+    #[error("metadata `shape` {shape:?} needs {expected} values, but the payload has {came}")]
     Shape {
         /// The shape.
         shape: Vec<i64>,
@@ -418,7 +418,7 @@ pub enum MessageError {
         came: usize,
     },
     /// `shape` contradicts the number of samples or of fields.
-    #[error("metadata `shape` {shape:?} does not go with {came} `{key}` (allowed: {came} in its {axis} place)")]
+    #[error("metadata `shape` {shape:?} does not fit `{key}` (allowed: {came} as the {axis} dimension)")]
     Axis {
         /// The shape.
         shape: Vec<i64>,

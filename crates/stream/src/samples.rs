@@ -13,7 +13,7 @@ pub enum SamplesError {
         dim: usize,
     },
     /// The number of values is not that of one sample.
-    #[error("{values} values (allowed: {dim}, one sample; of several each has its stamp in `timestamps_ns`)")]
+    #[error("{values} values (allowed: {dim}, one sample; for several samples, a stamp for each in `timestamps_ns`)")]
     Length {
         /// Number of values in the message.
         values: usize,
@@ -31,12 +31,14 @@ pub enum SamplesError {
         dim: usize,
     },
     /// The message has no stamp. A node gives such a message the time of its publication.
-    #[error("no `timestamp_ns` (needed: the capture time, ns; of several samples `timestamps_ns`, one for each)")]
+    #[error(
+        "no `timestamp_ns` (needed: the capture time, ns; for several samples `timestamps_ns`, with one time for each)"
+    )]
     NoStamp,
     /// The shape is not that of the samples.
     #[error(
-        "`shape` {shape:?} is not that of {samples} samples of {dim} values (allowed: [{samples}, {dim}]{}; there is one \
-         sample for each of `timestamps_ns`, without them one)",
+        "`shape` {shape:?} is not that of {samples} samples of {dim} values (allowed: [{samples}, {dim}]{}; one \
+         sample for each of `timestamps_ns`, or a single sample without `timestamps_ns`)",
         if *samples == 1 { format!(", or [{dim}]") } else { String::new() }
     )]
     Shape {

@@ -186,7 +186,7 @@ impl SlotPayload {
             true => Ok(Self { taken, descriptor }),
             false => Err(RingError::Protocol {
                 ring: taken.ring().to_owned(),
-                what: format!("a payload described as {:?} came", &*descriptor),
+                what: format!("a payload described as {:?}, which is not valid", &*descriptor),
             }),
         }
     }

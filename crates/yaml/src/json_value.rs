@@ -75,7 +75,9 @@ struct Parser<'a> {
 impl<'a> Parser<'a> {
     fn value(&mut self, depth: usize) -> Result<JsonValue, String> {
         if depth > DEEPEST {
-            return self.missing(&format!("value (allowed: {DEEPEST} lists and objects in each other)"));
+            return self.missing(&format!(
+                "room for lists and objects more than {DEEPEST} deep in each other"
+            ));
         }
         match self.peek() {
             Some('{') => {
@@ -120,7 +122,7 @@ impl<'a> Parser<'a> {
         let whole = digits.parse().map(JsonValue::Whole);
         let number = match whole.or_else(|_| digits.parse().map(JsonValue::Float)) {
             Ok(JsonValue::Float(infinite)) if infinite.is_infinite() => {
-                return Err(format!("the number {digits} (allowed: those within float64)"));
+                return Err(format!("the number {digits} is beyond the range of float64"));
             }
             Ok(number) => number,
             Err(_) => return self.missing("value"),
@@ -225,7 +227,7 @@ impl<'a> Parser<'a> {
             String::from_utf16(&units).ok().and_then(|text| text.chars().next()),
         ) {
             (Some(_), Some(c)) => Ok(c),
-            _ => self.missing("character of four hexadecimal digits before this"),
+            _ => self.missing("valid `\\u` escape that ends"),
         }
     }
 }

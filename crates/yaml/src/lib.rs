@@ -39,7 +39,7 @@ pub enum YamlError {
     #[error("it holds several documents, which lines of `---` divide (allowed: one)")]
     Several,
     /// A value that its tag, such as `!!int`, does not allow.
-    #[error("line {line} column {column}: the value is not what its tag says")]
+    #[error("line {line} column {column}: the value does not fit its tag")]
     Tag {
         /// The line of the value, from 1 on.
         line: usize,

@@ -1,7 +1,7 @@
-//! Shows how to write a plugin in a crate of one's own and run it beside robocache's in one process.
+//! Shows how to write a plugin in your own crate, and to run it with robocache's plugins in one process.
 //!
-//! It publishes the running mean of a stream as `force_mean`. Listed before `fuse` in the configuration, its output is
-//! taken by fuse without leaving the process.
+//! The plugin publishes the running mean of a stream as `force_mean`. If it is listed before `fuse` in the configuration, fuse
+//! takes its output without leaving the process.
 
 use robocache::prelude::*;
 use serde::Deserialize;
@@ -20,14 +20,14 @@ pub struct ForceMeanPlugin {
 pub struct ForceMeanConfig {
     /// The stream whose mean is taken.
     pub input: String,
-    /// Values a sample.
+    /// Number of values in a sample.
     pub dim: usize,
-    /// The mean at t is that of the samples in (t - window, t].
+    /// Length of the window: the mean at t is that of the samples in (t - window, t].
     pub window_ms: f64,
 }
 
 impl ForceMeanPlugin {
-    /// With a configuration of the program.
+    /// Makes the plugin with a configuration of the program.
     pub fn new(config: ForceMeanConfig) -> Self {
         Self { config: Some(config) }
     }
@@ -64,8 +64,9 @@ struct ForceMean {
     layout: Layout,
     times: VecDeque<i64>,
     values: VecDeque<f32>,
-    /// The sample that came, then the sums over the window.
+    /// The newest sample.
     sample: Vec<f32>,
+    /// Sums over the samples in the window.
     sums: Vec<f64>,
 }
 
@@ -88,11 +89,11 @@ impl ForceMean {
         })
     }
 
-    /// Takes the sample in and brings the sums up to date.
+    /// Adds the newest sample to the window, and updates the sums.
     fn add(&mut self, time: i64) {
         let dim = self.sample.len();
         if self.times.back().is_some_and(|&newest| time < newest) {
-            // The clock was set back: what came before is of another time.
+            // The clock was set back, so that earlier samples are of another time.
             self.times.clear();
             self.values.clear();
         }

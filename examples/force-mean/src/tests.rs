@@ -3,7 +3,7 @@ use std::path::Path;
 
 const MS: i64 = 1_000_000;
 
-/// The values of what is published.
+/// Sink that keeps the output and the values of each published message.
 #[derive(Default)]
 struct Published(Vec<(String, Vec<f32>)>);
 
@@ -60,7 +60,7 @@ fn it_is_the_mean_of_the_samples_of_the_window() {
         (9, &[5.0, 30.0]),
         (10, &[7.0, 40.0]),
     ];
-    // at 10 the sample of 0 is out of the window
+    // At 10 ms the sample of 0 ms is out of the window.
     assert_eq!(means(&samples), [[1.0, 10.0], [2.0, 15.0], [3.0, 20.0], [5.0, 30.0]]);
 }
 
@@ -82,7 +82,7 @@ fn what_is_no_sample_is_left_out_and_what_is_wrong_is_counted() {
     for message in [force(0, &[1.0]), force(0, &[f32::NAN, 1.0]), without_stamp] {
         graph.message(0, &message, &mut published);
     }
-    // A masked row is not a fault, and a row with an infinity costs no other row.
+    // A masked row is not a fault, and other rows are used beside a row with an infinity.
     let mut rows = force(0, &[1.0, 2.0, 9.0, 9.0, f32::INFINITY, 9.0, 3.0, 4.0]);
     rows.header.timestamps_ns.set([0, MS, 2 * MS, 3 * MS]);
     rows.header.valid.set([1, 0, 1, 1]);
@@ -118,7 +118,7 @@ fn fuse_takes_the_mean_from_it() {
     for ms in 0..=40 {
         graph.message(0, &force(ms, &[ms as f32; 6]), &mut published);
     }
-    // targets at 0, 20 and 40 ms: force, then the mean of all samples so far
+    // Targets at 0, 20 and 40 ms have the force, then the mean of all samples so far.
     let want: Vec<_> = [0.0, 20.0, 40.0]
         .map(|ms: f32| ("fused".to_owned(), [[ms; 6], [ms / 2.0; 6]].concat()))
         .into();

@@ -127,9 +127,7 @@ def _take(node: Any, inbox: Inbox, faults: Faults, gone: Sequence[str]) -> None:
                     faults.count(name, "messages that can't be read", f"{type(error).__name__}: {error}")
                     continue
                 if dropped := inbox.put(name, (value, metadata), size):
-                    faults.count(
-                        name, "messages dropped", "a message is dropped: the viewer is slower than they come", dropped
-                    )
+                    faults.count(name, "messages dropped", "a message is dropped: the viewer can't keep up", dropped)
             case "ERROR":
                 say("error", f"dora: {event.get('error')}")
 
@@ -177,15 +175,20 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--version", action="version", version=f"robocache-view {__version__}")
     modes = parser.add_subparsers(dest="mode", required=True, metavar="MODE")
     local = argparse.ArgumentParser(add_help=False)
-    local.add_argument("--memory-limit", type=_memory, default="2GB", help="past it, the oldest data go (default: 2GB)")
+    local.add_argument(
+        "--memory-limit",
+        type=_memory,
+        default="2GB",
+        help="memory beyond which the viewer drops the oldest data (default: 2GB)",
+    )
     local.add_argument("--bind", default="127.0.0.1", help="the interface to listen on (default: 127.0.0.1)")
-    local.add_argument("--port", type=_port, default=9876, help="where it takes what is drawn (default: 9876)")
+    local.add_argument("--port", type=_port, default=9876, help="the port that takes the drawing (default: 9876)")
     modes.add_parser("spawn", parents=[local], help="open a window, or use the one that is open")
-    connect = modes.add_parser("connect", help="to a viewer that runs elsewhere, or comes later")
+    connect = modes.add_parser("connect", help="draw to a viewer that runs elsewhere, or starts later")
     connect.add_argument("url", type=_url, nargs="?", default="rerun+http://127.0.0.1:9876/proxy")
-    save = modes.add_parser("save", help="to a file that Rerun opens")
+    save = modes.add_parser("save", help="write a file that Rerun opens")
     save.add_argument("file", type=_file, help="FILE.rrd; counts from the folder of the dataflow")
-    serve = modes.add_parser("serve-web", parents=[local], help="a page for browsers")
+    serve = modes.add_parser("serve-web", parents=[local], help="serve a page for browsers")
     serve.add_argument("web_port", type=_port, nargs="?", default=9090, metavar="PORT")
     try:
         words = shlex.split(os.environ.get("ROBOCACHE_VIEW", ""))

@@ -78,7 +78,7 @@ class Child(Viewer):
         while not super().is_ready():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self._process.kill()
-                raise OSError(f"the viewer did not start (exit code {self._process.wait()}); its words are above")
+                raise OSError(f"the viewer did not start (exit code {self._process.wait()}); its output is above")
             time.sleep(0.05)
 
     def is_ready(self) -> bool:

@@ -1,15 +1,18 @@
-"""Inputs of real policies: what each takes, in its names, order, units and masks.
+"""Inputs of real policies, with the names, order, units and masks of each policy.
 
-A module a policy family. `inputs` makes of an observation what the policy takes, raw: policies normalise by
-themselves. `config` gives the part of the configuration that makes such observations.
+There is a module for each family of policies. Its `inputs` turns an observation into the raw input of the policy:
+policies normalise by themselves. Its `config` gives the part of the configuration that makes such observations.
 
 >>> from robocache.presets import act
 >>> print(act.config({"arm": 6, "gripper": 1}, images=["top"], rate_hz=50))
 >>> batch = act.inputs(observation, state=["arm", "gripper"], images={"top": "top"})
 
-A value that is not valid never becomes a plausible number. Where the policy has a mask, the mask says so. Where it has
-none, `on_invalid` decides: `refuse` (the default) raises InvalidObservation, `hold` takes the newest older row of the
-window that is valid and refuses where there is none, `fill` writes the number `fill`.
+A value that is not valid never becomes a plausible number. It is marked in the mask of the policy. For a policy without a
+mask, `on_invalid` decides:
+
+- `refuse`, the default, raises InvalidObservation.
+- `hold` takes the newest older row of the window that is valid, and refuses if there is none.
+- `fill` writes the number `fill`.
 
 Rows before the start repeat the oldest valid one, and are never zeros.
 """

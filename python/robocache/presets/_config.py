@@ -8,7 +8,7 @@ from typing import Any
 from robocache._yaml import flow
 from robocache.acting import whole
 
-# How many values a modality has, or its keys as the configuration has them.
+# For each modality the number of its values, or its keys as in the configuration.
 Modalities = Mapping[str, int | Mapping[str, Any]]
 
 
@@ -28,7 +28,7 @@ def fuse(
     stride: int = 1,
     max_wait_ms: float = 100.0,
 ) -> Fragment:
-    """A section `fuse`: modalities on a line, no gap longer than 50 ms, and the images of the rows."""
+    """Makes a section `fuse`: modalities interpolated over gaps of up to 50 ms, and images attached to the rows."""
     if isinstance(images, str):
         raise ValueError(f"images is {images!r}, expected a list of names")
     section: dict[str, Any] = {"rate_hz": rate_hz, "window": window, "stride": stride, "max_wait_ms": max_wait_ms}

@@ -1,4 +1,4 @@
-"""The keys of LeRobot, a batch of one with a row for each step."""
+"""Input with the keys of LeRobot: a batch of one with a row for each step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def batch(
     on_invalid: OnInvalid,
     fill: float,
 ) -> dict[str, np.ndarray]:
-    """`observation.state` [1, n, D], `observation.images.<camera>` [1, n, 3, H, W]."""
+    """Makes `observation.state` [1, n, D] and `observation.images.<camera>` [1, n, 3, H, W]."""
     taken = rows(observation, state, steps, on_invalid, fill)
     made = {"observation.state": taken.values[None]}
     if environment_state:

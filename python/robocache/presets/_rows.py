@@ -1,4 +1,4 @@
-"""The rows of an observation that a policy takes, and what becomes of those that are not valid."""
+"""The rows of an observation that a policy takes, and the treatment of values that are not valid."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from robocache.voxels import Cloud, Voxels
 
 Kind = TypeVar("Kind", Voxels, Cloud)
 OnInvalid = Literal["refuse", "hold", "fill"]
-# A modality, or columns of it: ("proprio", 0, 7).
+# Names of modalities, or columns of one: ("proprio", 0, 7).
 Columns = Sequence[str | tuple[str, int, int]]
 
 
 class InvalidObservation(ValueError):
-    """An observation lacks what the policy can't do without: names what, in which row, and how old it is."""
+    """An observation lacks a value that the policy needs. The error names the value, its row and its age."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -32,22 +32,22 @@ class Rows:
     values: np.ndarray
     """[n, D] float32."""
     valid: np.ndarray
-    """[n] bool: whether a row was measured, repeated at the start, or held."""
+    """[n] bool: True for rows that were measured, repeated at the start, or held."""
     padded: np.ndarray
-    """[n] bool: rows before the start."""
+    """[n] bool: True for rows before the start."""
 
 
 # An observation of a dataflow, or an item of a `RecordingDataset`.
-Observed = Observation | Item
+ObservationOrItem = Observation | Item
 
 
-def observed(observation: Observed) -> Observation:
-    """The observation that an item of a dataset is."""
+def as_observation(observation: ObservationOrItem) -> Observation:
+    """Returns an observation, or makes one from an item of a dataset."""
     return observation.observation() if isinstance(observation, Item) else observation
 
 
 def rows(observation: Observation, columns: Columns, steps: int, on_invalid: OnInvalid, fill: float) -> Rows:
-    """The columns side by side, in the order in which they are asked for."""
+    """The newest `steps` rows of columns side by side, in the order in which they are asked for."""
     if on_invalid not in ("refuse", "hold", "fill"):
         raise ValueError(f"on_invalid is {on_invalid!r}, expected 'refuse', 'hold' or 'fill'")
     if not columns:
@@ -75,7 +75,7 @@ def rows(observation: Observation, columns: Columns, steps: int, on_invalid: OnI
         for m in np.flatnonzero(~valid[row]):
             begin = int(widths[:m].sum())
             cells = slice(begin, begin + int(widths[m]))
-            # A row before the start repeats a later one: it is not older.
+            # A row before the start repeats a later row, so it is not an older one.
             older = np.flatnonzero(valid[:row, m] & ~padded.padded[:row])
             if on_invalid == "fill":
                 values[row, cells] = fill
@@ -83,12 +83,12 @@ def rows(observation: Observation, columns: Columns, steps: int, on_invalid: OnI
                 values[row, cells] = values[older[-1], cells]
                 valid[row, m] = True
             else:
-                raise InvalidObservation(_why(observation, row, names[m], on_invalid))
+                raise InvalidObservation(_invalid_message(observation, row, names[m], on_invalid))
     return Rows(values[-steps:], np.logical_and.reduce(valid[-steps:], axis=1), padded.padded[-steps:])
 
 
 def check(observation: Observation, steps: int) -> None:
-    """Checks that there are enough rows."""
+    """Checks that the argument is an observation with enough rows."""
     if not isinstance(observation, Observation):
         came = type(observation).__qualname__
         raise TypeError(f"the observation is a {came}, expected Observation.from_event(event), or an item of a dataset")
@@ -114,11 +114,11 @@ def images(
     padded: np.ndarray | None = None,
     on_invalid: OnInvalid | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The images [n, H, W, C] of an attached stream, uint8, and of which rows there is one; the others are black.
+    """The images [n, H, W, C] of an attached stream, uint8, and a mask of the rows that have one. Other rows are black.
 
-    A row before the start, where `padded` says so, repeats the oldest image. A policy without a mask gives
-    `on_invalid`: `hold` repeats the newest older image, `fill` leaves black. Without any image in the window its
-    shape is not known, and they are [n, 0, 0, 3].
+    A row before the start, for which `padded` is True, repeats the oldest image. A policy without a mask gives
+    `on_invalid`: `hold` repeats the newest older image, `fill` leaves black. If the window has no image, the shape of an
+    image is not known, and the result is [n, 0, 0, 3].
     """
     check(observation, steps)
     stream = _attached(observation, name)
@@ -137,16 +137,16 @@ def images(
             if on_invalid == "hold" and len(older):
                 stacked[row] = stacked[older[-1]]
             elif on_invalid != "fill" or not known:
-                raise InvalidObservation(_no_message(observation, name, int(row), on_invalid))
+                raise InvalidObservation(_missing_message(observation, name, int(row), on_invalid))
     return stacked[first:], valid[first:]
 
 
 def attached_at(observation: Observation, name: str, row: int, kind: type[Kind]) -> Kind:
-    """The grid or the cloud of a row, which must be there."""
+    """The grid or the cloud of a row. Raises InvalidObservation if the row has none."""
     check(observation, 1)
     found = _attached(observation, name).at(row)
     if found is None:
-        raise InvalidObservation(_no_message(observation, name, row, "refuse"))
+        raise InvalidObservation(_missing_message(observation, name, row, "refuse"))
     if not isinstance(found, kind):
         raise ValueError(f"attached {name!r} is a {type(found).__name__}, expected {kind.__name__}")
     return found
@@ -170,7 +170,7 @@ def _image(name: str, message: Voxels | Cloud | np.ndarray | None) -> np.ndarray
 
 def _attached(observation: Observation, name: str) -> Attached:
     if name not in observation.attached:
-        raise KeyError(f"nothing attached is named {name!r}: there is {list(observation.attached)}")
+        raise KeyError(f"there is no attached stream {name!r}: there are {list(observation.attached)}")
     return observation.attached[name]
 
 
@@ -180,7 +180,7 @@ def _take(observation: Observation, column: str | tuple[str, int, int]) -> tuple
 
 
 def _span(observation: Observation, column: str | tuple[str, int, int]) -> tuple[str, int, int]:
-    """The name of a modality, and which of its columns are meant."""
+    """The name of a modality, and the first and the last + 1 of the columns that are asked for."""
     is_span = isinstance(column, tuple | list) and len(column) == 3 and isinstance(column[0], str)
     if not isinstance(column, str) and not is_span:
         raise ValueError(f"a column is {column!r}, expected a modality, or (modality, begin, end)")
@@ -204,7 +204,7 @@ def _check_once(observation: Observation, columns: Columns) -> None:
             )
 
 
-def _why(observation: Observation, row: int, name: str, on_invalid: OnInvalid) -> str:
+def _invalid_message(observation: Observation, row: int, name: str, on_invalid: OnInvalid) -> str:
     age_ns = int(observation.age_ns[row, observation.index_of(name)])
     age = "it has no sample yet" if age_ns < 0 else f"its newest sample is {age_ns / 1e6:.0f} ms old"
     back = f"row {row - len(observation)} of the window, at {int(observation.timestamps_ns[row])} ns"
@@ -212,7 +212,7 @@ def _why(observation: Observation, row: int, name: str, on_invalid: OnInvalid) -
     return f"{name!r} is not valid in {back}: {age}{held}"
 
 
-def _no_message(observation: Observation, name: str, row: int, on_invalid: OnInvalid) -> str:
+def _missing_message(observation: Observation, name: str, row: int, on_invalid: OnInvalid) -> str:
     row %= len(observation)
     held = ", and no older row of the window has one" if on_invalid == "hold" else ""
     back = f"row {row - len(observation)} of the window, at {int(observation.timestamps_ns[row])} ns"

@@ -1,7 +1,7 @@
 """ACT of LeRobot: the newest row, `observation.state` and images, raw.
 
 Normalise with the processors of the policy (`make_pre_post_processors`), which take this dict as tensors. ACT has no
-mask for observations; its `action_is_pad` is of actions.
+mask for observations; its `action_is_pad` is for actions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from robocache.presets import _config
 from robocache.presets._lerobot import batch
-from robocache.presets._rows import Columns, Observed, OnInvalid, observed
+from robocache.presets._rows import Columns, ObservationOrItem, OnInvalid, as_observation
 
 STEPS = 1
 
@@ -20,12 +20,12 @@ STEPS = 1
 def config(
     modalities: _config.Modalities, *, images: Sequence[str] = (), rate_hz: float = 50.0, window: int = STEPS
 ) -> _config.Fragment:
-    """Modalities in the order of the state. A longer `window` is what `on_invalid="hold"` looks back on."""
+    """Configures modalities in the order of the state. With a longer `window`, `on_invalid="hold"` can look back further."""
     return _config.fuse(modalities, images, rate_hz=rate_hz, window=window)
 
 
 def inputs(
-    observation: Observed,
+    observation: ObservationOrItem,
     *,
     state: Columns,
     images: Mapping[str, str] | None = None,
@@ -38,6 +38,6 @@ def inputs(
     `observation.state` [1, D] float32, the columns of `state` side by side; `observation.environment_state` likewise;
     `observation.images.<camera>` [1, 3, H, W] float32 from 0 to 1, of the attached stream that `images` names.
     """
-    observation = observed(observation)
+    observation = as_observation(observation)
     made = batch(observation, STEPS, state, images, environment_state, on_invalid, fill)
     return {key: values[:, 0] for key, values in made.items()}

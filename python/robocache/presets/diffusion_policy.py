@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from robocache.presets import _config
-from robocache.presets._rows import Columns, Observed, OnInvalid, cameras, observed, rows, to_channels_first
+from robocache.presets._rows import (
+    Columns,
+    ObservationOrItem,
+    OnInvalid,
+    as_observation,
+    cameras,
+    rows,
+    to_channels_first,
+)
 from robocache.presets._rows import images as images_of
 
 STEPS = 2
@@ -16,12 +24,12 @@ STEPS = 2
 def config(
     modalities: _config.Modalities, *, images: Sequence[str] = (), rate_hz: float = 10.0, window: int = STEPS
 ) -> _config.Fragment:
-    """Rows at 10 Hz, as its real robot runs."""
+    """Configures rows at 10 Hz, the rate of the policy's real robot."""
     return _config.fuse(modalities, images, rate_hz=rate_hz, window=window)
 
 
 def inputs(
-    observation: Observed,
+    observation: ObservationOrItem,
     *,
     low_dim: Mapping[str, Columns],
     images: Mapping[str, str] | None = None,
@@ -31,10 +39,10 @@ def inputs(
 ) -> dict[str, np.ndarray]:
     """Input of `predict_action`: a batch of one, n = `steps` (`n_obs_steps`), oldest row first.
 
-    A key of `low_dim`, such as `robot_eef_pose`, is [1, n, D] float32; a key of `images`, such as `camera_1`, is
-    [1, n, 3, H, W] float32 from 0 to 1, of the attached stream that it names.
+    A key of `low_dim`, such as `robot_eef_pose`, is [1, n, D] float32. A key of `images`, such as `camera_1`, is
+    [1, n, 3, H, W] float32 from 0 to 1, from the attached stream that it names.
     """
-    observation = observed(observation)
+    observation = as_observation(observation)
     made, padded = {}, None
     for key, columns in low_dim.items():
         taken = rows(observation, columns, steps, on_invalid, fill)

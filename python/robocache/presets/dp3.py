@@ -6,7 +6,7 @@ import numpy as np
 
 from robocache.observation import Observation
 from robocache.presets import _config
-from robocache.presets._rows import Columns, Observed, OnInvalid, attached_at, observed, rows
+from robocache.presets._rows import Columns, ObservationOrItem, OnInvalid, as_observation, attached_at, rows
 from robocache.voxels import Cloud
 
 STEPS = 2
@@ -15,12 +15,12 @@ STEPS = 2
 def config(
     modalities: _config.Modalities, *, cloud: str | None = None, rate_hz: float = 10.0, window: int = STEPS
 ) -> _config.Fragment:
-    """Modalities in the order of `agent_pos`; `cloud` is attached to each row."""
+    """Configures modalities in the order of `agent_pos`, and attaches `cloud` to each row."""
     return _config.fuse(modalities, [cloud] if cloud else [], rate_hz=rate_hz, window=window)
 
 
 def inputs(
-    observation: Observed,
+    observation: ObservationOrItem,
     *,
     agent_pos: Columns,
     cloud: str | None = None,
@@ -32,10 +32,12 @@ def inputs(
     """Input of `DP3.predict_action`: a batch of one, oldest row first.
 
     `agent_pos` [1, 2, D] float32; with `cloud`, the name of an attached stream, `point_cloud` [1, 2, N, 3] float32,
-    metres. Its clouds must have `points` points, cropped and farthest-point sampled as those of the training.
-    `on_invalid` is of `agent_pos`. A row without a cloud is refused; before the start the oldest one is repeated.
+    metres. Its clouds must have `points` points, cropped and farthest-point sampled as in training.
+
+    The argument `on_invalid` is for `agent_pos`. A row without a cloud is refused; before the start the oldest cloud is
+    repeated.
     """
-    observation = observed(observation)
+    observation = as_observation(observation)
     taken = rows(observation, agent_pos, steps, on_invalid, fill)
     made = {"agent_pos": taken.values[None]}
     if cloud is not None:

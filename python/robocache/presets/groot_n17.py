@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from robocache.presets import _config
-from robocache.presets._rows import Columns, Observed, OnInvalid, cameras, observed, rows
+from robocache.presets._rows import Columns, ObservationOrItem, OnInvalid, as_observation, cameras, rows
 from robocache.presets._rows import images as images_of
 
 
@@ -22,12 +22,12 @@ def config(
     window: int = 1,
     stride: int = 1,
 ) -> _config.Fragment:
-    """A modality for each key of the state. `window` is the longest horizon of the model's modality config."""
+    """Configures a modality for each key of the state. The `window` is the longest horizon of the model's modality config."""
     return _config.fuse(modalities, images, rate_hz=rate_hz, window=window, stride=stride)
 
 
 def inputs(
-    observation: Observed,
+    observation: ObservationOrItem,
     *,
     state: Mapping[str, Columns] | Sequence[str],
     video: Mapping[str, str],
@@ -43,12 +43,12 @@ def inputs(
     `state.<key>` [1, T, D] float32; `video.<camera>` [1, T, H, W, 3] uint8; `language.<key>` [[text]]. The horizons and
     keys are those of `policy.get_modality_config()`. There is no mask.
     """
-    observation = observed(observation)
+    observation = as_observation(observation)
     if isinstance(state, str):
         raise ValueError(f"state is {state!r}, expected a list of modalities, or the columns of each key")
     columns = state if isinstance(state, Mapping) else {name: [name] for name in state}
     taken = {key: rows(observation, names, state_steps, on_invalid, fill) for key, names in columns.items()}
-    # Of as many rows as the video has, whether they are before the start.
+    # Finds which of the rows of the video are before the start.
     every = [name if isinstance(name, str) else name[0] for names in columns.values() for name in names]
     padded = rows(observation, list(dict.fromkeys(every)), video_steps, "fill", 0.0).padded
     return {
@@ -62,7 +62,7 @@ def inputs(
 
 
 def modality_json(
-    observation: Observed,
+    observation: ObservationOrItem,
     *,
     action: Mapping[str, int],
     video: Mapping[str, str] | None = None,
@@ -70,10 +70,10 @@ def modality_json(
 ) -> dict[str, Any]:
     """The `meta/modality.json` of a data set whose `observation.state` are the columns of these observations.
 
-    `start` and `end` of a state are the `offsets` of its modality; `action` gives how many values each key has, in
-    order; `video` the `original_key` of each camera. Written to `path` where that is given.
+    The `start` and `end` of a state are the `offsets` of its modality. The dict `action` has the number of values of each
+    key, in order, and `video` the `original_key` of each camera. The file is written if `path` is given.
     """
-    observation = observed(observation)
+    observation = as_observation(observation)
     ends = np.cumsum(list(action.values())).tolist()
     spans = zip(action, [0, *ends], ends, strict=False)
     bounds = zip(observation.modalities, observation.offsets, observation.offsets[1:], strict=False)

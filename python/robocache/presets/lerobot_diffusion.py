@@ -1,8 +1,8 @@
 """Diffusion Policy of LeRobot: two rows, `observation.state` and images, raw.
 
-`DiffusionPolicy.select_action` keeps a queue of what it was called with. These rows are steps of capture time, whenever
-they are asked for, so they go past that queue: normalise with the processors of the policy, stack the images of the
-cameras on dimension -4 as `observation.images`, and call `policy.diffusion.generate_actions`.
+The method `DiffusionPolicy.select_action` keeps a queue of the observations that it is called with. These rows are steps
+of capture time, whenever they are asked for, so they bypass that queue. Normalise them with the processors of the policy,
+stack the images of the cameras on dimension -4 as `observation.images`, and call `policy.diffusion.generate_actions`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from robocache.presets import _config
 from robocache.presets._lerobot import batch
-from robocache.presets._rows import Columns, Observed, OnInvalid, observed
+from robocache.presets._rows import Columns, ObservationOrItem, OnInvalid, as_observation
 
 STEPS = 2
 
@@ -26,7 +26,7 @@ def config(
     fps: float = 10.0,
     window: int = STEPS,
 ) -> _config.Fragment:
-    """Modalities in the order of the state; rows are a frame of `fps` apart, windows come at `rate_hz`."""
+    """Configures modalities in the order of the state, with rows 1 / `fps` apart and windows at `rate_hz`."""
     stride = rate_hz / fps if fps > 0 else 0
     if stride < 1 or abs(stride - round(stride)) > 1e-9:
         raise ValueError(f"rate_hz is {rate_hz}, expected a multiple of fps, {fps}")
@@ -34,7 +34,7 @@ def config(
 
 
 def inputs(
-    observation: Observed,
+    observation: ObservationOrItem,
     *,
     state: Columns,
     images: Mapping[str, str] | None = None,
@@ -48,5 +48,5 @@ def inputs(
     `observation.state` [1, n, D] float32; `observation.environment_state` [1, n, E]; `observation.images.<camera>`
     [1, n, 3, H, W] float32 from 0 to 1. Rows before the start repeat the oldest valid one, as LeRobot's queue does.
     """
-    observation = observed(observation)
+    observation = as_observation(observation)
     return batch(observation, steps, state, images, environment_state, on_invalid, fill)

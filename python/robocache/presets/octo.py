@@ -1,7 +1,7 @@
 """Octo: two rows of images and proprioception, with a mask for each step and for each key.
 
-In both masks True is what the model attends to. `timestep_pad_mask` is False for steps before the start alone, as in
-its training; a key that is missing in a step is False in `pad_mask_dict`.
+In both masks True means that the model attends to the entry. As in Octo's training, `timestep_pad_mask` is False only for
+steps before the start. A key that is missing in a step is False in `pad_mask_dict`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from robocache.presets import _config
-from robocache.presets._rows import Columns, InvalidObservation, Observed, OnInvalid, cameras, observed, rows
+from robocache.presets._rows import (
+    Columns,
+    InvalidObservation,
+    ObservationOrItem,
+    OnInvalid,
+    as_observation,
+    cameras,
+    rows,
+)
 from robocache.presets._rows import images as images_of
 
 STEPS = 2
@@ -19,12 +27,12 @@ STEPS = 2
 def config(
     modalities: _config.Modalities, *, images: Sequence[str] = (), rate_hz: float = 5.0, window: int = STEPS
 ) -> _config.Fragment:
-    """Modalities in the order of the proprioception."""
+    """Configures modalities in the order of the proprioception."""
     return _config.fuse(modalities, images, rate_hz=rate_hz, window=window)
 
 
 def inputs(
-    observation: Observed,
+    observation: ObservationOrItem,
     *,
     proprio: Columns,
     images: Mapping[str, str],
@@ -34,11 +42,11 @@ def inputs(
 ) -> dict[str, Any]:
     """The `observations` of a batch of one, oldest step first.
 
-    `proprio` [1, T, D] float32, not normalised; `image_<name>` [1, T, H, W, 3] uint8, black where there is none;
+    `proprio` [1, T, D] float32, not normalised; `image_<name>` [1, T, H, W, 3] uint8, black if it is missing;
     `timestep_pad_mask` [1, T] and each key of `pad_mask_dict` [1, T] bool. Octo was never trained without
-    proprioception, so `on_invalid` decides for it; what is filled is False in `pad_mask_dict`.
+    proprioception, so `on_invalid` decides for it; a filled value is False in `pad_mask_dict`.
     """
-    observation = observed(observation)
+    observation = as_observation(observation)
     taken = rows(observation, proprio, steps, on_invalid, fill)
     made: dict[str, Any] = {"proprio": taken.values[None]}
     masks = {"proprio": taken.valid[None]}
@@ -51,7 +59,7 @@ def inputs(
         made[f"image_{key}"] = stacked[None]
         masks[f"image_{key}"] = valid[None]
     made["timestep_pad_mask"] = ~taken.padded[None]
-    # The newest step is never one before the start: it is what there is to act on, also where all of it is filled.
+    # The newest step never counts as before the start, even if all of it is filled: the policy acts on it.
     made["timestep_pad_mask"][:, -1] = True
     made["pad_mask_dict"] = masks
     return made

@@ -11,7 +11,15 @@ from typing import Any, Literal
 import numpy as np
 
 from robocache.presets import _config
-from robocache.presets._rows import Columns, InvalidObservation, Observed, OnInvalid, cameras, observed, rows
+from robocache.presets._rows import (
+    Columns,
+    InvalidObservation,
+    ObservationOrItem,
+    OnInvalid,
+    as_observation,
+    cameras,
+    rows,
+)
 from robocache.presets._rows import images as images_of
 
 Model = Literal["pi0", "pi05", "pi0_fast"]
@@ -25,12 +33,12 @@ CAMERAS: Mapping[str, tuple[str, str, str]] = {
 def config(
     modalities: _config.Modalities, *, images: Sequence[str] = (), rate_hz: float = 15.0, window: int = 1
 ) -> _config.Fragment:
-    """Modalities in the order of the state."""
+    """Configures modalities in the order of the state."""
     return _config.fuse(modalities, images, rate_hz=rate_hz, window=window)
 
 
 def inputs(
-    observation: Observed,
+    observation: ObservationOrItem,
     *,
     state: Columns,
     images: Mapping[str, str],
@@ -39,13 +47,13 @@ def inputs(
     on_invalid: OnInvalid = "refuse",
     fill: float = 0.0,
 ) -> dict[str, Any]:
-    """Input of the model's own transforms, of one observation without a batch dimension.
+    """Input of the model's own transforms: one observation, without a batch dimension.
 
-    `state` [D] float32; `image` with all three cameras of the model, each [H, W, 3] uint8, and `image_mask`, True where
-    there is an image. `images` names the attached stream of a camera. A camera that is not named, or has no image, is
-    black and False. pi0-FAST does not mask images, so there each camera that is named must have one.
+    `state` [D] float32; `image` with all three cameras of the model, each [H, W, 3] uint8; `image_mask`, True if there is an
+    image. The dict `images` names the attached stream of a camera. A camera that is not named, or has no image, is black and
+    False. With pi0-FAST, which does not mask images, each camera that is named must have an image.
     """
-    observation = observed(observation)
+    observation = as_observation(observation)
     if model not in CAMERAS:
         raise ValueError(f"model is {model!r}, expected one of {list(CAMERAS)}")
     unknown = sorted(cameras(images).keys() - set(CAMERAS[model]))
@@ -72,7 +80,7 @@ def inputs(
 
 
 def droid(
-    observation: Observed,
+    observation: ObservationOrItem,
     *,
     joints: Columns,
     gripper: Columns,
@@ -87,7 +95,7 @@ def droid(
     `observation/joint_position` [7] rad, `observation/gripper_position` [1], `observation/exterior_image_1_left` and
     `observation/wrist_image_left` [H, W, 3] uint8, `prompt`.
     """
-    observation = observed(observation)
+    observation = as_observation(observation)
     arm, hand = (rows(observation, columns, 1, on_invalid, fill).values[-1] for columns in (joints, gripper))
     if arm.shape != (7,) or hand.shape != (1,):
         raise ValueError(f"there are {len(arm)} joints and {len(hand)} gripper values, DROID has 7 and 1")

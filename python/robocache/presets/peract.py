@@ -1,8 +1,13 @@
 """PerAct: a grid of 100 x 100 x 100 cells with ten channels, and four numbers of proprioception.
 
-The channels of its grid, in their order: the mean x, y and z of the points of a cell in metres, their mean colour from
--1 to 1, the index of the cell divided by the number of cells, also where it is empty, and whether there is a point.
-Its cells begin a part of 1e-12 of an edge off ours, so that points on an edge may lie in the neighbour.
+The ten channels of PerAct's grid are, in this order:
+
+- the mean x, y and z of the points of a cell, metres,
+- their mean colour, from -1 to 1,
+- the index of the cell in x, y and z, divided by the number of cells, in empty cells, too,
+- 1 if there is a point, else 0.
+
+Its cells are off by 1e-12 of an edge from ours, so that points on an edge may be in the neighbouring cell.
 """
 
 from __future__ import annotations
@@ -12,13 +17,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from robocache.presets import _config
-from robocache.presets._rows import Columns, Observed, OnInvalid, attached_at, observed, rows
+from robocache.presets._rows import Columns, ObservationOrItem, OnInvalid, as_observation, attached_at, rows
 from robocache.voxels import Voxels
 
 # conf/config.yaml: SCENE_BOUNDS and VOXEL_SIZES.
 BOUNDS_M = (-0.3, -0.5, 0.6, 0.7, 0.5, 1.6)
 CELLS = 100
-# helpers/utils.py keeps the positions of the fingers from 0 to this.
+# helpers/utils.py clips the positions of the fingers to 0 up to this number.
 MAX_FINGER_M = 0.04
 CHANNELS = ("mean_x", "mean_y", "mean_z", "mean_r", "mean_g", "mean_b", "occupancy")
 
@@ -31,7 +36,7 @@ def config(
     cells: int = CELLS,
     rate_hz: float = 10.0,
 ) -> _config.Fragment:
-    """Clouds with fields `r`, `g` and `b` from 0 to 255, in the frame of the robot's base; a grid with each row."""
+    """Configures a grid with each row, of clouds in the frame of the robot's base with fields `r`, `g`, `b` from 0 to 255."""
     made = _config.fuse(
         {gripper: {"dim": 3, "interpolation": "previous", "max_age_ms": 100.0}}, [], rate_hz=rate_hz, window=1
     )
@@ -49,7 +54,7 @@ def config(
 
 
 def inputs(
-    observation: Observed,
+    observation: ObservationOrItem,
     *,
     gripper: Columns,
     step: int,
@@ -60,10 +65,11 @@ def inputs(
 ) -> dict[str, np.ndarray]:
     """A batch of one: `voxel_grid` [1, 10, 100, 100, 100] and `low_dim_state` [1, 4], float32.
 
-    `gripper` is three columns: whether it is open, 0 or 1, and the positions of its two fingers, metres. The fourth
-    number is the time in the episode, from 1 at step 0 to -1 at its last. A row without a grid is refused.
+    The three columns of `gripper` are 1 if it is open, else 0, and the positions of its two fingers, metres. The fourth
+    number of `low_dim_state` is the time in the episode, from 1 at step 0 to -1 at the last step. A row without a grid is
+    refused.
     """
-    observation = observed(observation)
+    observation = as_observation(observation)
     if episode_length < 2 or not 0 <= step < episode_length:
         raise ValueError(f"step is {step} of {episode_length}, expected 0 to {episode_length - 1}, of 2 or more")
     taken = rows(observation, gripper, 1, on_invalid, fill).values

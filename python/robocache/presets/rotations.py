@@ -1,7 +1,8 @@
-"""Rotations as policies write them. Ours are unit quaternions x y z w; every convention here has its order in its name.
+"""Rotations in the conventions of policies. Those of robocache are unit quaternions x y z w; other functions here
+have the order in their name.
 
-Two conventions of six numbers go by the same name and are transposes of each other: the first two rows of the matrix
-(pytorch3d, and so Diffusion Policy; UMI; GR00T), and its first two columns (3D Diffuser Actor, X-VLA).
+Two conventions of six numbers have the same name and are transposes of each other. One has the first two rows of the matrix
+(pytorch3d, and so Diffusion Policy; UMI; GR00T), the other its first two columns (3D Diffuser Actor, X-VLA).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import numpy as np
 
 
 def matrix(xyzw: np.ndarray) -> np.ndarray:
-    """Quaternions [..., 4] as matrices [..., 3, 3], float64. They need not be of length 1."""
+    """Quaternions [..., 4] as matrices [..., 3, 3], float64. The quaternions need not have length 1."""
     quaternion = np.asarray(xyzw, np.float64)
     norm = np.linalg.norm(quaternion, axis=-1, keepdims=True)
     if not np.all(norm > 1e-6):
@@ -40,7 +41,7 @@ def wxyz(xyzw: np.ndarray) -> np.ndarray:
 
 
 def canonical(xyzw: np.ndarray) -> np.ndarray:
-    """Quaternions with w at or above 0, the one of the two that PerAct keeps."""
+    """Quaternions with w >= 0, as PerAct has them: each is negated if its w is negative."""
     return np.where(np.asarray(xyzw)[..., 3:] < 0, -np.asarray(xyzw), xyzw)
 
 

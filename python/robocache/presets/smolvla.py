@@ -15,10 +15,10 @@ from robocache.presets import _config
 from robocache.presets._rows import (
     Columns,
     InvalidObservation,
-    Observed,
+    ObservationOrItem,
     OnInvalid,
+    as_observation,
     cameras,
-    observed,
     rows,
     to_channels_first,
 )
@@ -28,12 +28,12 @@ from robocache.presets._rows import images as images_of
 def config(
     modalities: _config.Modalities, *, images: Sequence[str] = (), rate_hz: float = 30.0, window: int = 1
 ) -> _config.Fragment:
-    """Modalities in the order of the state."""
+    """Configures modalities in the order of the state."""
     return _config.fuse(modalities, images, rate_hz=rate_hz, window=window)
 
 
 def inputs(
-    observation: Observed,
+    observation: ObservationOrItem,
     *,
     state: Columns,
     images: Mapping[str, str],
@@ -41,12 +41,12 @@ def inputs(
     on_invalid: OnInvalid = "refuse",
     fill: float = 0.0,
 ) -> dict[str, Any]:
-    """A batch of one.
+    """Input of the policy: a batch of one.
 
-    `observation.state` [1, D] float32; `observation.images.<camera>` [1, 3, H, W] float32 from 0 to 1, black where
-    there is no image, and `observation.images.<camera>_padding_mask` [1] bool, False there; `task` [1] text.
+    `observation.state` [1, D] float32; `observation.images.<camera>` [1, 3, H, W] float32 from 0 to 1, black if
+    there is no image, and `observation.images.<camera>_padding_mask` [1] bool, False then; `task` [1] text.
     """
-    observation = observed(observation)
+    observation = as_observation(observation)
     made: dict[str, Any] = {"observation.state": rows(observation, state, 1, on_invalid, fill).values, "task": [task]}
     found = {camera: images_of(observation, name, 1) for camera, name in cameras(images).items()}
     seen = [stacked for stacked, valid in found.values() if valid[0]]

@@ -10,12 +10,20 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from robocache.presets import _config
-from robocache.presets._rows import Columns, Observed, OnInvalid, cameras, observed, rows, to_channels_first
+from robocache.presets._rows import (
+    Columns,
+    ObservationOrItem,
+    OnInvalid,
+    as_observation,
+    cameras,
+    rows,
+    to_channels_first,
+)
 from robocache.presets._rows import images as images_of
 from robocache.presets.rotations import pose_matrix, rot6d_rows
 
 STEPS = 2
-# Of config/task/umi.yaml, in ms.
+# Latencies of config/task/umi.yaml, ms.
 CAMERA_LATENCY_MS, ROBOT_LATENCY_MS, GRIPPER_LATENCY_MS = 125.0, 0.1, 20.0
 
 
@@ -27,7 +35,8 @@ def config(
     rate_hz: float = 60.0,
     window: int = STEPS,
 ) -> _config.Fragment:
-    """Rows three frames of 60 Hz apart. `pose` is x y z in metres and a quaternion x y z w, `gripper` a width."""
+    """Configures rows three frames of 60 Hz apart. The modality `pose` is x y z in metres and a quaternion x y z w, `gripper`
+    a width."""
     made = _config.fuse(
         {
             pose: {
@@ -52,7 +61,7 @@ def config(
 
 
 def inputs(
-    observation: Observed,
+    observation: ObservationOrItem,
     *,
     start_pose: np.ndarray,
     pose: Columns = ("robot0_pose",),
@@ -65,11 +74,12 @@ def inputs(
 ) -> dict[str, np.ndarray]:
     """A batch of one, oldest row first; `pose` is seven columns, x y z and a quaternion x y z w.
 
-    `robot0_eef_pos` [1, 2, 3] and `robot0_eef_rot_axis_angle` [1, 2, 6]: inv(newest pose) @ pose of the row;
-    `robot0_eef_rot_axis_angle_wrt_start` [1, 2, 6]: inv(`start_pose`) @ pose, of the pose [7] in which the episode
-    began; `robot0_gripper_width` [1, 2, 1]; `<camera>_rgb` [1, 2, 3, H, W] float32 from 0 to 1.
+    - `robot0_eef_pos` [1, 2, 3] and `robot0_eef_rot_axis_angle` [1, 2, 6]: inv(newest pose) @ pose of the row
+    - `robot0_eef_rot_axis_angle_wrt_start` [1, 2, 6]: inv(`start_pose`) @ pose, with the pose [7] in which the episode began
+    - `robot0_gripper_width` [1, 2, 1]
+    - `<camera>_rgb` [1, 2, 3, H, W] float32 from 0 to 1
     """
-    observation = observed(observation)
+    observation = as_observation(observation)
     if on_invalid == "fill":
         raise ValueError("on_invalid is 'fill', expected 'refuse' or 'hold': a number is not a pose")
     taken = rows(observation, pose, steps, on_invalid, fill)

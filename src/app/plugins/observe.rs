@@ -186,7 +186,7 @@ impl Observe {
         }
         if pushed.overflowed {
             out.dropped(input, Dropped::Overflow);
-            let text = "too much waits for another stream: the oldest sample was dropped";
+            let text = "the history is full while another stream is waited for: the oldest sample was dropped";
             out.warn_seldom(input, "samples dropped", text);
         }
     }

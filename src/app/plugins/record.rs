@@ -103,7 +103,7 @@ fn stream_of(input: &str) -> String {
 
 plugin! {
     /// Writes the messages of the inputs that `record:` selects into the folder that it names.
-    RecordPlugin(RecordConfig), "record": "Writes whatever is wired to it, or named, to a recording."
+    RecordPlugin(RecordConfig), "record": "Writes the messages of its inputs to a recording."
 }
 
 fn build(config: RecordConfig, context: &mut BuildContext<'_>) -> Result<(), AppError> {

@@ -144,7 +144,7 @@ impl Source for Replay {
             {
                 tracing::warn!(
                     "{}: stream `{}`: its next stamp is {} s after the one before it in the recording, and is \
-                     waited for {} s (the most at speed 1): a stamp of another clock, or a long silence ({})",
+                     waited for {} s, the longest pause at speed 1: a stamp of another clock, or a long silence ({})",
                     self.name,
                     self.outputs[self.wanted[stream]],
                     gap / 1_000_000_000,

@@ -246,7 +246,7 @@ fn warn_of_clocks(grid: &GatheredGrid<'_>, about: &GridOutput, out: &mut Outbox<
     let ages = || grid.inputs_age_ns().iter().enumerate();
     if let (Some(back_ns), Some((input, _))) = (grid.back_ns(), ages().find(|(_, age)| **age == 0)) {
         let back = ns_to_s(back_ns);
-        let text = format_args!("grids go on {back:.3} s before the last one: nothing came up to that time");
+        let text = format_args!("grids go back by {back:.3} s and follow its clouds");
         out.warn(input, "grids that go back", text);
     }
     for (input, &age_ns) in ages().filter(|(_, age)| **age > about.reset_ns) {

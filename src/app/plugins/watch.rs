@@ -144,7 +144,7 @@ impl Watch {
             }
             Notice::Moved { modality, by_ns } => {
                 let text = format_args!(
-                    "it goes on {} what was published, and nothing else does: targets begin anew where it is",
+                    "targets begin anew at its samples, {} the streams that they followed: those don't go on",
                     apart(by_ns)
                 );
                 out.warn(modality, "targets follow it", text);

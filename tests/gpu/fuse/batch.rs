@@ -1,4 +1,4 @@
-//! Windows of many recordings at once, held to the rules as they are written down.
+//! Windows of many recordings at once, compared with the rules applied to each target by itself.
 
 use crate::support::{Random, gpu, ran, random_cases};
 use half::{bf16, f16};
@@ -10,7 +10,7 @@ use robocache::time::{Interpolation, Limits, Pick, QuaternionOrder, Rule, pick};
 
 const DTYPES: [Dtype; 3] = [Dtype::Float32, Dtype::Float16, Dtype::BFloat16];
 
-/// Values of a type, as their bytes and as what they are in float32.
+/// Values of a type, as bytes and converted to float32.
 struct Elements {
     bytes: Vec<u8>,
     values: Vec<f32>,
@@ -42,7 +42,7 @@ fn put(dtype: Dtype, value: f32, bytes: &mut Vec<u8>) {
     }
 }
 
-/// A copy on the device, not at the beginning of its memory if that is `off` elements off.
+/// Copies bytes to a new buffer of the device, from byte `off` on.
 fn on_device(gpu: &Gpu, budget: &Budget, bytes: &[u8], off: usize) -> DeviceBuf {
     let mut memory = DeviceBuf::new(gpu, budget);
     memory.reserve(bytes.len() + off).unwrap();
@@ -120,7 +120,7 @@ fn any_modality(random: &mut Random, entries: usize, with: Option<Interpolation>
             let own = &mut own[channels.clone()];
             let before = before.map(|before| &before[channels]);
             random.channels(rule.mode, before, own);
-            // What comes to a batch is a rotation.
+            // A batch takes only valid rotations.
             let in_type = Elements::of(dtype, own.iter().map(|&value| value as f32)).values;
             if !rule.takes(&in_type) {
                 own.fill(0.0);
@@ -139,7 +139,7 @@ fn any_modality(random: &mut Random, entries: usize, with: Option<Interpolation>
     }
 }
 
-/// Any batch on the device, held to what is found for each target by itself.
+/// Compares a random batch on the device with values found for each target by itself. Returns the number of entries.
 fn check(gpu: &Gpu, random: &mut Random, most_modalities: usize, with: Option<Interpolation>) -> usize {
     let budget = Budget::new(None);
     let entries = 1 + random.below(if with.is_none() { 3 } else { 8 });
@@ -256,7 +256,7 @@ fn check(gpu: &Gpu, random: &mut Random, most_modalities: usize, with: Option<In
     entries
 }
 
-/// Appends the value of a group as the CPU makes it of the same samples. Returns whether there is one.
+/// Appends the value of a group, computed on the CPU from the same samples. Returns true if there is a value.
 #[expect(
     clippy::too_many_arguments,
     reason = "the samples, the target and the place of its value"
@@ -306,7 +306,7 @@ fn of_rule<'a>(
     }
 }
 
-/// Small batches of one mode among others; a case is an entry.
+/// Checks small batches that contain a group of one mode. Each entry is a case.
 fn check_mode(mode: Interpolation) {
     let Some(gpu) = gpu() else { return };
     let wanted = random_cases(40);

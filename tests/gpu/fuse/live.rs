@@ -10,7 +10,7 @@ use robocache::time::Interpolation;
 use std::fmt::Write;
 use std::ops::Range;
 
-/// Any configuration within a number of modalities and a number of values each.
+/// Draws a configuration with at most these numbers of modalities and of values in each, and a group of the mode `with`.
 fn any_config(
     random: &mut Random,
     most_modalities: usize,
@@ -69,7 +69,7 @@ fn any_config(
     config(&yaml)
 }
 
-/// The same values, in any type, and which bytes they are in it.
+/// Writes the values to `bytes` in a random type, and returns that type.
 fn any_type(random: &mut Random, values: &[f32], bytes: &mut HostBuf) -> Dtype {
     fn put<T: Pod>(values: &[f32], bytes: &mut HostBuf, cast: impl Fn(f32) -> T) {
         let cast: Vec<T> = values.iter().map(|&value| cast(value)).collect();
@@ -97,12 +97,12 @@ fn any_type(random: &mut Random, values: &[f32], bytes: &mut HostBuf) -> Dtype {
     dtype
 }
 
-/// Plays a random timeline: samples by and large in order, some late, some twice, some jumps back, NaNs, closes.
+/// Plays a random timeline: samples mostly in order, some late, some repeated, with jumps back, NaNs, and inputs that close.
 fn play(pairs: &mut Pairs, config: &AlignConfig, random: &mut Random, events: usize) {
     let timeline = pairs.fused.oracle.timeline();
     let (modalities, trigger) = (timeline.modalities(), timeline.trigger());
     let dims: Vec<usize> = (0..modalities).map(|modality| timeline.dim(modality)).collect();
-    // Of a modality, one sample in so many comes on the device; 0: none.
+    // For each modality n: one sample in n comes on the device, or none if n is 0.
     let on_device: Vec<usize> = (0..modalities).map(|_| random.pick(&[0, 1, 3])).collect();
     let mut newest = vec![Vec::new(); modalities];
     let mut now = 0;
@@ -146,7 +146,7 @@ fn play(pairs: &mut Pairs, config: &AlignConfig, random: &mut Random, events: us
                 }
                 *before = sample.iter().copied().map(f64::from).collect();
                 if random.once_in(10) {
-                    // What float16 and bfloat16 just can and can't hold, and what a line of float32 can't.
+                    // Values that float16 and bfloat16 just can and can't hold, and ends of a line that overflows in float32.
                     let ends = [65504.0, 65519.99, 65520.0, -65536.0, 3.39e38, f32::MAX, -f32::MAX];
                     sample[random.below(dims[modality])] = random.pick(&ends);
                 }
@@ -160,7 +160,7 @@ fn play(pairs: &mut Pairs, config: &AlignConfig, random: &mut Random, events: us
                 };
                 let stamp = (now - late) * MS + off_grid;
                 let values = Values::new(any_type(random, &sample, &mut bytes), bytes.bytes());
-                // What is not finite is dropped.
+                // Ignores the result: a sample that is not finite is refused.
                 let _ = match on_device[modality] {
                     often if often > 0 && random.once_in(often) => pairs.push_on_device(modality, stamp, values),
                     _ => pairs.push(modality, stamp, values),
@@ -186,7 +186,7 @@ fn whatever_comes_the_windows_are_those_of_the_cpu() {
     ran(&gpu, "fuse: windows of random timelines", windows);
 }
 
-/// Small timelines of one mode among others; a case is a window.
+/// Checks small timelines that contain a group of one mode. Each window is a case.
 fn check_mode(mode: Interpolation) {
     let Some(gpu) = gpu() else { return };
     let wanted = random_cases(40);
@@ -332,7 +332,7 @@ fn samples_that_are_on_the_device_are_taken_and_dropped_as_those_of_the_host() {
     let nan = [5.0, f32::NAN, 7.0].map(bf16::from_f32);
     let refused = push(9, Values::new(Dtype::BFloat16, bytemuck::cast_slice(&nan))).unwrap_err();
     assert!(matches!(refused, SampleError::NonFinite { channel: 1, value } if value.is_nan()));
-    // Infinite in float32.
+    // The value is infinite in float32.
     let large = [5.0, 6.0, -1e300];
     let refused = push(9, Values::new(Dtype::Float64, bytemuck::cast_slice(&large))).unwrap_err();
     assert_eq!(
@@ -351,8 +351,8 @@ fn samples_that_are_on_the_device_are_taken_and_dropped_as_those_of_the_host() {
         *"stamp"
     );
     push(16, Values::from_f32(&[1.0, 1.0, 1.0])).unwrap();
-    push(16, Values::from_f32(&[5.0, 16.0, 27.0])).unwrap(); // instead
-    push(5, Values::from_f32(&[5.0, 6.0, 7.0])).unwrap(); // before the last two
+    push(16, Values::from_f32(&[5.0, 16.0, 27.0])).unwrap(); // replaces the sample before
+    push(5, Values::from_f32(&[5.0, 6.0, 7.0])).unwrap(); // older than the last two
     push(25, Values::from_f32(&[9.0, 9.0, 9.0])).unwrap();
     let target = pairs.due().unwrap();
     pairs.check(&target);

@@ -1,4 +1,4 @@
-//! Align and fuse on devices: the bits of the CPU's windows and masks.
+//! Align and fuse on devices give the bits of the CPU's windows and masks.
 
 mod batch;
 mod live;
@@ -14,7 +14,7 @@ use robocache::ops::align::{AlignConfig, Aligner, Destination, Masks, PushError,
 
 const MS: i64 = 1_000_000;
 
-/// An operation on the CPU, and the same on a device, whose windows must be the CPU's.
+/// An operation on the CPU and the same one on a device, whose windows must be equal.
 struct Pair {
     oracle: Aligner,
     subject: Aligner,
@@ -24,16 +24,16 @@ struct Pair {
 struct Pairs {
     fused: Pair,
     aligned: Pair,
-    /// A sample on the device.
+    /// Memory on the device for a sample that is pushed.
     sample: DeviceBuf,
-    /// An output that is left on the device: in memory that the operation made, and in other memory.
+    /// Memory for outputs that stay on the device: a buffer of the operation's budget, and one of another budget.
     left: [DeviceBuf; 2],
     windows: usize,
     /// The values of the last fused window.
     values: Vec<u8>,
 }
 
-/// The first device, for everything.
+/// Placement on the first device, for everything.
 fn cuda() -> Placement {
     Placement::resolve(DeviceChoice::Gpu(kind(), Some(0)), None).unwrap()
 }
@@ -66,7 +66,7 @@ impl Pairs {
         [&mut self.fused, &mut self.aligned]
     }
 
-    /// A sample comes on the host.
+    /// Pushes a sample from the host.
     fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<PushOutcome, SampleError> {
         let results = self.each().map(|Pair { oracle, subject }| {
             let wanted = oracle.push(modality, stamp_ns, sample);
@@ -75,7 +75,7 @@ impl Pairs {
         results.into_iter().next().unwrap()
     }
 
-    /// A sample comes on the device.
+    /// Pushes a sample from the device.
     fn push_on_device(
         &mut self,
         modality: usize,
@@ -110,14 +110,14 @@ impl Pairs {
         }
     }
 
-    /// A request comes.
+    /// Asks every operation for an observation.
     fn ask(&mut self, time_ns: Option<i64>) {
         for Pair { oracle, subject } in self.each() {
             assert_eq!(subject.timeline_mut().ask(time_ns), oracle.timeline_mut().ask(time_ns));
         }
     }
 
-    /// The timer ticks.
+    /// Makes the timer of every operation tick.
     fn tick(&mut self) {
         for Pair { oracle, subject } in self.each() {
             oracle.timeline_mut().tick();
@@ -125,7 +125,7 @@ impl Pairs {
         }
     }
 
-    /// The next target, which falls due for all.
+    /// Returns the next target that is due, which must be the same for all.
     fn due(&mut self) -> Option<Target> {
         let due = self.each().map(|Pair { oracle, subject }| {
             let target = oracle.due();
@@ -136,7 +136,8 @@ impl Pairs {
         due[0]
     }
 
-    /// Holds every target that is due against the CPU. Of the aligned outputs any are wanted, wherever.
+    /// Compares every window that is due with the CPU's. A random choice of the aligned outputs is wanted, on the host or on the
+    /// device.
     fn check_due(&mut self, random: &mut Random) {
         while let Some(target) = self.due() {
             self.check_with(&target, |_| {
@@ -163,7 +164,7 @@ impl Pairs {
 }
 
 impl Pair {
-    /// Holds the outputs of a window against the CPU's. Returns the values of the last one.
+    /// Compares the outputs of a window with the CPU's. Returns the values of the last output.
     fn check(
         &mut self,
         target: &Target,
@@ -188,7 +189,7 @@ impl Pair {
                 Destination::Nowhere => continue,
                 Destination::Host => window.write(output, &mut values),
                 Destination::Device => {
-                    // Memory of another budget is copied to.
+                    // The output is copied if the memory is of another budget.
                     let memory = &mut left[output % 2];
                     window.leave_on_device(output, memory).unwrap();
                     memory.fetch(0, &mut values).unwrap();
@@ -228,7 +229,7 @@ fn push(pairs: &mut Pairs, modality: usize, ms: i64, sample: &[f32]) {
     pairs.push(modality, ms * MS, Values::from_f32(sample)).unwrap();
 }
 
-/// The same of both, but for a value that equals nothing.
+/// Checks that both results are the same. Their texts are compared, since a NaN equals nothing.
 fn same_result(
     wanted: Result<PushOutcome, PushError>,
     came: Result<PushOutcome, PushError>,

@@ -1,11 +1,11 @@
-//! A minute of a real drive, if it is: a folder `shared/data` beside the repository.
+//! A minute of a real drive, if the folder `shared/data` is beside the repository.
 
 use super::{Pairs, config};
 use crate::support::{Random, gpu, ran, random_cases, say};
 use robocache::device::Values;
 use std::path::{Path, PathBuf};
 
-/// The float64 elements of a `.npy` file, row-major.
+/// Reads the float64 elements of a `.npy` file, row-major.
 fn read(path: &Path) -> Vec<f64> {
     let bytes = std::fs::read(path).unwrap();
     let header = u16::from_le_bytes([bytes[8], bytes[9]]) as usize;
@@ -42,7 +42,7 @@ fn the_windows_of_a_real_drive_are_those_of_the_cpu() {
         say("gpu: skipped the recordings: ../shared/data is absent");
         return;
     };
-    // Radar has several rows of one time.
+    // Radar has several rows with the same time.
     let streams = [
         "CAN_speed",
         "CAN_wheel_speed",
@@ -61,7 +61,7 @@ fn the_windows_of_a_real_drive_are_those_of_the_cpu() {
         samples.extend(rows.map(|(&time, row)| ((time * 1e9) as i64, stream, row.iter().map(|&v| v as f32).collect())));
     }
     samples.sort_by_key(|(stamp, _, _): &(i64, usize, Vec<f32>)| *stamp);
-    // A few seconds of it, or all.
+    // Takes a few seconds of the drive, or all of it.
     samples.truncate(samples.len() / if random_cases(0) == 0 { 40 } else { 1 });
     let mut pairs = Pairs::new(&config(&format!(
         "{{ rate_hz: 20, window: 16, stride: 2, max_wait_ms: 50, dtype: bfloat16, modalities: [\
@@ -76,7 +76,7 @@ fn the_windows_of_a_real_drive_are_those_of_the_cpu() {
     let random = &mut Random(0);
     for (stamp, stream, row) in &samples {
         let row = Values::from_f32(row);
-        // The wheels are on the device.
+        // Samples of the wheels come on the device.
         let _ = match stream {
             1 => pairs.push_on_device(*stream, *stamp, row),
             _ => pairs.push(*stream, *stamp, row),

@@ -1,4 +1,4 @@
-//! Samples of any size and type that come on the device, and what is refused of them.
+//! Samples of any size and type that come on the device, and the ones that are refused.
 
 use super::{MS, Pairs, config};
 use crate::support::{gpu, ran};
@@ -6,10 +6,10 @@ use half::{bf16, f16};
 use robocache::device::{Dtype, Values};
 use robocache::ops::align::SampleError;
 
-/// From one value to the bits of a voxel grid of 512 x 512 x 40, and 2 M values.
+/// Numbers of values of a sample: from one to the bytes of a bitmap of 512 x 512 x 40 voxels, and 2 M.
 const SIZES: [usize; 7] = [1, 2, 255, 1025, 100_003, 512 * 512 * 40 / 8, 1 << 21];
 
-/// `len` elements of a type, and a NaN at each of these channels.
+/// Makes a sample of `len` elements of a type, with a NaN at each of these channels.
 fn sample(dtype: Dtype, len: usize, nans: &[usize]) -> Vec<u8> {
     let value = |i: usize| match nans.contains(&i) {
         true => f32::NAN,

@@ -1,13 +1,13 @@
 //! Many clouds at once, on the host and on the device, whole and in parts.
 
-use super::random::{CHANNEL_LISTS, SHAPES, cloud, on_cpu, random_config, said};
+use super::random::{CHANNEL_LISTS, SHAPES, cloud, counters_text, on_cpu, random_config};
 use crate::support::{Random, gpu, ran, random_cases};
 use robocache::device::Dtype;
 use robocache::ops::voxelize::gpu::{VoxelBatch, VoxelizeBatch};
 use robocache::ops::voxelize::{CpuVoxelizer, VoxelLayout, VoxelizeConfig};
 use robocache::stream::{HostCloud, Message};
 
-/// Result of the CPU for each cloud by itself, one behind the other.
+/// Voxelizes each cloud by itself on the CPU: the counters, and the outputs of all clouds, concatenated.
 pub fn expected(config: &VoxelizeConfig, messages: &[Message]) -> (Vec<String>, Vec<u8>, Vec<u8>) {
     let mut cpu = CpuVoxelizer::new(config).unwrap();
     let (mut counters, mut first, mut second) = (vec![], vec![], vec![]);
@@ -31,7 +31,7 @@ fn check(config: &VoxelizeConfig, messages: &[Message], out: &VoxelBatch) {
     let fields = out.unusable.len() / messages.len().max(1);
     let came = out.counters.iter().zip(&out.saturated).enumerate();
     let came: Vec<_> = came
-        .map(|(i, (counters, saturated))| said(*counters, &out.unusable[i * fields..][..fields], *saturated))
+        .map(|(i, (counters, saturated))| counters_text(*counters, &out.unusable[i * fields..][..fields], *saturated))
         .collect();
     assert_eq!(came, counters, "{config:?}");
     match config.layout {

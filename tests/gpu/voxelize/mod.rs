@@ -1,4 +1,4 @@
-//! The voxelizer on a device: every case of the CPU's suite, and random clouds held against the CPU.
+//! The voxelizer on a device: every case of the CPU's suite, and random clouds compared with the CPU.
 
 mod backend;
 mod batches;

@@ -1,4 +1,4 @@
-//! Random clouds, one voxelizer for many grids, held against the CPU's.
+//! Random clouds on a device, with one voxelizer for many grids, compared with the CPU.
 
 use super::support::{TestCloud, config, coo, voxelizer};
 use crate::support::{Random, gpu, ran, random_cases};
@@ -30,10 +30,10 @@ pub const SHAPES: [Shape; 6] = [
     Shape::Zigzag,
 ];
 
-/// `n` points in and around a grid of `size` metres about 0, with fields `i` and `t`.
+/// Draws `n` points in and around a grid of `size` metres about 0, with fields `i` and `t`.
 pub fn cloud(random: &mut Random, shape: Shape, n: usize, size: f64) -> TestCloud {
     let centre = [random.signed(), random.signed(), random.signed()].map(|v| v * size / 3.0);
-    // Often little is odd, and now and then a half is, or nothing.
+    // One value in `odd_in` is odd: often few values are, at times half of them, or none.
     let odd_in = random.pick(&[50, 50, 2, usize::MAX]);
     let point = |i: usize| {
         let [a, b, c] = [random.signed(), random.signed(), random.signed()];
@@ -48,7 +48,7 @@ pub fn cloud(random: &mut Random, shape: Shape, n: usize, size: f64) -> TestClou
             ],
             Shape::Outside => [a * half + size * 2.0, b * half, c * half],
             Shape::Same => centre,
-            // A column of cells, and back to it: words of the bitmap that come and go within a warp.
+            // A column of cells, which every third point leaves: words of the bitmap that come and go within a warp.
             Shape::Zigzag => {
                 let turn = f64::from(u32::from(i.is_multiple_of(3)));
                 [centre[0] + turn * 0.5, centre[1], (i % 97) as f64 / 97.0 * size - half]
@@ -86,7 +86,7 @@ pub const CHANNEL_LISTS: [&[&str]; 7] = [
     ],
 ];
 
-/// Bytes of the output of a grid: of the CPU's voxelizer as it is, of the device's with `.unwrap()`.
+/// Returns the bytes of a grid's output. The results of the device's voxelizer need `.unwrap()`, those of the CPU's do not.
 macro_rules! written {
     ($voxelizer:expr, $layout:expr $(, $unwrap:ident)?) => {{
         if $layout == VoxelLayout::Coo {
@@ -109,15 +109,18 @@ macro_rules! written {
     }};
 }
 
-/// Counters of the points, and the bytes of the output.
+/// Voxelizes clouds on the CPU: the counters as text, and the bytes of the output.
 pub fn on_cpu(voxelizer: &mut CpuVoxelizer, layout: VoxelLayout, clouds: &[(usize, &Message)]) -> (String, Vec<u8>) {
     let counters = voxelizer.gather(clouds.iter().copied(), |_, error| panic!("{error}"));
     let out = written!(voxelizer, layout);
-    (said(counters, voxelizer.unusable(), voxelizer.saturated()), out)
+    (
+        counters_text(counters, voxelizer.unusable(), voxelizer.saturated()),
+        out,
+    )
 }
 
-/// Everything that is counted.
-pub fn said(counters: VoxelCounters, unusable: &[u64], saturated: u64) -> String {
+/// Formats all counters.
+pub fn counters_text(counters: VoxelCounters, unusable: &[u64], saturated: u64) -> String {
     format!("{counters:?}, unusable {unusable:?}, saturated {saturated}")
 }
 
@@ -126,8 +129,8 @@ fn on_device(voxelizer: &mut GpuVoxelizer, layout: VoxelLayout, clouds: &[(usize
     let counters = voxelizer.gather(clouds.iter().copied(), refused).unwrap();
     let out = written!(voxelizer, layout, unwrap);
     let saturated = voxelizer.saturated();
-    let counters = said(counters, voxelizer.unusable().unwrap(), saturated);
-    // What was there before must not show.
+    let counters = counters_text(counters, voxelizer.unusable().unwrap(), saturated);
+    // Bytes that the buffers had before must not show.
     let [mut first, mut second] = [(); 2].map(|()| {
         let mut buffer = DeviceBuf::new(voxelizer.gpu(), &Budget::new(None));
         buffer.reserve(out.len()).unwrap();
@@ -152,7 +155,7 @@ fn on_device(voxelizer: &mut GpuVoxelizer, layout: VoxelLayout, clouds: &[(usize
     (counters, out)
 }
 
-/// A grid of some size and layout, with two inputs of which the second has an extrinsic.
+/// Draws a grid of some size and layout with two inputs, the second with an extrinsic. Returns it with its size, m.
 pub fn random_config(random: &mut Random) -> (VoxelizeConfig, f64) {
     let shape = random.pick(&[
         [64, 64, 64],

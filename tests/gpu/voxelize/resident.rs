@@ -1,7 +1,7 @@
 //! Clouds that are on the device, and grids that stay there.
 
 use super::batches::expected;
-use super::random::{SHAPES, Shape, cloud, random_config, said};
+use super::random::{SHAPES, Shape, cloud, counters_text, random_config};
 use super::support::{TestCloud, config};
 use crate::support::{Random, gpu, kind, ran, random_cases};
 use robocache::device::gpu::{Budget, DeviceBuf, DeviceFault, Gpu, device_count};
@@ -10,7 +10,7 @@ use robocache::ops::voxelize::gpu::{DeviceClouds, DeviceField, GpuVoxelizer, Vox
 use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig};
 use robocache::stream::{HostCloud, Layout, Message, PointCloud, PointCloudError};
 
-/// Everything in a device buffer from a byte on.
+/// Fetches `bytes` bytes of a device buffer from the byte `at` on.
 fn fetch(buffer: &DeviceBuf, at: usize, bytes: usize) -> Vec<u8> {
     let mut out = vec![0; bytes];
     // SAFETY: the stream is synchronized before the memory is read.
@@ -19,7 +19,7 @@ fn fetch(buffer: &DeviceBuf, at: usize, bytes: usize) -> Vec<u8> {
     out
 }
 
-/// Makes grids of float32 tensors of the same form on the device, and compares all that is there with the CPU's.
+/// Makes grids of float32 tensors of the same form on the device, and compares all outputs with the CPU's.
 fn check(gpu: &Gpu, batch: &mut VoxelizeBatch, config: &VoxelizeConfig, messages: &[Message], names: &[&str]) {
     let bytes: Vec<u8> = messages
         .iter()
@@ -43,7 +43,7 @@ fn check(gpu: &Gpu, batch: &mut VoxelizeBatch, config: &VoxelizeConfig, messages
     let grids = batch.run_device(&on_device).unwrap();
     let (counters, first, second) = expected(config, messages);
     for (i, counters) in counters.iter().enumerate() {
-        let came = said(grids.counters(i), grids.unusable(i), grids.saturated(i));
+        let came = counters_text(grids.counters(i), grids.unusable(i), grids.saturated(i));
         assert_eq!(&came, counters, "{config:?}");
     }
     match config.layout {
@@ -62,7 +62,7 @@ fn check(gpu: &Gpu, batch: &mut VoxelizeBatch, config: &VoxelizeConfig, messages
     }
 }
 
-/// A limit with which one dense output can be held for `clouds` clouds, but not two.
+/// Memory limit that holds one dense output of `clouds` clouds, but not two.
 fn room_for_one_output(config: &VoxelizeConfig, clouds: usize) -> usize {
     3 * clouds * config.shape.iter().product::<usize>() * config.dtype.size() - 1
 }
@@ -79,7 +79,7 @@ fn clouds_on_the_device_stay_there() {
         let is_limited = is_occupancy && cells > 20_000 && random.once_in(2);
         let limit = is_limited.then(|| room_for_one_output(&config, 3));
         let mut batch = VoxelizeBatch::new(&config, &gpu, limit).unwrap();
-        // Each form of the points has its kernel.
+        // Each number of columns has a kernel of its own.
         let only_xyz = config
             .channels
             .iter()
@@ -112,7 +112,7 @@ fn a_word_of_the_bitmap_that_comes_and_goes_within_a_warp_is_whole() {
     for limit in [None, Some(room_for_one_output(&config, 1))] {
         let mut batch = VoxelizeBatch::new(&config, &gpu, limit).unwrap();
         for grid in 0..20 {
-            // Every other point is in one column of 32 cells, which is a word; the others are anywhere.
+            // Every other point is in one column of 32 cells, which is a word of the bitmap; the others are anywhere.
             let column = f64::from(grid) + 0.5;
             let points: Vec<_> = (0..500)
                 .map(|i| match i % 2 {

@@ -104,8 +104,8 @@ impl Checker<'_> {
         let pools = senders.map(Node::pool).fold(0, u64::saturating_add);
         if pools > there {
             let problem = format!(
-                "their pools are {} in all, and {SHARED_MEMORY} has {}: what is past that fails (allowed: a smaller \
-                 `shared_memory_pool_size`, or a larger {SHARED_MEMORY}; of a container `--shm-size=1g`)",
+                "their pools are {} in all, and {SHARED_MEMORY} has {}: memory beyond that can't be used (allowed: a \
+                 smaller `shared_memory_pool_size`, or a larger {SHARED_MEMORY}; of a container `--shm-size=1g`)",
                 bytes(pools),
                 bytes(there)
             );

@@ -46,8 +46,8 @@ impl Counts {
             ),
             (
                 self.late_begins,
-                "beginnings of episodes came behind frames that are later",
-                "those are in the episode before",
+                "beginnings of episodes came after later frames were written",
+                "these frames stay in the previous episode",
             ),
         ] {
             if count > 0 {
@@ -56,7 +56,7 @@ impl Counts {
         }
         if let (Some(fps), Some(rate_hz)) = (fps, self.measured_hz) {
             notes.push(format!(
-                "`fps` is {fps}, as the samples that are targets come {rate_hz:.2} times a second: `fps:` of the section `lerobot:` says another"
+                "`fps` is {fps}, as the samples that are targets come {rate_hz:.2} times a second: `fps:` in the section `lerobot:` sets another rate"
             ));
         }
         if !is_grid {

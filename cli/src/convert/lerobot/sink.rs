@@ -206,7 +206,7 @@ impl Sink {
                     false => (stream.nonfinite, "dropped that are not finite"),
                     true => (stream.nonfinite, "are not finite, and stand as they came"),
                 },
-                (stream.late, "came behind frames that are later, which lack them"),
+                (stream.late, "came after later frames were written, which lack them"),
             ] {
                 if count > 0 {
                     notes.push(format!("`{}`: {count} samples {what}", stream.name));
@@ -218,7 +218,7 @@ impl Sink {
                 && let Some((refused, why)) = by_chain.lost()
             {
                 notes.push(format!(
-                    "`{}`: {refused} samples left out, for which `{}` has nothing, such as {why}",
+                    "`{}`: {refused} samples left out that `{}` could not convert, such as {why}",
                     stream.feature,
                     by_chain.key()
                 ));

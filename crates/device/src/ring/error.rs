@@ -55,7 +55,7 @@ pub enum RingError {
         why: &'static str,
     },
     /// The process has too few file descriptors left to open the ring.
-    #[error("ring `{ring}`: no file descriptors are left, it needs two (see `ulimit -n`)")]
+    #[error("ring `{ring}`: too few file descriptors are left: opening the ring needs up to four (see `ulimit -n`)")]
     NoDescriptors {
         /// The ring.
         ring: String,

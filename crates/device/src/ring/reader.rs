@@ -234,7 +234,12 @@ impl RingPayload {
     pub fn descriptor(&self) -> Result<Descriptor, RingError> {
         let text = self.ring.control.descriptor(self.slot);
         self.check()?;
-        text.map_err(|error| RingError::protocol(self.ring(), format!("a payload described as {error} came")))
+        text.map_err(|error| {
+            RingError::protocol(
+                self.ring(),
+                format!("a payload described as {error}, which is not valid"),
+            )
+        })
     }
 
     /// Bytes of the payload.

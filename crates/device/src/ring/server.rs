@@ -71,12 +71,13 @@ impl Server {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map_err(os("its socket can't be made"))?;
-        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(os("its name is not a socket's"))?;
+        let address =
+            SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(os("its name is not valid for a socket"))?;
         rustix::net::bind(&listener, &address).map_err(os("its socket can't be bound"))?;
         rustix::net::listen(&listener, 16).map_err(os("its socket can't be listened to"))?;
         let (stop, stopped) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-                .map_err(os("its thread can't be woken"))?;
+                .map_err(os("the sockets that stop its thread can't be made"))?;
         let thread = std::thread::Builder::new().name("ring".into()).spawn({
             let answering = ServerThread {
                 name: name.to_owned(),
@@ -141,7 +142,7 @@ impl ServerThread {
                 Ok(_) => polled.map(|fd| !fd.revents().is_empty()),
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(error) => {
-                    tracing::warn!("ring `{}`: its consumers can't be heard: {error}", self.name);
+                    tracing::warn!("ring `{}`: its consumers can't be polled: {error}", self.name);
                     std::thread::sleep(Duration::from_millis(200));
                     let end = rustix::net::recv(stopped, &mut [0; 1], RecvFlags::DONTWAIT);
                     std::array::from_fn(|i| i == 0 && matches!(end, Ok((0, _))))
@@ -324,7 +325,8 @@ impl Client {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map_err(no_descriptors)?;
-        let address = SocketAddrUnix::new_abstract_name(ring.as_bytes()).map_err(os("its name is not a socket's"))?;
+        let address =
+            SocketAddrUnix::new_abstract_name(ring.as_bytes()).map_err(os("its name is not valid for a socket"))?;
         let end = Instant::now() + ANSWER_TIMEOUT;
         loop {
             match rustix::net::connect(&socket, &address) {
@@ -337,7 +339,8 @@ impl Client {
                 Err(error) => return Err(RingError::os(ring, "its socket can't be connected to", error)),
             }
         }
-        let peer = rustix::net::sockopt::socket_peercred(&socket).map_err(os("its producer can't be asked for"))?;
+        let peer =
+            rustix::net::sockopt::socket_peercred(&socket).map_err(os("the user of its producer can't be read"))?;
         let own = rustix::process::geteuid();
         if peer.uid != own {
             return Err(RingError::OtherUser {
@@ -353,7 +356,7 @@ impl Client {
         match rustix::net::send(&client.socket, &asked, SendFlags::NOSIGNAL) {
             // A producer that refuses does not wait to be asked: its answer is there already.
             Ok(_) | Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => client.answer(ring, request, end),
-            Err(error) => Err(RingError::os(ring, "its producer can't be asked", error)),
+            Err(error) => Err(RingError::os(ring, "the request can't be sent to its producer", error)),
         }
     }
 
@@ -364,7 +367,13 @@ impl Client {
             match rustix::event::poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], wait.as_ref()) {
                 Ok(_) => break,
                 Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(RingError::os(ring, "its producer can't be waited for", error)),
+                Err(error) => {
+                    return Err(RingError::os(
+                        ring,
+                        "the answer of its producer can't be waited for",
+                        error,
+                    ));
+                }
             }
         }
         let mut bytes = [0; 12];

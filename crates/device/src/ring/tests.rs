@@ -331,7 +331,7 @@ fn an_answer_that_makes_no_sense_is_an_error() {
     let answers = [
         (vec![], "its producer is gone"),
         (vec![1; 12], "allowed: robocache.ring/1"),
-        (b"RCR1\0\0\0\0\0\0\0\0".to_vec(), "no file descriptors are left"),
+        (b"RCR1\0\0\0\0\0\0\0\0".to_vec(), "too few file descriptors are left"),
         (b"RCR1\x01\0\0\0\0\0\0\0".to_vec(), "it is of another user"),
         (b"RCR1\x02\0\0\0\0\0\0\0".to_vec(), "64 consumers"),
         (b"RCR1\x03\0\0\0\0\0\0\0".to_vec(), "this process has 16 connections"),

@@ -176,7 +176,7 @@ impl Reader {
 
     /// Lines for the user: guesses, and parts that were left out up to now.
     pub fn left_out(&self) -> Vec<String> {
-        let zoneless = "times that say no zone, and are taken for UTC";
+        let zoneless = "times without a zone, taken for UTC";
         let rounded = "whole numbers that have more digits than float64 holds, and were rounded";
         let counts = [(zoneless, self.counts.zoneless), (rounded, self.counts.rounded)].into_iter();
         let counts = counts.filter(|(_, count)| *count > 0);
@@ -221,7 +221,7 @@ impl Reader {
             if let Some((unit, ns)) = unit.and_then(|unit| Some((unit, time::parse(&cell, unit)?))) {
                 return match time::unit_of_size(&cell).filter(|_| is_by_size) {
                     Some(own) if own != unit => Err(format!(
-                        "column `{}`: `{cell}` is in {} by its size (allowed: {}, as the first)",
+                        "column `{}`: by its size, `{cell}` is in {} (allowed: {}, as the first time)",
                         self.names[column],
                         own.name(),
                         unit.name()
@@ -355,12 +355,12 @@ fn unit_of(name: &str, times: &[String], unit: Option<TimeUnit>) -> Result<(Opti
     if time::iso(first).is_some() {
         return Ok((None, "in ISO 8601".to_owned()));
     }
-    let said = unit.map(|unit| (unit, "as was said"));
+    let said = unit.map(|unit| (unit, "as given"));
     let said = said.or_else(|| Some((time::unit_of_name(name)?, "as its name says")));
     let known = |(unit, how): (TimeUnit, &str)| (Some(unit), format!("in {} ({how})", unit.name()));
     let unknown = |why: &str| {
         format!(
-            "the unit of column `{name}` is not known, its first time being `{first}`{why} (needed: the unit, as by `--unit us`: s, ms, us or ns)"
+            "the unit of column `{name}` is not known: its first time is `{first}`{why} (needed: the unit, as by `--unit us`: s, ms, us or ns)"
         )
     };
     match (said, time::unit_of_size(first)) {

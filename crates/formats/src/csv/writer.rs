@@ -87,7 +87,11 @@ impl Writer {
             )));
         }
         let arrival_ns = match (known.has_arrivals, message.arrival_ns) {
-            (true, None) => return Err(refused("no `arrival_ns` (allowed: one, as the first has)".into())),
+            (true, None) => {
+                return Err(refused(
+                    "no `arrival_ns` (needed: one in every message, as in the first)".into(),
+                ));
+            }
             (has_arrivals, arrival_ns) => arrival_ns.filter(|_| has_arrivals),
         };
         let header = &message.header;
@@ -202,7 +206,7 @@ fn form(message: &Message) -> Result<(Vec<ColumnSpec>, usize), String> {
             // No rows.
             None => Ok((Vec::new(), fields)),
             _ => Err(format!(
-                "{} values in {rows} rows (allowed: as many in each)",
+                "{} values in {rows} rows (allowed: the same number in each)",
                 values.len()
             )),
         };
@@ -215,7 +219,7 @@ fn form(message: &Message) -> Result<(Vec<ColumnSpec>, usize), String> {
             Cells::Ragged(_) => {
                 let name = &column.name;
                 return Err(format!(
-                    "column `{name}` of lists (allowed: as many values in each row)"
+                    "column `{name}` of lists (allowed: the same number of values in each row)"
                 ));
             }
             Cells::Text(_) => return Err(format!("column `{}` of text (allowed: numbers)", column.name)),

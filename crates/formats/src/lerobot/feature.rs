@@ -131,7 +131,10 @@ impl Feature {
         self.check()?;
         if !self.kind.is_written() {
             let allowed = "float32, float64, int8 to int64, uint8 to uint64, bool, image";
-            let problem = format!("a dataset has no {} of ours (allowed: {allowed})", self.kind.name());
+            let problem = format!(
+                "type `{}` can't be written to a dataset (allowed: {allowed})",
+                self.kind.name()
+            );
             return Err(Error::feature(&self.name, problem));
         }
         Ok(())

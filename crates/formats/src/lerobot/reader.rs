@@ -202,7 +202,7 @@ impl Dataset {
         let columns = self.features.iter().map(|feature| {
             let array = column(batch, &feature.name)?;
             let data = match feature.kind {
-                Kind::Image => images_of(array, feature).map(Data::Images),
+                Kind::Image => images_of(array).map(Data::Images),
                 _ => numbers_of(array, feature).map(Data::Numbers),
             };
             let data = data.map_err(|problem| format!("column `{}` {problem}", feature.name))?;
@@ -293,16 +293,14 @@ fn elements_of<O: OffsetSizeTrait>(lists: &GenericListArray<O>, n: usize) -> Res
     }
 }
 
-fn images_of(array: &ArrayRef, feature: &Feature) -> Result<ArrayRef, String> {
+fn images_of(array: &ArrayRef) -> Result<ArrayRef, String> {
     let bytes = array.as_struct_opt().and_then(|images| images.column_by_name("bytes"));
     let bytes = bytes.filter(|bytes| matches!(bytes.data_type(), DataType::Binary | DataType::LargeBinary));
     let found = || format!("is of {} (allowed: a struct with `bytes`, of a PNG)", array.data_type());
     let bytes = bytes.ok_or_else(found)?;
     if bytes.null_count() > 0 || array.null_count() > 0 {
-        let (name, allowed) = (&feature.name, "images in the file itself, not as paths");
-        return Err(format!(
-            "has an image without `bytes` (allowed: {allowed}); {name} frames"
-        ));
+        let allowed = "images in the file itself, not as paths";
+        return Err(format!("has an image without `bytes` (allowed: {allowed})"));
     }
     Ok(bytes.clone())
 }

@@ -203,7 +203,7 @@ impl Writer {
             tasks: self.tasks,
         };
         if written.frames == 0 {
-            let problem = "no frame came, and LeRobot opens no empty dataset";
+            let problem = "the dataset has no frames, and LeRobot can't open an empty one";
             return Err(Error::file(&self.folder, problem));
         }
         self.episodes.finish(&written.tasks)?;

@@ -39,7 +39,7 @@ impl Filled {
         self.0 += column.add_absent();
         match self.0 {
             ..=MOST_FILLED => Ok(()),
-            _ => Err(format!("more than {MOST_FILLED} values that are not there")),
+            _ => Err(format!("more than {MOST_FILLED} missing values")),
         }
     }
 }
@@ -202,7 +202,7 @@ impl Column {
                 Arc::new(list.map_err(failed)?)
             }
             (Self::Opaque(rows), _) => Arc::new(NullArray::new(rows)),
-            (_, other) => return Err(format!("no {other}")),
+            (_, other) => return Err(format!("a column can't become {other}")),
         })
     }
 }

@@ -86,18 +86,18 @@ impl Unpacked {
         if let Some(refused) = kept.refused {
             let folder = std::env::temp_dir();
             return Err(failed(format!(
-                "{} can't hold what it unpacks to: {refused} (needed: a `TMPDIR` with room for it)",
+                "the unpacked file can't be written to {}: {refused} (needed: a `TMPDIR` with room for it)",
                 folder.display()
             )));
         }
         match unpacked {
             Ok(unpacked) if unpacked >= limit => Err(failed(format!(
-                "{length} bytes that unpack to more than {limit} (allowed: {MAX_RATIO} times as many, and 1 GiB)"
+                "its {length} bytes unpack to more than {limit} (allowed: {MAX_RATIO} times its size, plus 1 GiB)"
             ))),
             Ok(_) => Ok((to, None)),
             Err(problem) => {
                 let there = out.metadata().map_err(io)?.len();
-                let problem = format!("zstd can't unpack it behind byte {there} of what is in it: {problem}");
+                let problem = format!("zstd can't unpack it behind byte {there} of the unpacked data: {problem}");
                 Ok((to, Some(failed(problem))))
             }
         }

@@ -124,7 +124,7 @@ impl Own {
     }
 
     fn exact(&self, payload: &StructArray, message: &mut Message) -> Result<(), String> {
-        let lacks = |name: &str| format!("no `{name}` as it is written");
+        let lacks = |name: &str| format!("no `{name}` of the type that robocache writes");
         let list = |name: &str| row::list::<Int64Type>(payload, name).ok_or_else(|| lacks(name));
         let stamp_ns = row::number::<Int64Type>(payload, key::timestamp_ns);
         let rows = row::number::<UInt32Type>(payload, "rows");

@@ -73,7 +73,7 @@ impl PlannedStream {
             return Vec::new();
         };
         let losses = selector.losses();
-        let missing = "numbers that are not there, for which NaN stands:";
+        let missing = "missing numbers, replaced by NaN:";
         let lines = [(losses.rounded, Tally::ROUNDED), (losses.missing, missing)].into_iter();
         let lines = lines.filter(|((count, _), _)| *count > 0);
         let lines = lines.map(|((count, path), what)| format!("{what} {count}, the first in `{path}`"));

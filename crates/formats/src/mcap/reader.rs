@@ -175,9 +175,9 @@ impl Reader {
         lines.extend((!self.has_log_times).then(|| what.to_owned()));
         let late = self.late + self.open_file.iter().map(|file| file.late()).sum::<u64>();
         let late = late.saturating_sub(self.backwards);
-        let what = "stand behind ones that were logged later: they were put in the order of log times";
+        let what = "stood behind messages that were logged later: they were sorted by log time";
         lines.extend((late > 0).then(|| format!("{late} messages {what}")));
-        let what = "were logged before ones that they stand behind, and keep their places";
+        let what = "stood behind messages that were logged later, and were not sorted";
         lines.extend((self.backwards > 0).then(|| format!("{} messages {what}", self.backwards)));
         lines
     }

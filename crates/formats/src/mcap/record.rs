@@ -200,7 +200,7 @@ impl<'a> Fields<'a> {
             self.bytes(16)?; // the times of its first and last message
             Some((self.u64()?, self.u32()?, self.text()?, self.u64()?))
         };
-        let parts = parts().ok_or("a chunk that is shorter than its parts")?;
+        let parts = parts().ok_or("a chunk that is shorter than its fields")?;
         let (size, stated_crc, compression, compressed_size) = parts;
         if size > MOST_BYTES {
             return Err(format!("a chunk of {size} bytes (allowed: {MOST_BYTES})"));

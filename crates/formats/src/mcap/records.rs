@@ -15,7 +15,7 @@ const MOST_BESIDE: usize = 20;
 const MOST_NAME: u64 = 4096;
 /// Name of the metadata that rosbag2 writes about its own files.
 const OF_ROSBAG2: &str = "rosbag2";
-const NOT_MCAP: &str = "no file of a bag (allowed: one that starts with `\\x89MCAP0\\r\\n` or `SQLite format 3`, or either compressed with zstd)";
+const NOT_MCAP: &str = "not a file of a bag (allowed: a file that starts with `\\x89MCAP0\\r\\n` or `SQLite format 3`, or either compressed with zstd)";
 /// The first opcode that is free for applications.
 const PRIVATE: u8 = 0x80;
 
@@ -150,7 +150,7 @@ impl Records {
                 Err(self.damaged(at, "a schema of the number 0, which stands for none"))
             }
             Some(record) => Ok(record),
-            None => Err(self.damaged(at, format!("a {what} that is shorter than its parts"))),
+            None => Err(self.damaged(at, format!("a {what} that is shorter than its fields"))),
         }
     }
 
@@ -244,7 +244,9 @@ impl Records {
                 if there == 0 {
                     return Ok(None);
                 }
-                let problem = format!("a record that the chunk ends in; its last {there} bytes are left out");
+                let problem = format!(
+                    "a record that is cut off by the end of its chunk; the last {there} bytes of the chunk are left out"
+                );
                 return Err(self.damaged(self.chunk_at, problem));
             };
             let from = self.chunk_read + HEAD;
@@ -269,7 +271,7 @@ impl Records {
         let (at, rest) = (self.at, self.length - self.at);
         if rest == 0 {
             self.place = Source::End;
-            let problem = "the end, without a footer: what wrote the file did not end in order";
+            let problem = "the file ends without a footer: its writer did not finish it";
             return Err(self.damaged(at, problem));
         }
         let mut head_bytes = [0; HEAD];
@@ -279,7 +281,7 @@ impl Records {
         let is_known = |op: u8| op == op::HEADER || (op::SCHEMA..=op::DATA_END).contains(&op) || op >= PRIVATE;
         let (op, length) = match found {
             Some((op, _)) if op != op::CHUNK && self.summary.has_chunk(at) => {
-                let problem = format!("a record of kind {op:#04x}, where the end of the file has a chunk");
+                let problem = format!("a record of kind {op:#04x}, where the index at the end of the file has a chunk");
                 return Err(self.resume(at, &problem));
             }
             Some((op::FOOTER, FOOTER)) if rest >= HEAD as u64 + FOOTER => {
@@ -412,7 +414,7 @@ impl Records {
         let there = tail.len().min(rest as usize);
         self.read(at, &mut tail[..there])?;
         if tail != *MAGIC {
-            let problem = "the end, without the bytes that close a file behind its footer";
+            let problem = "the closing bytes are missing behind the footer";
             return Err(self.damaged(at, problem));
         }
         match rest - there as u64 {
@@ -454,7 +456,7 @@ impl Records {
             Ok(()) => Ok(()),
             Err(source) if source.kind() == io::ErrorKind::UnexpectedEof => {
                 self.place = Source::End;
-                Err(self.damaged(at, "the end: the file has become shorter"))
+                Err(self.damaged(at, "the file has become shorter while it was read"))
             }
             Err(source) => Err(self.io(source)),
         }

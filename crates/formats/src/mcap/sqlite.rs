@@ -320,7 +320,7 @@ fn connect(at: &Path, is_log: bool) -> rusqlite::Result<(Connection, Option<Stri
     let connection = open(at, "immutable=1")?;
     let problem = late.map(|late| {
         let of = late.display();
-        format!("what `{of}` beside it holds or takes back is not read, as that needs a file and a folder that can be written to")
+        format!("`{of}` beside it is not applied: applying it needs a file and a folder that can be written to")
     });
     Ok((connection, problem))
 }
@@ -374,7 +374,7 @@ fn words(error: &SqlError) -> String {
     match (error, error.sqlite_error_code()) {
         (SqlError::InvalidQuery, _) => "pages of the file stand in it twice".to_owned(),
         (_, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)) => {
-            "another program has it locked (allowed: once that has ended, or a bag that it does not write)".to_owned()
+            "another program has locked it (allowed: a bag that no other program is writing)".to_owned()
         }
         _ => format!("SQLite says: {error}"),
     }

@@ -205,7 +205,7 @@ impl Stamp {
                 if self.is_configured && ns.is_none() {
                     let (path, unit) = (self.path.text(), unit.name());
                     return Err(format!(
-                        "`{path}` is no time in {unit}, as was said (allowed: about 292 years around 1970)"
+                        "`{path}` is not a time in {unit} (allowed: about 292 years around 1970)"
                     ));
                 }
                 if let Some(why) = coarse(unit).filter(|_| self.is_unit_given) {
@@ -225,9 +225,7 @@ impl Stamp {
                 let (path, unit, other) = (self.path.text(), unit.name(), other.name());
                 if self.is_unit_given {
                     let line = || {
-                        format!(
-                            "`{path}` is next to the time of its publication in {other}, and not in {unit}, as was said"
-                        )
+                        format!("`{path}` is next to the time of its publication in {other}, but is taken in {unit}")
                     };
                     self.doubt.get_or_insert_with(line);
                     return Ok(ns.filter(is_time));
@@ -390,7 +388,7 @@ mod tests {
         assert_eq!(read(&mut stamp, 1.7e9, 1_700_000_000 * S), Some(1_700 * S));
         assert_eq!(
             stamp.guess().unwrap(),
-            "`time` is next to the time of its publication in s, and not in us, as was said"
+            "`time` is next to the time of its publication in s, but is taken in us"
         );
     }
 
@@ -399,11 +397,11 @@ mod tests {
         let fields = payload(0.0).fields().clone();
         let mut stamp = Stamp::configured("time", &fields, TimeUnit::Millisecond).unwrap();
         assert_eq!(read(&mut stamp, 1.7e9, 1_700_000_000 * S), Some(1_700_000 * S));
-        assert!(stamp.guess().unwrap().contains("in s, and not in ms, as was said"));
+        assert!(stamp.guess().unwrap().contains("in s, but is taken in ms"));
         // 0 is not a stamp, and a number that is not a time breaks its message.
         assert_eq!(read(&mut stamp, 0.0, 1_700_000_000 * S), None);
         let broken = stamp.read(&payload(f64::NAN), 1_700_000_000 * S).unwrap_err();
-        assert!(broken.starts_with("`time` is no time in ms, as was said"), "{broken}");
+        assert!(broken.starts_with("`time` is not a time in ms (allowed"), "{broken}");
         assert!(Stamp::configured("nowhere", &fields, TimeUnit::Second).is_none());
         // float32 is too coarse for seconds since 1970.
         let of_float32 = |time: f32| -> StructArray {

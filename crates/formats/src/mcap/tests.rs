@@ -155,13 +155,13 @@ fn few_bytes_do_not_become_many() {
     let many: Vec<_> = (1..=1000).map(|at| (at, 1, 1, "")).collect();
     let wide = set(&[message("M", &[(1, 3, 11, ".p.W")]), message("W", &many)]);
     let refused = read_protobuf(&wide, &[0x0a, 0].repeat(100_000)).unwrap_err();
-    assert_eq!(refused, "`f1`: more than 4194304 values that are not there");
+    assert_eq!(refused, "`f1`: more than 4194304 missing values");
     assert!(read_protobuf(&wide, &[0x0a, 0].repeat(100)).unwrap() < 4 << 20);
     let keys: Vec<String> = (0..1000).map(|key| format!("\"k{key}\": 0")).collect();
     let text = format!("{{\"l\": [{{{}}}{}]}}", keys.join(", "), ", {}".repeat(100_000));
     assert_eq!(
         read_json(b"", text.as_bytes()).unwrap_err(),
-        "`l`: `k304`: more than 4194304 values that are not there"
+        "`l`: `k304`: more than 4194304 missing values"
     );
     // Types of which each has ten fields of the next type.
     let step = |i: u64| {

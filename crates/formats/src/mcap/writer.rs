@@ -89,7 +89,7 @@ impl Writer {
             (true, Some(arrival_ns)) => arrival_ns,
             (true, None) => {
                 return Err(refused(
-                    "a message without `arrival_ns` (allowed: one, as the first has)",
+                    "a message without `arrival_ns` (needed: one in every message, as in the first)",
                 ));
             }
             (false, _) => stamp_ns.max(0),

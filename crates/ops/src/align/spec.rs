@@ -208,7 +208,7 @@ impl AlignConfig {
                 ""
             };
             let came = format!(
-                "{} counts targets of the grid, and `trigger` is `{kind}`",
+                "{} does not go with the trigger `{kind}`: `emit_every` counts targets of the grid",
                 self.emit_every
             );
             return refused("emit_every", format!("{came} (allowed: 1{every})"));
@@ -228,7 +228,7 @@ impl AlignConfig {
                     return refused("trigger.stream", problem);
                 };
                 if !self.modalities[leader].wait {
-                    let problem = format!("false, and the samples of `{stream}` are the targets (allowed: true)");
+                    let problem = format!("false, although the samples of `{stream}` are the targets (allowed: true)");
                     return refused(format!("modalities[{leader}].wait"), problem);
                 }
                 if *every == 0 || *every > 1 << 20 {
@@ -317,7 +317,7 @@ impl AlignConfig {
                 let needed = "needed: an `output` of its own for each";
                 return refused(
                     "output",
-                    format!("`{output}` is that of attach[{first}] already ({needed})"),
+                    format!("`{output}` is the output of attach[{first}] already ({needed})"),
                 );
             }
         }
@@ -326,10 +326,11 @@ impl AlignConfig {
 
     fn check_modalities(&self) -> Result<(), ConfigError> {
         if self.modalities.is_empty() {
-            return refused("modalities", "there is none (at least one is needed)");
+            return refused("modalities", "the list is empty (at least one is needed)");
         }
         if !self.modalities.iter().any(|modality| modality.wait) {
-            let problem = "every one has `wait: false`, so nothing says when a target is due (at least one must wait)";
+            let problem =
+                "every modality has `wait: false`, so no stream decides when a target is due (at least one must wait)";
             return refused("modalities", problem);
         }
         let mut columns = 0usize;

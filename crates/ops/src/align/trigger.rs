@@ -117,12 +117,12 @@ impl TryFrom<Keys> for TriggerConfig {
             }),
             (None, Some(request), None) => alone(Self::Request { request }),
             (None, None, Some(timer)) => alone(Self::Timer { timer }),
-            (None, None, None) => Err(format!("it has no kind {ALLOWED}")),
+            (None, None, None) => Err(format!("no kind of trigger is given {ALLOWED}")),
             (stream, request, timer) => {
                 let kinds = [("stream", stream), ("request", request), ("timer", timer)];
                 let came = kinds.iter().filter(|(_, input)| input.is_some());
                 let came: Vec<String> = came.map(|(kind, _)| format!("`{kind}`")).collect();
-                Err(format!("{} came {ALLOWED}", came.join(" and ")))
+                Err(format!("{} are given together {ALLOWED}", came.join(" and ")))
             }
         }
     }

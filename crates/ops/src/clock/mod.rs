@@ -136,7 +136,7 @@ impl fmt::Display for Notice {
             ),
             Self::Silence { ns } => write!(
                 f,
-                "it said nothing for {:.0} s: its stamps are times of publication until its clock is known again",
+                "it was silent for {:.0} s: its stamps are times of publication until its clock is known again",
                 seconds(ns)
             ),
             Self::Pace { ratio } => {
@@ -144,7 +144,7 @@ impl fmt::Display for Notice {
                 let unit = unit.map_or(String::new(), |unit| format!(", so they are in {unit}"));
                 write!(
                     f,
-                    "its stamps go on by {ratio:.3e} ns in a nanosecond{unit} (needed: `timestamp_ns` in ns, the capture time of \
+                    "its stamps advance by {ratio:.3e} ns per nanosecond{unit} (needed: `timestamp_ns` in ns, the capture time of \
                      each message)"
                 )
             }

@@ -30,7 +30,7 @@ impl ClockConfig {
         }
         let inputs = self.inputs.iter().enumerate().map(|(i, input)| {
             if self.inputs[..i].iter().any(|other| other.input == input.input) {
-                let problem = format!("`{}` stands there twice (allowed: once)", input.input);
+                let problem = format!("`{}` is listed twice (allowed: once)", input.input);
                 return refused(format!("inputs[{i}].input"), problem);
             }
             InputSpec::new(&format!("inputs[{i}]"), input)
@@ -73,7 +73,7 @@ impl InputSpec {
             let name = clock.name();
             return refused(
                 key,
-                format!("`{name}` has no use for it (allowed with `clock: device`)"),
+                format!("`{name}` does not use this key (allowed with `clock: device`)"),
             );
         }
         Ok(Self {

@@ -401,11 +401,11 @@ fn a_configuration_that_can_t_work_is_refused_by_key() {
     );
     assert_eq!(
         one("clock: boottime, window_s: 30"),
-        "inputs[0].window_s: `boottime` has no use for it (allowed with `clock: device`)"
+        "inputs[0].window_s: `boottime` does not use this key (allowed with `clock: device`)"
     );
     assert_eq!(
         refused("inputs: [{ input: imu }, { input: imu }]"),
-        "inputs[1].input: `imu` stands there twice (allowed: once)"
+        "inputs[1].input: `imu` is listed twice (allowed: once)"
     );
     let words = serde_yaml::from_str::<ClockConfig>("inputs: [{ input: imu, clock: tai }]").unwrap_err();
     assert!(

@@ -29,7 +29,7 @@ impl GroupingConfig {
     pub(super) fn checked_inputs(&self) -> Result<Vec<InputSpec>, ConfigError> {
         let inputs = &self.inputs;
         if inputs.len() < 2 {
-            let problem = format!("{} of them are not a group (allowed: 2 or more)", inputs.len());
+            let problem = format!("the number of inputs is {} (allowed: 2 or more)", inputs.len());
             return refused("inputs", problem);
         }
         let checked = inputs.iter().enumerate().map(|(i, of)| {
@@ -71,6 +71,6 @@ impl GroupingConfig {
 pub(super) fn unused<T>(key: impl Into<String>, policy: GroupingPolicy, with: &str) -> Result<T, ConfigError> {
     refused(
         key,
-        format!("policy `{policy}` has no use for it (allowed with: {with})"),
+        format!("policy `{policy}` does not use this key (allowed with: {with})"),
     )
 }

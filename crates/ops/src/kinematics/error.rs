@@ -13,7 +13,7 @@ pub enum InputError {
     #[error("the values are {} (allowed: float32, float64)", .0.map_or("none", Dtype::name))]
     Type(Option<Dtype>),
     /// A sample has fewer values than `channels` takes.
-    #[error("{width} values a sample (allowed: {end} or more, as `channels` says)")]
+    #[error("a sample has {width} values (needed: {end} or more, because of `channels`)")]
     Narrow {
         /// Number of values of a sample.
         width: usize,
@@ -42,7 +42,7 @@ pub enum InputError {
     },
     /// The values that are taken as joints have the names of a rotation.
     #[error(
-        "the `fields` of the joints are {found}, those of a rotation (needed: joints; of a pose `make: joints` and `joints_of` make them)"
+        "the `fields` of the joints are {found}, those of a rotation (needed: joints; from a pose, `make: joints` and `joints_of` find them)"
     )]
     Rotation {
         /// The names that are there.
@@ -55,6 +55,6 @@ pub enum InputError {
         found: String,
     },
     /// The tolerances are too fine for float32.
-    #[error("the poses are float32, and of `inverse` {0}; float64 takes it")]
+    #[error("`inverse` needs float64 poses, but these are float32: {0}")]
     TooFine(InverseError),
 }

@@ -63,11 +63,11 @@ impl Spec {
         let makes = |product| entry.make.contains(&product);
         let is_inverse = makes(Product::Joints);
         if entry.frame.is_some() && !makes(Product::Jacobian) && !makes(Product::Twist) {
-            let problem = "nothing of the entry has use for it (allowed with it: jacobian, twist)";
+            let problem = "no product of the entry uses it (allowed with: jacobian, twist)";
             return refused(format!("{at}.frame"), problem);
         }
         if entry.inverse.is_some() && !is_inverse {
-            let problem = "nothing of the entry has use for it (allowed with it: joints)";
+            let problem = "no product of the entry uses it (allowed with: joints)";
             return refused(format!("{at}.inverse"), problem);
         }
         let joints: Vec<String> = chain.joints().iter().map(|joint| joint.name.clone()).collect();
@@ -192,11 +192,11 @@ fn check_products(entry: &KinematicsEntry) -> Result<(), String> {
         return Err(format!("it is empty ({ALLOWED})"));
     }
     if let Some(i) = (0..products.len()).find(|&i| products[..i].contains(&products[i])) {
-        return Err(format!("`{}` is there twice (allowed: once)", products[i].name()));
+        return Err(format!("`{}` is listed twice (allowed: once)", products[i].name()));
     }
     match products.len() > 1 && products.contains(&Product::Joints) {
         true => Err(format!(
-            "`joints` are made of poses, and the others of joints ({ALLOWED})"
+            "`joints` are found for poses, and the other products are computed from joints ({ALLOWED})"
         )),
         false => Ok(()),
     }
@@ -214,7 +214,7 @@ pub(super) fn check_name(entry: &KinematicsEntry) -> Result<(), (&'static str, S
         Some(_) => ("name", format!("`{name}` is not a name ({ALLOWED})")),
         None => (
             "chain",
-            format!("`{name}` can't stand before an output ({ALLOWED}; or a `name` beside it)"),
+            format!("`{name}` can't be the prefix of an output's name ({ALLOWED}; or set `name`)"),
         ),
     })
 }

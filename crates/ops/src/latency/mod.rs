@@ -135,7 +135,7 @@ pub enum LatencyError {
         needed_s: f64,
     },
     /// The common time has more steps than can be computed.
-    #[error("the channels have {steps} steps in common (allowed: {allowed}; parts of a recording are as good)")]
+    #[error("the channels have {steps} steps in common (allowed: {allowed}; a part of the recording is enough)")]
     Long {
         /// Number of steps.
         steps: i128,
@@ -156,7 +156,7 @@ pub enum LatencyError {
     },
     /// The channels do not correlate.
     #[error(
-        "the highest correlation is {peak:.2}, at {lag_ms:.1} ms (needed: {needed:.2}; the lowest is {trough:.2}: one with another sign is of a channel that is inverted)"
+        "the highest correlation is {peak:.2}, at {lag_ms:.1} ms (needed: {needed:.2}; the lowest is {trough:.2}: if that is further from 0, one channel seems to be inverted)"
     )]
     Weak {
         /// The highest correlation.
@@ -170,7 +170,7 @@ pub enum LatencyError {
     },
     /// The correlation is better if one of the channels is taken with the other sign.
     #[error(
-        "the lowest correlation, {trough:.2} at {trough_ms:.1} ms, is further from 0 than the highest, {peak:.2} at {lag_ms:.1} ms: a channel that is inverted (allowed: both with the same sign)"
+        "the lowest correlation, {trough:.2} at {trough_ms:.1} ms, is further from 0 than the highest, {peak:.2} at {lag_ms:.1} ms: one channel seems to be inverted (allowed: both with the same sign)"
     )]
     Inverted {
         /// The highest correlation.
@@ -356,7 +356,10 @@ impl Correlator {
                 return refused(problem);
             }
             if let Some(at) = times.windows(2).position(|pair| pair[1] < pair[0]) {
-                let problem = format!("time {} is before the one before it (allowed: ascending times)", at + 1);
+                let problem = format!(
+                    "time {} is earlier than the previous one (allowed: ascending times)",
+                    at + 1
+                );
                 return refused(problem);
             }
             let finite = values.iter().filter(|value| value.is_finite());

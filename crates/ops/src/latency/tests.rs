@@ -184,7 +184,7 @@ fn channels_that_make_no_sense_are_refused() {
     );
     assert_eq!(
         refused((vec![1, 0], vec![1.0, 2.0])),
-        "channel b: time 1 is before the one before it (allowed: ascending times)"
+        "channel b: time 1 is earlier than the previous one (allowed: ascending times)"
     );
     assert!(refused((vec![], vec![])).contains("hardly moves"));
     let ends: Vec<f64> = (0..20).map(f64::from).collect();

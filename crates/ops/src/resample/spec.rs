@@ -63,7 +63,7 @@ impl Spec {
         let mode = channel_groups::not_on_gpu(self.groups.iter());
         mode.or_else(|| {
             let (count, most) = (self.groups.len(), channel_groups::MOST_GROUPS);
-            (count > most).then(|| format!("{count} `groups` are not on GPUs (at most {most})"))
+            (count > most).then(|| format!("{count} `groups` are too many for GPUs (at most {most})"))
         })
     }
 
@@ -81,7 +81,7 @@ impl Spec {
                 let problem = format!("they end at channel {}", last.to);
                 return refused(
                     "groups",
-                    format!("{problem} (allowed in a batch with `dim` {dim}: {dim})"),
+                    format!("{problem}, but the batch has `dim` {dim} (needed: groups up to {dim})"),
                 );
             }
             _ => {}
@@ -134,15 +134,15 @@ mod tests {
         for (text, expected) in [
             (
                 "max_age_ms: 5",
-                "max_age_ms: `linear` has no use for it (allowed with it: max_gap_ms, extrapolate_ms)",
+                "max_age_ms: `linear` does not use this key (allowed with it: max_gap_ms, extrapolate_ms)",
             ),
             (
                 "{ interpolation: previous, max_gap_ms: 5 }",
-                "max_gap_ms: `previous` has no use for it (allowed with it: max_age_ms)",
+                "max_gap_ms: `previous` does not use this key (allowed with it: max_age_ms)",
             ),
             (
                 "{ interpolation: nearest, extrapolate_ms: 0 }",
-                "extrapolate_ms: `nearest` has no use for it (allowed with it: max_age_ms)",
+                "extrapolate_ms: `nearest` does not use this key (allowed with it: max_age_ms)",
             ),
         ] {
             assert_eq!(spec(text).unwrap_err().to_string(), expected);

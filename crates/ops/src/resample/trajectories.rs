@@ -61,7 +61,7 @@ pub enum RowError {
         dim: usize,
     },
     /// A list of the row is null, or a timestamp or a target is.
-    #[error("column `{column}` is null or has a null in it (allowed: only among `values`)")]
+    #[error("column `{column}` is null or has a null in it (allowed: nulls only among the elements of `values`)")]
     Null {
         /// Name of the column.
         column: &'static str,
@@ -70,7 +70,7 @@ pub enum RowError {
     #[error("timestamp {0} ns is out of range (allowed: +-2^61)")]
     OutOfRange(i64),
     /// The timestamps go back.
-    #[error("timestamp {at} is {came}, after {before} (allowed: ascending timestamps, ties too)")]
+    #[error("timestamp {at} is {came}, but the one before it is {before} (allowed: ascending timestamps, ties too)")]
     Descending {
         /// Index of the timestamp that goes back, within the row.
         at: usize,
@@ -119,7 +119,7 @@ pub enum TrajectoriesError {
     },
     /// No sample confirms `dim`, which is too large to be trusted.
     #[error(
-        "metadata `dim` is {dim}, and no row has samples of so many values: the lists hold {samples} timestamps and \
+        "metadata `dim` is {dim}, but no row has samples with {dim} values: the lists hold {samples} timestamps and \
          {values} values (allowed without samples: up to {LARGEST_UNCONFIRMED_DIM})"
     )]
     UnconfirmedDim {
@@ -134,7 +134,7 @@ pub enum TrajectoriesError {
     #[error("metadata `dim` is 0 or absent (allowed: an Integer of at least 1, the values of a sample)")]
     Dim,
     /// No row with samples has `dim` values for each of its timestamps.
-    #[error("metadata `dim` is that of no row: {0}")]
+    #[error("metadata `dim` fits no row: {0}")]
     Length(RefusedRow),
     /// The answer would have more elements than a List column can hold.
     #[error(

@@ -179,7 +179,7 @@ impl VoxelizeConfig {
             if self.channels[..i].contains(channel) {
                 return refused(
                     format!("channels[{i}]"),
-                    format!("`{channel}` is there twice (each channel once)"),
+                    format!("`{channel}` is listed twice (allowed: each channel once)"),
                 );
             }
         }
@@ -196,7 +196,7 @@ impl VoxelizeConfig {
             let names = names.join(", ");
             return refused(
                 "channels",
-                format!("[{names}] can't be had as `bits` (allowed: [occupancy])"),
+                format!("[{names}] can't be written as `bits` (allowed: [occupancy])"),
             );
         }
         let elements = product(shape) * channels as u128;
@@ -206,7 +206,10 @@ impl VoxelizeConfig {
         }
         if !is_dense && *dtype != Dtype::Float32 {
             let allowed = "whose types are fixed (allowed: float32)";
-            return refused("dtype", format!("`{dtype}` can't be had as `{layout}`, {allowed}"));
+            return refused(
+                "dtype",
+                format!("`{dtype}` is not allowed with layout `{layout}`, {allowed}"),
+            );
         }
         if !dtype.is_output() {
             let allowed = "allowed: float32, float16, bfloat16";
@@ -215,7 +218,7 @@ impl VoxelizeConfig {
         match self.max_voxels {
             Some(_) if *layout != VoxelLayout::Coo => refused(
                 "max_voxels",
-                format!("is of no use to layout `{layout}` (allowed with: coo)"),
+                format!("has no effect in layout `{layout}` (allowed with: coo)"),
             ),
             Some(0) => refused("max_voxels", "0 is not allowed (at least 1, or absent)"),
             _ => Ok(()),
@@ -248,7 +251,7 @@ impl VoxelizeConfig {
                 return refused("input", "is empty (the id of an input)".to_owned());
             }
             if self.inputs[..i].iter().any(|earlier| earlier.input == *input) {
-                return refused("input", format!("`{input}` is there twice (each input once)"));
+                return refused("input", format!("`{input}` is listed twice (allowed: each input once)"));
             }
             check_from(&at, from.as_ref(), None)?;
             if !(-1e12..=1e12).contains(latency_ms) {

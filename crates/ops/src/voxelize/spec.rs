@@ -20,7 +20,7 @@ pub enum CloudError {
     /// The clouds of one grid have a field in types whose sums have different scales.
     #[error(
         "field `{name}` is {dtype} here, but an earlier cloud of the grid has it as {}: \
-         for mean_{name} all inputs must give 32- and 64-bit integers, or none",
+         for mean_{name}, either all inputs must have it as a 32- or 64-bit integer, or none of them",
         if *wide { "a float or an 8- or 16-bit integer" } else { "a 32- or 64-bit integer" }
     )]
     Types {
@@ -75,7 +75,7 @@ impl Spec {
     pub(super) fn fields(&self) -> impl Iterator<Item = (&str, &'static str)> {
         self.plan.fields.iter().map(|field| {
             let usable = match field.mean {
-                true => "finite, of magnitude up to 2^40, of 32- and 64-bit integers up to 2^62",
+                true => "finite, with a magnitude up to 2^40, or up to 2^62 for 32- and 64-bit integers",
                 false => "finite in float32",
             };
             (field.name.as_str(), usable)

@@ -88,13 +88,13 @@ pub enum DroppedCloud {
     #[error("stamp {0} ns is out of range (allowed: +-2^61)")]
     Stamp(i64),
     /// A newer cloud of the same input came before the other inputs had clouds.
-    #[error("a newer cloud came before the other inputs had theirs: the older one is in no grid")]
+    #[error("a newer cloud of this input came before the other inputs had clouds: the older cloud is in no grid")]
     Superseded,
     /// The cloud is not newer than the last cloud of its input that is in a grid.
-    #[error("a cloud is not newer than the last one of its input that is in a grid: dropped")]
+    #[error("dropped a cloud that is not newer than the last cloud of its input in a grid")]
     Late,
     /// The cloud still waited at the end: for clouds of other inputs, or for a cloud from after the last grid.
-    #[error("a cloud still waited for those of the other inputs: it is in no grid")]
+    #[error("a cloud still waited for other clouds at the end, and is in no grid")]
     Left,
     /// A clock was set back: this number of clouds from before are in no grid.
     #[error("the clock was set back{}", match .0 {

@@ -36,7 +36,7 @@ pub struct DeviceField<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "field `{name}` of {points} points, {dtype} at byte {at} and every {stride} bytes, does not fit a buffer of \
-     {capacity} bytes (aligned to its type, and within)"
+     {capacity} bytes (allowed: aligned to its type, and within the buffer)"
 )]
 pub struct DeviceCloudError {
     /// Name of the field.

@@ -51,7 +51,7 @@ pub enum PointCloudError {
         why: &'static str,
     },
     /// Two fields have the same name.
-    #[error("field `{name}` is there twice (each once)")]
+    #[error("field `{name}` occurs twice (allowed: once)")]
     Twice {
         /// Name of the field.
         name: String,

@@ -236,7 +236,8 @@ impl Plan {
                 .map(|(part, column)| (&part.name, list(batch, *column).value_length(row)));
             let Some((a, rows)) = lens.next() else { continue };
             if let Some((b, len)) = lens.find(|(_, len)| *len != rows) {
-                let problem = format!("`{a}` has {rows} values and `{b}` {len} (allowed: as many in each field)");
+                let problem =
+                    format!("`{a}` has {rows} values and `{b}` {len} (allowed: the same number in each field)");
                 return Err((row, problem));
             }
             let shape = changed_shape(row).unwrap_or_else(|| int64_row(batch, self.lists[0], row));
@@ -248,7 +249,8 @@ impl Plan {
             let is_bits = || is_grid(row) && elements.is_some_and(|cells| (cells as u64).div_ceil(8) == rows as u64);
             let fits_elements = elements == Some(rows as i64) || is_bits();
             if !shape.is_empty() && self.is_flat() && !fits_elements {
-                let problem = format!("`shape` is {shape:?} for {rows} elements (allowed: a shape of as many)");
+                let problem =
+                    format!("`shape` is {shape:?} for {rows} elements (allowed: a shape with this number of elements)");
                 return Err((row, problem));
             }
         }

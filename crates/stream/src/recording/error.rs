@@ -30,10 +30,10 @@ pub enum WriteError {
     },
     /// The folder has a recording of another run.
     #[error(
-        "{} exists, of {} (allowed: a folder without a recording, such as one with `{{start}}` in its path; what is started \
-         again in the same dataflow goes on)",
+        "{} belongs to {} (allowed: a folder without a recording, such as one with `{{start}}` in its path; a restart in the \
+         same dataflow continues the recording)",
         path.display(),
-        of.as_ref().map_or_else(|| "no dataflow's run".to_owned(), |of| format!("the run {of}"))
+        of.as_ref().map_or_else(|| "a recording whose run is not known".to_owned(), |of| format!("the run {of}"))
     )]
     OtherRun {
         /// A file of that recording.
@@ -91,7 +91,7 @@ pub enum ReadError {
         source: io::Error,
     },
     /// A file of a stream is missing, although later files are there.
-    #[error("{}: not there, and later files of this stream are: what was recorded in it is missing", path.display())]
+    #[error("{}: the file is missing, although later files of this stream exist: its messages can't be read", path.display())]
     MissingFile {
         /// The file.
         path: PathBuf,
@@ -109,7 +109,7 @@ pub enum ReadError {
         path: PathBuf,
     },
     /// The file is not an Arrow IPC file.
-    #[error("{}: no Arrow IPC file (allowed: one that starts with `ARROW1`)", path.display())]
+    #[error("{}: not an Arrow IPC file (allowed: a file that starts with `ARROW1`)", path.display())]
     NotArrow {
         /// The file.
         path: PathBuf,
@@ -150,7 +150,7 @@ pub enum ReadError {
         problem: String,
     },
     /// A file is whole up to its last batch, but its recorder did not mark that batch as the last.
-    #[error("{}: its recorder did not end in order, or still records: what came in the last half second before may be missing", path.display())]
+    #[error("{}: its recorder did not end in order, or still records: messages of the last half second may be missing", path.display())]
     NotEnded {
         /// The file.
         path: PathBuf,
@@ -165,8 +165,8 @@ pub enum ReadError {
     },
     /// A file with a `dtype` in its schema, as robocache writes it, has columns that a tensor does not have. The others were read.
     #[error(
-        "{}: left out, as no tensor has them: columns {columns} (allowed: `timestamp_ns`, `data`, `shape`, `timestamps_ns`, \
-         `valid`, `arrival_ns`, `metadata`; any more where the schema's metadata have no `dtype`)",
+        "{}: columns that a tensor does not have are left out: {columns} (allowed: `timestamp_ns`, `data`, `shape`, \
+         `timestamps_ns`, `valid`, `arrival_ns`, `metadata`; further columns if the schema's metadata have no `dtype`)",
         path.display()
     )]
     UnknownColumns {

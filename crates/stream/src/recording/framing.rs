@@ -321,7 +321,7 @@ impl Messages {
     pub(super) fn next(&mut self) -> Result<Frame, Stop> {
         let mut prefix = [0; 8];
         if self.at == self.len {
-            return Err(Stop::Torn("the stream has no end".to_owned()));
+            return Err(Stop::Torn("the stream lacks its end marker".to_owned()));
         }
         self.file.read_exact_at(&mut prefix, self.at)?;
         // Some writers pad the magic to a cache line, with zeros that no message starts with.
@@ -340,7 +340,7 @@ impl Messages {
         let size = u64::from(u32::from_le_bytes(size));
         if size > rest.min(LONGEST_HEADER) {
             return Err(Stop::Torn(format!(
-                "a header of {size} bytes (allowed: the {rest} to the file's end, and {LONGEST_HEADER})"
+                "a header of {size} bytes (allowed: at most the {rest} up to the end of the file, and at most {LONGEST_HEADER})"
             )));
         }
         let mut header = vec![0; size as usize];
@@ -394,7 +394,7 @@ fn body_length(message: &Message<'_>) -> Result<u64, Stop> {
         let there = there
             .and_then(|(at, length)| at.checked_add(length))
             .filter(|&end| end <= body);
-        let there = there.ok_or_else(|| torn("a part of a batch is outside of it"))?;
+        let there = there.ok_or_else(|| torn("a part of a batch lies outside the batch"))?;
         if length > 0 && (at % ALIGNMENT != 0 || (at as u64) < end) {
             return Err(Stop::Torn(format!(
                 "a part of a batch at byte {at} of its body (allowed: a multiple of {ALIGNMENT}, behind the part before it, \

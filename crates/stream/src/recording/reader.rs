@@ -384,7 +384,9 @@ impl StreamFiles {
         let at = self.messages.at;
         let stop = match self.messages.next().and_then(|frame| self.decode(&frame)) {
             Ok(Decoded::Schema(schema)) => match self.messages.schema_of_footer() {
-                Some(of_footer) if of_footer != schema => Stop::Bad("another schema than in the footer".to_owned()),
+                Some(of_footer) if of_footer != schema => {
+                    Stop::Bad("a schema that differs from the schema in the footer".to_owned())
+                }
                 _ => return self.take(schema),
             },
             Ok(_) => Stop::Bad("no schema".to_owned()),
@@ -425,7 +427,7 @@ impl StreamFiles {
         let header = frame.header()?;
         if let Some(schema) = header.header_as_schema() {
             if !framing::is_readable(&schema) {
-                return Err(bad("a schema with a column whose type can't be"));
+                return Err(bad("a schema with an invalid column, or with big-endian values"));
             }
             return Ok(Decoded::Schema(Arc::new(fb_to_schema(schema))));
         }
@@ -437,7 +439,7 @@ impl StreamFiles {
         };
         let mut elements = Vec::new();
         if framing::lengths_fit(&batch, schema.fields(), &mut elements) == Some(false) {
-            return Err(bad("a column with more rows than there can be"));
+            return Err(bad("a column whose number of rows does not fit its buffers"));
         }
         elements.retain(|&(column, _)| plan.has_elements(column));
         let elements: Vec<framing::BufferRange> = elements.into_iter().map(|(_, part)| part).collect();

@@ -130,7 +130,7 @@ fn changes_of(value: JsonValue) -> Result<Vec<Change>, String> {
         JsonValue::Null => Ok((key, None)),
         value => match value_of(value) {
             Some(value) => Ok((key, Some(value))),
-            None => Err(format!("`{key}` has a value that metadata don't have")),
+            None => Err(format!("`{key}` has a value that metadata can't have")),
         },
     });
     changes.collect()

@@ -306,7 +306,7 @@ impl StreamFile {
             return Err(form(problem));
         }
         if arrival_ns.is_none() && self.pending.common.has_arrival {
-            let problem = "a message without `arrival_ns` (allowed: one, as the first has)";
+            let problem = "a message without `arrival_ns` (needed: one in every message, as in the first)";
             return Err(form(problem.into()));
         }
         let pushed = self.pending.push(message, arrival_ns.unwrap_or(0), MOST_METADATA);

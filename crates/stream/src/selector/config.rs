@@ -153,7 +153,7 @@ impl FromConfig {
             let key = format!("columns[{i}]");
             check_path(path).or_else(|problem| refused(&key, problem))?;
             if self.columns[..i].contains(path) {
-                return refused(&key, format!("`{path}` is there twice (each once)"));
+                return refused(&key, format!("`{path}` is listed twice (allowed: once)"));
             }
         }
         if let Some(names) = &self.names {
@@ -167,9 +167,10 @@ impl FromConfig {
             Some(StampConfig::Metadata(stamp)) if stamp.metadata.is_empty() => {
                 refused("stamp.metadata", "it is empty (needed: a key)".into())
             }
-            None if self.columns.is_empty() => {
-                refused("columns", "there is none, nor a `stamp` (needed: one of both)".into())
-            }
+            None if self.columns.is_empty() => refused(
+                "columns",
+                "neither `columns` nor a `stamp` is given (needed: at least one of them)".into(),
+            ),
             _ => Ok(()),
         }
     }
@@ -182,10 +183,13 @@ impl FromConfig {
         check_path(&names.key).or_else(|problem| refused("names.key", problem))?;
         let (order, columns) = (&names.order, self.columns.len());
         if columns == 0 {
-            return refused("columns", "there is none (needed: the lists that `names` names)".into());
+            return refused(
+                "columns",
+                "no columns are given (needed: the lists whose elements `names` takes)".into(),
+            );
         }
         if let Some(i) = (0..order.len()).find(|&i| order[..i].contains(&order[i])) {
-            return refused("names.order", format!("`{}` is there twice (each once)", order[i]));
+            return refused("names.order", format!("`{}` is listed twice (allowed: once)", order[i]));
         }
         let (names, values) = (order.len(), order.len() * columns);
         if values != dim {

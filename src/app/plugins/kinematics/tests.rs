@@ -235,7 +235,7 @@ fn channels_say_which_values_are_joints() {
     graph.message(0, &message(&[1.0, 2.0], |_| ()), &mut sent);
     let said = causes(&graph).join("\n");
     assert!(
-        said.contains("2 values a sample (allowed: 3 or more, as `channels` says)"),
+        said.contains("a sample has 2 values (needed: 3 or more, because of `channels`)"),
         "{said}"
     );
 }
@@ -267,7 +267,7 @@ fn rows_without_a_stamp_for_each_are_refused_and_none_of_them_is_taken() {
         (
             "make: [pose, twist], channels: [0, 4]",
             &[2, 2],
-            "2 values a sample (allowed: 4 or more",
+            "a sample has 2 values (needed: 4 or more",
         ),
         (
             "make: pose",
@@ -629,7 +629,7 @@ fn a_message_that_cannot_be_used_is_counted_and_the_next_one_is() {
         (
             1,
             single,
-            "the poses are float32, and of `inverse` position_tolerance_m: 0.000000001 (allowed",
+            "`inverse` needs float64 poses, but these are float32: position_tolerance_m: 0.000000001 (allowed",
         ),
         (1, message(&[0.0; 6], |_| ()), "6 values (allowed: 7, one sample"),
     ];
@@ -715,11 +715,11 @@ fn what_cannot_work_is_refused_with_the_key_and_what_is_allowed() {
         ),
         (
             &format!("[{{ {arm}, make: [pose, joints] }}]"),
-            "kinematics: [0].make: `joints` are made of poses, and the others of joints",
+            "kinematics: [0].make: `joints` are found for poses, and the other products are computed from joints",
         ),
         (
             &format!("[{{ {arm}, make: [pose, pose] }}]"),
-            "kinematics: [0].make: `pose` is there twice (allowed: once)",
+            "kinematics: [0].make: `pose` is listed twice (allowed: once)",
         ),
         (
             "[{ input: joints, chain: amr, make: pose }]",
@@ -735,11 +735,11 @@ fn what_cannot_work_is_refused_with_the_key_and_what_is_allowed() {
         ),
         (
             "[{ input: joints, chain: 'left arm', make: pose }]",
-            "kinematics: [0].chain: `left arm` can't stand before an output (allowed: letters",
+            "kinematics: [0].chain: `left arm` can't be the prefix of an output's name (allowed: letters",
         ),
         (
             &format!("[{{ {arm}, make: pose, frame: tool }}]"),
-            "kinematics: [0].frame: nothing of the entry has use for it (allowed with it: jacobian, twist)",
+            "kinematics: [0].frame: no product of the entry uses it (allowed with: jacobian, twist)",
         ),
         (
             &format!("[{{ {arm}, make: jacobian, frame: world }}]"),
@@ -747,7 +747,7 @@ fn what_cannot_work_is_refused_with_the_key_and_what_is_allowed() {
         ),
         (
             &format!("[{{ {arm}, make: pose, inverse: {{}} }}]"),
-            "kinematics: [0].inverse: nothing of the entry has use for it (allowed with it: joints)",
+            "kinematics: [0].inverse: no product of the entry uses it (allowed with: joints)",
         ),
         (
             &format!("[{{ {arm}, make: joints, inverse: {{ seeds: 0 }} }}]"),

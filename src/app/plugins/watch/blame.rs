@@ -71,7 +71,7 @@ impl Watch {
             let Some(last) = stream.last else {
                 let _ = match stream.refused {
                     0 => write!(why, " has sent nothing"),
-                    refused => write!(why, " had {refused} messages, none that can be used"),
+                    refused => write!(why, " sent {refused} messages, none of which can be used"),
                 };
                 continue;
             };
@@ -94,7 +94,7 @@ impl Watch {
                 );
             }
             let ago = now.saturating_duration_since(last).as_secs_f64();
-            let _ = write!(why, " spoke last {ago:.1} s ago");
+            let _ = write!(why, " sent its last sample {ago:.1} s ago");
         }
         let is_trigger = timeline.trigger() == TriggerKind::Timer && self.trigger.last.is_none();
         let guilty = blamed.first().filter(|_| !is_trigger).map(|&(.., i, _)| i);

@@ -30,15 +30,18 @@ fn it_says_which_stream_is_missing_or_behind_and_by_how_much() {
     let now = start + Duration::from_secs(3);
     assert_eq!(
         watch.why_silent(now, &timeline).unwrap().1,
-        "`b` had 1 messages, none that can be used, `a` spoke last 3.0 s ago"
+        "`b` sent 1 messages, none of which can be used, `a` sent its last sample 3.0 s ago"
     );
     push(&mut timeline, &mut watch, 1, 3_467_000_000, now);
     assert_eq!(
         watch.why_silent(now, &timeline).unwrap().1,
-        "`a` spoke last 3.0 s ago, `b` is 1.533 s of capture time behind `a` and spoke last 0.0 s ago"
+        "`a` sent its last sample 3.0 s ago, `b` is 1.533 s of capture time behind `a` and sent its last sample 0.0 s ago"
     );
     timeline.close(0);
-    assert_eq!(watch.why_silent(now, &timeline).unwrap().1, "`b` spoke last 0.0 s ago");
+    assert_eq!(
+        watch.why_silent(now, &timeline).unwrap().1,
+        "`b` sent its last sample 0.0 s ago"
+    );
     timeline.close(1);
     timeline.close(2);
     assert_eq!(watch.why_silent(now, &timeline), None);
@@ -75,7 +78,7 @@ fn the_stream_that_is_off_the_clock_of_this_host_is_named_first() {
     assert_eq!(guilty, 1);
     assert_eq!(
         why,
-        "`b` is 86400.002 s of capture time ahead of `a` and spoke last 0.2 s ago"
+        "`b` is 86400.002 s of capture time ahead of `a` and sent its last sample 0.2 s ago"
     );
     let (guilty, why) = of_clocks(day);
     assert_eq!(guilty, 1);
@@ -85,7 +88,7 @@ fn the_stream_that_is_off_the_clock_of_this_host_is_named_first() {
     );
     assert_eq!(
         of_clocks(5_000_000).1,
-        "`a` spoke last 0.2 s ago, `b` spoke last 0.2 s ago"
+        "`a` sent its last sample 0.2 s ago, `b` sent its last sample 0.2 s ago"
     );
 }
 

@@ -75,9 +75,9 @@ fn durations_are_not_negative_and_finite() {
 /// it.
 #[test]
 fn a_limit_that_its_interpolation_has_no_use_for_is_refused() {
-    let linear = "`linear` has no use for it (allowed with it: max_gap_ms, extrapolate_ms)";
-    let nearest = "`nearest` has no use for it (allowed with it: max_age_ms)";
-    let previous = "`previous` has no use for it (allowed with it: max_age_ms)";
+    let linear = "`linear` does not use this key (allowed with it: max_gap_ms, extrapolate_ms)";
+    let nearest = "`nearest` does not use this key (allowed with it: max_age_ms)";
+    let previous = "`previous` does not use this key (allowed with it: max_age_ms)";
     let groups = |keys: &str, first: &str, second: &str| {
         format!(
             "input: a, dim: 2, interpolation: previous, {keys}\
@@ -143,7 +143,7 @@ fn a_latency_may_be_negative_but_is_a_number() {
 
 #[test]
 fn there_is_a_modality_and_each_input_is_one() {
-    refuses("", &[], "modalities: there is none (at least one is needed)");
+    refuses("", &[], "modalities: the list is empty (at least one is needed)");
     refuses(
         "",
         &["input: a", "input: b", "input: a"],
@@ -152,7 +152,7 @@ fn there_is_a_modality_and_each_input_is_one() {
     refuses(
         "",
         &["input: a, wait: false", "input: b, wait: false"],
-        "modalities: every one has `wait: false`, so nothing says when a target is due (at least one must wait)",
+        "modalities: every modality has `wait: false`, so no stream decides when a target is due (at least one must wait)",
     );
 }
 
@@ -213,7 +213,7 @@ fn a_group_is_as_wide_as_its_mode_needs_it_and_says_what_its_mode_uses() {
         ),
         (
             "dim: 1, interpolation: angle, canonical: true",
-            "modalities[0].canonical: `angle` has no use for it (allowed with: slerp)",
+            "modalities[0].canonical: `angle` does not use this key (allowed with: slerp)",
         ),
         (
             "dim: 1, min_period_ms: -1",
@@ -264,11 +264,11 @@ fn what_no_version_knows_is_refused_when_it_is_read() {
         ),
         (
             "{rate_hz: 50, modalities: [], trigger: {}}",
-            "it has no kind (allowed: one of `stream`, `request`, `timer`; without `trigger` the grid)",
+            "no kind of trigger is given (allowed: one of `stream`, `request`, `timer`; without `trigger` the grid)",
         ),
         (
             "{rate_hz: 50, modalities: [], trigger: {stream: a, timer: b}}",
-            "`stream` and `timer` came (allowed: one of",
+            "`stream` and `timer` are given together (allowed: one of",
         ),
         (
             "{rate_hz: 50, modalities: [], trigger: {request: ask, rows: samples}}",

@@ -448,7 +448,7 @@ fn a_trigger_that_can_not_be_is_refused() {
         ),
         (
             "trigger: {stream: b}",
-            "modalities[1].wait: false, and the samples of `b` are the targets (allowed: true)",
+            "modalities[1].wait: false, although the samples of `b` are the targets (allowed: true)",
         ),
         (
             "trigger: {stream: a, every: 0}",
@@ -472,11 +472,11 @@ fn a_trigger_that_can_not_be_is_refused() {
         ),
         (
             "emit_every: 2, trigger: {stream: a}",
-            "emit_every: 2 counts targets of the grid, and `trigger` is `stream` (allowed: 1; `trigger.every` counts samples)",
+            "emit_every: 2 does not go with the trigger `stream`: `emit_every` counts targets of the grid (allowed: 1; `trigger.every` counts samples)",
         ),
         (
             "emit_every: 2, trigger: {timer: t}",
-            "emit_every: 2 counts targets of the grid, and `trigger` is `timer` (allowed: 1)",
+            "emit_every: 2 does not go with the trigger `timer`: `emit_every` counts targets of the grid (allowed: 1)",
         ),
     ] {
         let refused = refusal(&config(keys, &streams));

@@ -16,7 +16,7 @@ const MAX_AHEAD: i64 = 10_000_000_000;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The limit of requests that wait is reached.
-    #[error("{MAX_WAITING} requests wait already (allowed: {MAX_WAITING})")]
+    #[error("{MAX_WAITING} requests are waiting already (allowed: {MAX_WAITING})")]
     TooMany,
     /// The requested time is out of range.
     #[error("it asks for {0} ns, which is out of range (allowed: +-2^61)")]
@@ -46,10 +46,10 @@ pub enum Refusal {
         ahead_ns: i64,
     },
     /// A clock jumped while the request waited for this time, which may mean another time now.
-    #[error("a clock jumped while it waited for {0} ns")]
+    #[error("a clock jumped while the request for {0} ns waited")]
     Jumped(i64),
     /// Every stream that is waited for is closed, so that nothing will make the requested time due.
-    #[error("every stream that is waited for is closed, and no sample is as new as what it asks for")]
+    #[error("every stream that is waited for is closed, and no sample is as new as the requested time")]
     Closed,
 }
 

@@ -61,11 +61,12 @@ fn spec_for_device(config: &VoxelizeConfig) -> Result<Spec, ConfigError> {
     let refused = |problem| Err(ConfigError::new("channels", problem));
     match (spec.plan.fields.len(), spec.outputs.len()) {
         (0..=params::MAX_FIELDS, 0..=params::MAX_CHANNELS) => Ok(spec),
-        (0..=params::MAX_FIELDS, channels) => {
-            refused(format!("are {channels} (on CUDA at most {})", params::MAX_CHANNELS))
-        }
+        (0..=params::MAX_FIELDS, channels) => refused(format!(
+            "{channels} channels are too many (on CUDA at most {})",
+            params::MAX_CHANNELS
+        )),
         (fields, _) => refused(format!(
-            "are computed from {fields} fields beside x, y and z (on CUDA at most {})",
+            "they are computed from {fields} fields beside x, y and z (on CUDA at most {})",
             params::MAX_FIELDS
         )),
     }
