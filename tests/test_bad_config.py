@@ -102,7 +102,7 @@ CASES = [
     ("group", GROUP, ("policy: approximate", "policy: approximate\n  age_penalty: -0.5"), ["age_penalty", "-0.5", "0 to 1000"]),
     ("group", GROUP, ("policy: approximate", "policy: epsilon"), ["max_span_ms", "epsilon", "missing"]),
     ("group", GROUP, ("input: lidar", "input: camera"), ["inputs[1].input", "camera", "inputs[0]"]),
-    ("group", GROUP, (", { input: lidar }", ""), ["inputs", "1 of them", "2 or more"]),
+    ("group", GROUP, (", { input: lidar }", ""), ["inputs", "inputs is 1", "2 or more"]),
     ("group", GROUP, ("min_period_ms: 28", "min_period_ms: -28"), ["inputs[0].min_period_ms", "-28"]),
     ("node", "plugins: [GROUP, GROUP]".replace("GROUP", "{ group: { inputs: [{ input: a }, { input: b }] } }"), ("plugins", "# twice\nplugins"), ["publish `a`", "name:"]),
     ("node", NODE, ("- voxelize", "- voxelise"), ["plugins", "voxelise", "voxelize"]),

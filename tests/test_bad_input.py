@@ -57,7 +57,7 @@ BAD = {
     "a struct": (pa.StructArray.from_arrays([floats(1)], ["x"]), {}, "struct"),
     "a stamp that is text": (floats(1, 2), {"timestamp_ns": "300"}, "metadata `timestamp_ns`"),
     "a stamp out of range": (floats(1, 2), {"timestamp_ns": 2**62}, "out of range"),
-    "a shape of another length": (floats(1, 2), {"shape": [3]}, "`shape` [3] is 3 values"),
+    "a shape of another length": (floats(1, 2), {"shape": [3]}, "`shape` [3] needs 3 values"),
     "a shape of other stamps": (floats(1, 2, 3, 4), {"shape": [4], "timestamps_ns": [1, 2]}, "2 `timestamps_ns` (allowed: 2 in its first"),
     "a shape of other fields": (floats(1, 2), {"shape": [2], "fields": ["a", "b", "c"]}, "3 `fields` (allowed: 3 in its last"),
     "valid of another length": (floats(1, 2), {"valid": [1, 1]}, "`valid` has 2 entries (allowed: 1"),

@@ -165,7 +165,7 @@ def test_a_recording_is_not_written_over(flow, tmp_path):
     flow.sender([send("force", np.array([1], np.float32), 1)])
     flow.robocache("record", {"record": {"path": str(tmp_path / "recorded")}}, {"force": "sender/force"})
     done = flow.run(code=None)
-    assert "force.arrow" in done.logs["record"] and "exists" in done.logs["record"]
+    assert "force.arrow" in done.logs["record"] and "belongs to" in done.logs["record"]
     assert (tmp_path / "recorded" / "force.arrow").read_bytes() == b"precious"
 
 
